@@ -23,18 +23,18 @@ const OWNED: &[(&str, &str)] = &[
     ("clap", "heapprof-cli"),
     (
         "anyhow",
-        "heapprof-cli heapprof-carried heapprof-sources heapprof-stores heapprof-dropin \
+        "heapprof-cli heapprof-carried heapprof-sources heapprof-stores heapprof-recorder heapprof-dropin \
          heapprof-terminal",
     ),
     ("ureq", "heapprof-sources heapprof-stores"),
     // heapprof-cli uses it for children and files of other users, heapprof-symbolize for files of
-    // other users, heapprof-live for the clock of a recording, heapprof-attach for a lock, and
-    // heapprof-process for the sizes of pages and ticks.
+    // other users, heapprof-live for the clock of a recording, heapprof-attach for a lock,
+    // heapprof-process for the sizes of pages and ticks, and heapprof-recorder as heapprof-cli does.
     (
         "rustix",
         "heapprof-cli heapprof-carried heapprof-files heapprof-sources heapprof-stores \
          heapprof-symbolize heapprof-live heapprof-attach heapprof-process heapprof-terminal \
-         heapprof-watch",
+         heapprof-recorder heapprof-watch",
     ),
     ("signal-hook", "heapprof-cli heapprof-terminal"),
     ("ratatui-core", "heapprof-terminal"),
@@ -44,7 +44,7 @@ const OWNED: &[(&str, &str)] = &[
     (
         "libc",
         "heapprof-platform heapprof-engine heapprof-providers heapprof-preload heapprof-alloc \
-         heapprof-attach heapprof-cli heapprof-heap heapprof-process heapprof-wiretap",
+         heapprof-attach heapprof-cli heapprof-heap heapprof-process heapprof-recorder heapprof-wiretap",
     ),
     ("inferno", "heapprof-report"),
     // heapprof-cli writes the lists of the server's API with it, and heapprof-analysis reads

@@ -87,6 +87,10 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("app/watch", &["analysis", "process"]),
     (
+        "app/recorder",
+        &["files", "live", "process", "profile", "symbolize", "text"],
+    ),
+    (
         "app/cli",
         &[
             "abi",
@@ -104,6 +108,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "perl-snapshot",
             "process",
             "profile",
+            "recorder",
             "report",
             "sources",
             "stores",

@@ -18,7 +18,8 @@ pub(super) const UNSAFE: &[(&str, &[&str])] = &[
             "thread",
         ],
     ),
-    ("crates/app/cli/src/", &["inherited", "peer"]),
+    ("crates/app/cli/src/", &["peer"]),
+    ("crates/app/recorder/src/", &["inherited"]),
     ("crates/contract/wiretap/src/", &["kernel"]),
     (
         "crates/outside/process/src/",

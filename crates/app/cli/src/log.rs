@@ -1,593 +1,71 @@
-//! Writes the log of a recording as text: each allocation and each free, for `attach --log` and
-//! `record --log`. docs/event-log.md describes the form.
-//!
-//! One thread reads the program's ring, and another one writes the text. The program waits for
-//! neither of them: events that they are too slow for are counted.
+//! The log of a recording (`--log`): opens its file, and prints what was written into it.
 
-use std::fs::File;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::path::Path;
 
-use anyhow::{Context, Result, bail};
-use heapprof_live::{BlockEvent, LiveLogReader as Ring, LogSource, StackNumber, ThreadNumber};
-use heapprof_profile::{Location, Profile};
-
-mod progress;
-
-use progress::WriteProgress;
+use anyhow::{Result, bail};
+use heapprof_recorder::log::{EventLogEnd, EventLogSummary, EventLogWriter};
 
 use crate::args::{FileMode, LogArgs};
-use crate::outside;
-use crate::rights::{ProcessNamer, RightsLedger};
 use crate::{messages, output};
 
-/// Maximum number of events that are handed over at once.
-const EVENT_BATCH_LIMIT: usize = 32_768;
-/// Maximum number of messages with events that wait to be written.
-const MAX_WAITING_BATCHES: usize = 48;
-/// How long the reader waits before it reads an empty ring again.
-const RING_POLL_INTERVAL: Duration = Duration::from_millis(2);
-/// Longest time that a write at the end may take before the rest is given up. A pipe may not be
-/// read.
-const FINAL_WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Number of bytes of text that are written at once.
-const WRITE_CHUNK_BYTES: usize = 256 << 10;
-
-/// The frames of a stack that can't be read.
-const UNKNOWN_FRAME: &str = "\t[unknown]";
-/// Longest text of a stack, in bytes.
-const MAX_STACK_TEXT_BYTES: usize = 64 << 10;
-/// Largest text of all stacks that wait to be written, in bytes.
-const MAX_WAITING_TEXT_BYTES: usize = 256 << 20;
-/// Room for an event's line with its longest numbers, and for the last line, in bytes.
-const MAX_EVENT_LINE_BYTES: usize = 384;
-
-/// The first line of a log.
-const HEADER_LINE: &str = "heapprof log 1\n";
-
-/// A log that is being written.
-pub(crate) struct EventLogWriter {
-    path: PathBuf,
-    to: SyncSender<LogMessage>,
-    end: Receiver<LogSummary>,
-    progress: Arc<WriteProgress>,
-    reading: Option<RingReaderThread>,
+/// Makes the file that the options name, if they name one, and starts to write a log into it. The
+/// profile goes to `output`.
+pub(crate) fn open(
+    args: &LogArgs,
+    mode: FileMode,
+    output: Option<&Path>,
+) -> Result<Option<EventLogWriter>> {
+    let Some(path) = &args.log else {
+        return Ok(None);
+    };
+    if path == Path::new("-") {
+        bail!("--log -: name a file; /dev/stdout is standard output");
+    }
+    if output == Some(path) {
+        bail!("--log and -o both name {}", path.display());
+    }
+    let file = output::open(mode, path)?;
+    EventLogWriter::new(file, args.log_limit).map(Some)
 }
 
-/// A thread that reads a program's ring.
-struct RingReaderThread {
-    has_ended: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
-}
-
-impl RingReaderThread {
-    /// Reads the rest of a program's events, and waits until that is done.
-    fn end(self) {
-        self.has_ended.store(true, Ordering::Relaxed);
-        let _ = self.thread.join();
+/// Prints what was written into the log that the options name.
+pub(crate) fn report(args: &LogArgs, end: &EventLogEnd) {
+    let Some(path) = &args.log else {
+        return;
+    };
+    let path = path.display().to_string();
+    match end {
+        EventLogEnd::Complete(summary) => messages::note(&describe(summary, &path)),
+        EventLogEnd::Abandoned => messages::note(&format!(
+            "{path}: the log could not be written to its end: nobody takes what is written"
+        )),
     }
 }
 
-enum LogMessage {
-    /// The events of another program follow.
-    Program(Box<LoggedProgram>),
-    Events(Vec<BlockEvent>, u64),
-    /// The program has ended before its last events could be read.
-    Cut,
-    /// No more events follow. The flag says whether the program has ended.
-    End(bool, Instant),
-}
-
-/// The program whose events are written.
-struct LoggedProgram {
-    pid: u32,
-    logged: LogSource,
-    rights: RightsLedger,
-    namer: ProcessNamer,
-    began: Instant,
-}
-
-/// The summary of a log.
-#[derive(Clone, Debug, Default)]
-struct LogSummary {
-    written: u64,
-    /// Number of events that were not read in time.
-    missed: u64,
-    /// Number of events that there was no room for.
-    beyond: u64,
-    /// Whether the last events could not be read.
-    is_cut: bool,
-    /// Whether no program was logged.
-    is_empty: bool,
-    failed: Option<String>,
-}
-
-impl EventLogWriter {
-    /// Makes the file that the options name, if they name one. The profile goes to `output`.
-    pub(crate) fn open(
-        args: &LogArgs,
-        mode: FileMode,
-        output: Option<&Path>,
-    ) -> Result<Option<Self>> {
-        let Some(path) = &args.log else {
-            return Ok(None);
-        };
-        if path == Path::new("-") {
-            bail!("--log -: name a file; /dev/stdout is standard output");
-        }
-        if output == Some(path) {
-            bail!("--log and -o both name {}", path.display());
-        }
-        let file = output::open(mode, path)?;
-        let (to, messages) = sync_channel(MAX_WAITING_BATCHES);
-        let (done, end) = channel();
-        let limit = args.log_limit;
-        let progress = Arc::new(WriteProgress::default());
-        let counted = progress.clone();
-        std::thread::Builder::new()
-            .spawn(move || LogText::new(file, limit, counted).run(&messages, &done))
-            .context("no thread can be made")?;
-        Ok(Some(Self {
-            path: path.clone(),
-            to,
-            end,
-            progress,
-            reading: None,
-        }))
+/// Describes what is in a log, and what is missing in it.
+fn describe(summary: &EventLogSummary, path: &str) -> String {
+    let mut text = format!("{path}: {} events", summary.written);
+    if summary.is_empty {
+        text += ": the program was not recorded, or could keep no file that they are read from";
     }
-
-    /// Begins with the events of a program, or of the program that it has become.
-    pub(crate) fn begin(
-        &mut self,
-        logged: LogSource,
-        pid: u32,
-        rights: RightsLedger,
-    ) -> Result<()> {
-        let ring = logged.log()?;
-        let ring = ring.context("there is no memory for a log in it")?;
-        let program = LoggedProgram {
-            pid,
-            logged,
-            rights,
-            namer: outside::namer_of(pid),
-            began: Instant::now(),
-        };
-        let before = self.reading.take();
-        let has_ended = Arc::new(AtomicBool::new(false));
-        let (to, is_over) = (self.to.clone(), has_ended.clone());
-        let work = move || {
-            // The events of what the program was before come first. The caller does not wait for
-            // them.
-            if let Some(before) = before {
-                before.end();
-            }
-            if to.send(LogMessage::Program(Box::new(program))).is_ok() {
-                read(ring, &is_over, &to);
-            }
-        };
-        let thread = std::thread::Builder::new().spawn(work);
-        let thread = thread.context("no thread can be made")?;
-        self.reading = Some(RingReaderThread { has_ended, thread });
-        Ok(())
+    if let Some(failed) = &summary.failed {
+        text += &format!("; it could not be written further: {failed}");
     }
-
-    /// Writes the remaining events, and prints the summary of the log. The last line says whether
-    /// the program `has_exited`.
-    pub(crate) fn end(mut self, has_exited: bool) {
-        let path = self.path.display().to_string();
-        let now = Instant::now();
-        let progress = self.progress.clone();
-        let (done, summary) = channel();
-        // Without a thread, `done` is dropped, so there is nothing to wait for.
-        let _ = std::thread::Builder::new().spawn(move || {
-            if let Some(reading) = self.reading.take() {
-                reading.end();
-            }
-            let _ = self.to.send(LogMessage::End(has_exited, now));
-            let _ = self.end.recv().map(|summary| done.send(summary));
-        });
-        let found = progress.wait(&summary, FINAL_WRITE_TIMEOUT);
-        match found {
-            Some(summary) => summary.say(&path),
-            None => messages::note(&format!(
-                "{path}: the log could not be written to its end: nobody takes what is written"
-            )),
-        }
-    }
-}
-
-impl LogSummary {
-    fn dropped(&self) -> u64 {
-        self.missed.saturating_add(self.beyond)
-    }
-
-    fn say(&self, path: &str) {
-        let mut text = format!("{path}: {} events", self.written);
-        if self.is_empty {
-            text += ": the program was not recorded, or could keep no file that they are read from";
-        }
-        if let Some(failed) = &self.failed {
-            text += &format!("; it could not be written further: {failed}");
-        }
-        if self.missed > 0 {
-            text += &format!(
-                "; {} are missing, because they came faster than they could be read",
-                self.missed
-            );
-        }
-        if self.beyond > 0 && self.failed.is_none() {
-            text += &format!("; {} are missing beyond --log-limit", self.beyond);
-        }
-        if self.is_cut {
-            text += "; the program ended before its last ones could be read";
-        }
-        // A pipe has been read by then, so only a file can be read again.
-        if self.written > 0 && Path::new(path).is_file() {
-            text += &format!("; next: heapprof leaks --log {path}");
-        }
-        messages::note(&text);
-    }
-}
-
-/// Reads a ring until its program has ended, or until no thread takes the events any more.
-fn read(mut ring: Ring, has_ended: &AtomicBool, to: &SyncSender<LogMessage>) {
-    let (mut reported, mut is_cut) = (0, false);
-    let mut events = Vec::new();
-    loop {
-        // The flag is read first, so that events from before the end are still read.
-        let is_over = has_ended.load(Ordering::Relaxed);
-        let mut may_be_more = true;
-        while may_be_more && !is_cut && events.len() < EVENT_BATCH_LIMIT {
-            let read = ring.read(is_over, &mut events);
-            is_cut = read.is_err();
-            may_be_more = read.unwrap_or(false);
-        }
-        let missed = ring.missed_count() - reported;
-        if !events.is_empty() || missed > 0 {
-            // The writing thread may be behind. Then events wait here, as long as there are few.
-            let must_go = is_over || is_cut || events.len() >= EVENT_BATCH_LIMIT;
-            let message = LogMessage::Events(std::mem::take(&mut events), missed);
-            let sent = match must_go {
-                true => to
-                    .send(message)
-                    .map_err(|error| TrySendError::Disconnected(error.0)),
-                false => to.try_send(message),
-            };
-            match sent {
-                Ok(()) => reported = ring.missed_count(),
-                Err(TrySendError::Full(LogMessage::Events(back, _))) => events = back,
-                Err(_) => return,
-            }
-        }
-        if is_cut {
-            let _ = to.send(LogMessage::Cut);
-            return;
-        }
-        if !may_be_more {
-            if is_over {
-                return;
-            }
-            std::thread::sleep(RING_POLL_INTERVAL);
-        }
-    }
-}
-
-/// The writer of the log's text.
-struct LogText {
-    file: File,
-    progress: Arc<WriteProgress>,
-    limit: u64,
-    len: u64,
-    line: Vec<u8>,
-    program: Option<LoggedProgram>,
-    /// The frames of each stack of the program, and whether they were written.
-    stacks: Vec<(String, bool)>,
-    /// The frames of an unknown stack, whose number is 0, and whether they were written.
-    unknown: (String, bool),
-    /// The number that is added to the number of a stack, because earlier programs had numbers too.
-    base: usize,
-    /// The kernel's number of each thread.
-    threads: Vec<Option<u32>>,
-    /// Whether stacks and threads may be read. This is done once for each batch of events, because
-    /// whatever they name existed before them.
-    may_learn: [bool; 2],
-    /// When the program's recording began.
-    began: Instant,
-    /// The time of the program's last event, in nanoseconds.
-    last: u64,
-    summary: LogSummary,
-}
-
-impl LogText {
-    fn new(file: File, limit: u64, progress: Arc<WriteProgress>) -> Self {
-        Self {
-            file,
-            progress,
-            limit,
-            len: 0,
-            line: HEADER_LINE.as_bytes().to_vec(),
-            program: None,
-            stacks: Vec::new(),
-            unknown: (UNKNOWN_FRAME.to_string(), false),
-            base: 0,
-            threads: Vec::new(),
-            may_learn: [false; 2],
-            began: Instant::now(),
-            last: 0,
-            summary: LogSummary::default(),
-        }
-    }
-
-    fn run(mut self, messages: &Receiver<LogMessage>, done: &Sender<LogSummary>) {
-        let mut has_exited = false;
-        for message in messages {
-            match message {
-                LogMessage::Program(program) => self.begin(*program),
-                LogMessage::Events(events, missed) => {
-                    self.summary.missed = self.summary.missed.saturating_add(missed);
-                    self.may_learn = [true; 2];
-                    for event in events {
-                        self.event(event);
-                    }
-                    self.flush();
-                }
-                LogMessage::Cut => self.summary.is_cut = true,
-                LogMessage::End(exited, now) => {
-                    has_exited = exited;
-                    let since = now.saturating_duration_since(self.began).as_nanos();
-                    self.last = self.last.max(u64::try_from(since).unwrap_or_default());
-                    break;
-                }
-            }
-        }
-        self.end(has_exited);
-        let _ = done.send(self.summary);
-    }
-
-    fn begin(&mut self, program: LoggedProgram) {
-        let name = program.logged.program().unwrap_or_default();
-        let line = format!("program {} {}\n", program.pid, clean(&name));
-        self.line.extend_from_slice(line.as_bytes());
-        self.base += self.stacks.len();
-        self.stacks.clear();
-        self.threads.clear();
-        (self.began, self.last) = (program.began, 0);
-        self.program = Some(program);
-        self.flush();
-    }
-
-    /// Writes a line for an event, and before it a line for its stack if that is new.
-    fn event(&mut self, event: BlockEvent) {
-        self.last = self.last.max(event.time);
-        let stack = event.stack.to_index();
-        if stack >= self.stacks.len() && std::mem::take(&mut self.may_learn[0]) {
-            self.learn_stacks();
-        }
-        // A stack that a damaged ring names, or that can't be read any more, is unknown.
-        let (number, frames, is_written) = match self.stacks.get_mut(stack) {
-            Some((frames, is_written)) => ((self.base + stack + 1) as u64, frames, is_written),
-            None => (0, &mut self.unknown.0, &mut self.unknown.1),
-        };
-        let len = MAX_EVENT_LINE_BYTES + if *is_written { 0 } else { frames.len() };
-        let room = self.limit.saturating_sub(self.len);
-        if room < (self.line.len() + len) as u64 || self.summary.failed.is_some() {
-            self.summary.beyond += 1;
-            return;
-        }
-        if !std::mem::replace(is_written, true) {
-            self.line.extend_from_slice(b"stack ");
-            push_number(&mut self.line, number);
-            // The frames are written once.
-            let frames = std::mem::take(frames);
-            self.line.extend_from_slice(frames.as_bytes());
-            self.line.push(b'\n');
-        }
-        let thread = self.thread(event.thread);
-        let line = &mut self.line;
-        line.extend_from_slice(if event.is_free { b"- " } else { b"+ " });
-        push_time(line, event.time);
-        line.push(b' ');
-        push_number(line, thread.into());
-        line.extend_from_slice(b" 0x");
-        push_hex(line, event.address);
-        line.push(b' ');
-        push_number(line, event.size);
-        line.push(b' ');
-        push_number(line, number);
-        line.push(b'\n');
-        self.summary.written += 1;
-        if self.line.len() >= WRITE_CHUNK_BYTES {
-            self.flush();
-        }
-    }
-
-    /// Returns the kernel's number of a thread; 0 if it is not known.
-    fn thread(&mut self, number: ThreadNumber) -> u32 {
-        let Some(index) = number.to_index() else {
-            return 0;
-        };
-        let known = |threads: &[Option<u32>]| threads.get(index).copied().flatten();
-        if known(&self.threads).is_none()
-            && std::mem::take(&mut self.may_learn[1])
-            && let Some(Ok(threads)) = self.program.as_ref().map(|of| of.logged.threads())
-        {
-            self.threads = threads;
-        }
-        known(&self.threads).unwrap_or(0)
-    }
-
-    /// Reads all stacks that are new.
-    fn learn_stacks(&mut self) {
-        let first = self.stacks.len();
-        let Some(program) = &mut self.program else {
-            return;
-        };
-        let Ok((mut profile, next)) = program.logged.stacks(StackNumber::from_index(first)) else {
-            return;
-        };
-        // Files that can't be read give no names.
-        let rights = program.rights.least(program.pid);
-        let _ = outside::give_names(&mut profile, &mut program.namer, rights);
-        self.stacks.resize(
-            next.to_index().max(first),
-            (UNKNOWN_FRAME.to_string(), false),
+    if summary.missed > 0 {
+        text += &format!(
+            "; {} are missing, because they came faster than they could be read",
+            summary.missed
         );
-        let mut len = 0;
-        for sample in 0..profile.samples.len() {
-            let number = profile.samples.values(sample)[1] as usize;
-            if let Some((frames, _)) = self.stacks.get_mut(number)
-                && len < MAX_WAITING_TEXT_BYTES
-            {
-                *frames = frames_of(&profile, sample);
-                len += frames.len();
-            }
-        }
     }
-
-    fn flush(&mut self) {
-        let Self { file, line, .. } = self;
-        if self.summary.failed.is_none()
-            && let Err(error) = self.progress.writing(|| file.write_all(line))
-        {
-            self.summary.failed = Some(error_text(&error));
-        }
-        self.len += self.line.len() as u64;
-        self.line.clear();
+    if summary.beyond > 0 && summary.failed.is_none() {
+        text += &format!("; {} are missing beyond --log-limit", summary.beyond);
     }
-
-    fn end(&mut self, has_exited: bool) {
-        let mut line = b"end ".to_vec();
-        push_time(&mut line, self.last);
-        let LogSummary {
-            written,
-            missed,
-            beyond,
-            ..
-        } = &self.summary;
-        let how = match has_exited {
-            // The end of a program that never handed its events over is not known.
-            _ if self.summary.is_cut || self.program.is_none() => "cut",
-            true => "exited",
-            false => "left",
-        };
-        let counts = format!(
-            " {how} written {written} dropped {}",
-            self.summary.dropped()
-        );
-        line.extend_from_slice(counts.as_bytes());
-        if self.summary.dropped() > 0 {
-            let why = format!(" ({missed} not read in time, {beyond} beyond the limit)");
-            line.extend_from_slice(why.as_bytes());
-        }
-        line.push(b'\n');
-        self.line.extend_from_slice(&line);
-        self.flush();
-        self.summary.is_empty = self.program.is_none();
+    if summary.is_cut {
+        text += "; the program ended before its last ones could be read";
     }
-}
-
-fn error_text(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::BrokenPipe => "whoever read it has gone".to_string(),
-        _ => error.to_string(),
-    }
-}
-
-/// Returns a stack's frames, newest first, with a tab before each.
-fn frames_of(profile: &Profile, sample: usize) -> String {
-    let mut text = String::new();
-    for index in profile.samples.stack(sample) {
-        if text.len() > MAX_STACK_TEXT_BYTES {
-            text.push_str("\t[truncated]");
-            break;
-        }
-        let location = &profile.location[index.index()];
-        let lines = profile.lines(location);
-        if lines.is_empty() {
-            text.push('\t');
-            text += &unnamed_place_text(profile, location);
-        }
-        for line in lines {
-            let function = &profile.function[line.function.index()];
-            text.push('\t');
-            text += &clean(profile.text(function.name));
-            let file = profile.text(function.filename);
-            if !file.is_empty() {
-                text += &format!(" ({}:{})", clean(file), line.line);
-            }
-        }
+    // A pipe has been read by then, so only a file can be read again.
+    if summary.written > 0 && Path::new(path).is_file() {
+        text += &format!("; next: heapprof leaks --log {path}");
     }
     text
-}
-
-/// Returns the text of a place without a name: its file and the offset in it, or its address.
-fn unnamed_place_text(profile: &Profile, location: &Location) -> String {
-    let mapping = location
-        .mapping
-        .map(|index| &profile.mapping[index.index()]);
-    let of_file = mapping.and_then(|mapping| {
-        let name = Path::new(profile.text(mapping.filename)).file_name()?;
-        let from = location.address.checked_sub(mapping.memory_start)?;
-        let offset = from.checked_add(mapping.file_offset)?;
-        Some(format!("{}+{offset:#x}", clean(&name.to_string_lossy())))
-    });
-    of_file.unwrap_or_else(|| format!("{:#x}", location.address))
-}
-
-/// Returns a name without tabs and line ends, so that it takes no more than its place in a line.
-fn clean(name: &str) -> String {
-    let printable = heapprof_text::printable(name);
-    printable.replace(['\t', '\n'], " ")
-}
-
-fn push_number(line: &mut Vec<u8>, number: u64) {
-    push_digits(line, number, 10, 1);
-}
-
-fn push_hex(line: &mut Vec<u8>, number: u64) {
-    push_digits(line, number, 16, 1);
-}
-
-/// Appends seconds, with six digits behind the point.
-fn push_time(line: &mut Vec<u8>, nanoseconds: u64) {
-    let micros = nanoseconds / 1000;
-    push_number(line, micros / 1_000_000);
-    line.push(b'.');
-    push_digits(line, micros % 1_000_000, 10, 6);
-}
-
-fn push_digits(line: &mut Vec<u8>, mut number: u64, base: u64, least: usize) {
-    const MAX_DIGITS: usize = 20;
-    let (mut digits, mut from) = ([b'0'; MAX_DIGITS], MAX_DIGITS);
-    while number > 0 || MAX_DIGITS - from < least {
-        from -= 1;
-        digits[from] = b"0123456789abcdef"[(number % base) as usize];
-        number /= base;
-    }
-    line.extend_from_slice(&digits[from..]);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_written_as_people_read_them() {
-        let text = |push: fn(&mut Vec<u8>, u64), number| {
-            let mut line = Vec::new();
-            push(&mut line, number);
-            String::from_utf8(line).unwrap()
-        };
-        assert_eq!(text(push_number, 0), "0");
-        assert_eq!(text(push_number, u64::MAX), u64::MAX.to_string());
-        assert_eq!(text(push_hex, 0x5500_00ab), "550000ab");
-        assert_eq!(text(push_hex, u64::MAX), "ffffffffffffffff");
-        assert_eq!(text(push_time, 0), "0.000000");
-        assert_eq!(text(push_time, 12_034_056_999), "12.034056");
-    }
 }

@@ -10,7 +10,6 @@ mod args;
 mod command;
 mod context;
 mod drop_in;
-mod inherited;
 mod log;
 mod messages;
 mod name;
@@ -24,9 +23,6 @@ mod peer;
 mod perl_offer;
 mod progress;
 mod question;
-mod records;
-mod rights;
-mod sockets;
 mod source_file;
 mod sources;
 mod suggestion;
@@ -37,6 +33,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use heapprof_carried::{perl_module, preload};
+use heapprof_recorder::inherited;
 
 use crate::args::{Cli, CliCommand};
 

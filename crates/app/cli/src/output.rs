@@ -2,15 +2,16 @@
 //! at all.
 
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
 use crate::args::FileMode;
-use crate::inherited;
-use heapprof_files::{FileAccess, FileOwner, FilePlace, PathTrust, TypedPath, resolve_typed};
+use heapprof_files::{FileAccess, FileOwner, PathTrust, TypedPath, resolve_typed};
+pub(crate) use heapprof_files::{replace_file as replace, write_named as into};
+use heapprof_recorder::inherited;
 
 /// Whether rows should be limited and colours used: stdout is a terminal and no file was asked for.
 pub(crate) fn is_terminal(file: Option<&Path>) -> bool {
@@ -118,77 +119,6 @@ pub(crate) fn must_be_writable(path: &Path) -> Result<()> {
     match path.exists() && !path.is_file() {
         true => Ok(()),
         false => Ok(resolve_typed(path, PathTrust::Any).map(drop)?),
-    }
-}
-
-/// Writes what `body` writes to a place. The place gets the new file only when it is complete.
-pub(crate) fn replace(
-    place: &FilePlace,
-    shown: &str,
-    access: FileAccess,
-    body: impl FnOnce(&mut dyn Write) -> Result<()>,
-) -> Result<()> {
-    let named = || format!("{shown}: cannot be written");
-    let mut draft = place.draft(access).with_context(named)?;
-    into(shown, draft.file(), body)?;
-    draft.finish().with_context(named)
-}
-
-/// Writes what `body` writes. An error of writing names `name`.
-pub(crate) fn into(
-    name: &str,
-    writer: impl Write,
-    body: impl FnOnce(&mut dyn Write) -> Result<()>,
-) -> Result<()> {
-    let watched = ErrorKeepingWriter {
-        writer,
-        failure: None,
-    };
-    // The buffer is smaller than the parts of a profile that is stored as it is, so those are not
-    // copied.
-    let mut writer = BufWriter::with_capacity(32 << 10, watched);
-    let result = body(&mut writer).and_then(|()| Ok(writer.flush()?));
-    match &writer.get_ref().failure {
-        // This error is the reason, whatever `body` made of it.
-        Some(why) => Err(copy_error(why)).with_context(|| format!("{name}: cannot be written")),
-        None => result,
-    }
-}
-
-/// A writer that keeps the error of a failed write.
-struct ErrorKeepingWriter<W> {
-    writer: W,
-    failure: Option<io::Error>,
-}
-
-/// Returns an error of the same kind with the same text.
-fn copy_error(error: &io::Error) -> io::Error {
-    match error.raw_os_error() {
-        Some(errno) => io::Error::from_raw_os_error(errno),
-        None => io::Error::new(error.kind(), error.to_string()),
-    }
-}
-
-impl<W> ErrorKeepingWriter<W> {
-    fn keep<R>(&mut self, result: io::Result<R>) -> io::Result<R> {
-        if let Err(error) = &result
-            && error.kind() != io::ErrorKind::Interrupted
-        {
-            self.failure = Some(copy_error(error));
-        }
-        result
-    }
-}
-
-impl<W: Write> Write for ErrorKeepingWriter<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let result = self.writer.write(bytes);
-        self.keep(result)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        let result = self.writer.flush();
-        self.keep(result)
     }
 }
 

@@ -14,6 +14,7 @@ mod draft;
 mod owner;
 mod typed;
 mod walk;
+mod write;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -32,6 +33,7 @@ pub use draft::{FileAccess, FileDraft};
 pub use owner::{FileOwner, acting};
 pub use typed::{TypedPath, TypedPathError, resolve_typed};
 pub use walk::{PathTrust, make_folder, open_folder};
+pub use write::{FileWriteError, replace_file, write_named};
 
 /// A name in an opened folder.
 pub struct FilePlace {

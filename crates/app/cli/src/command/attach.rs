@@ -17,11 +17,13 @@ use signal_hook::iterator::Signals;
 use super::dump::{refuse_terminal, write};
 use super::record::bytes;
 use crate::args::{AttachArgs, DetachArgs};
-use crate::log::EventLogWriter;
-use crate::outside::{OutsideProcess, add_command_line_comment, add_script_comment, command_line};
-use crate::rights::RightsLedger;
-use crate::{messages, named_process, preload};
+use crate::{log, messages, named_process, outside, preload};
 use heapprof_files::FileOwner;
+use heapprof_recorder::log::EventLogWriter;
+use heapprof_recorder::outside::{
+    OutsideProcess, add_command_line_comment, add_script_comment, command_line,
+};
+use heapprof_recorder::rights::RightsLedger;
 
 /// Time between two checks whether the recording is over.
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(50);
@@ -67,7 +69,7 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
     // With a handler, a file that exceeds the limit of its size is an error. Without one the signal
     // would end heapprof, which would leave the program attached.
     signal_hook::flag::register(libc::SIGXFSZ, Arc::default()).context("signals")?;
-    let log = EventLogWriter::open(&args.log, mode, output)?;
+    let log = log::open(&args.log, mode, output)?;
     let attached = target.attach(library, wish).with_context(of_process)?;
     // Up to here these signals end heapprof, which leaves the program whole.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals")?;
@@ -82,10 +84,11 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
     // The log ends after the profile is written: its reader may not read on, and the profile does
     // not wait for that.
     if let Some(log) = recording.log.take() {
-        log.end(matches!(
+        let has_exited = matches!(
             over,
             AttachEndReason::ProgramEnded | AttachEndReason::ProgramReplaced
-        ));
+        );
+        log::report(&args.log, &log.end(has_exited));
     }
     recording.say(over, written?);
     for text in lacking {
@@ -290,7 +293,7 @@ impl AttachedRecording {
 
     /// Reads a profile of this moment.
     fn read(&self) -> Result<Profile> {
-        OutsideProcess::find(&self.pid.to_string())?.read()
+        outside::find(&self.pid.to_string())?.read()
     }
 
     /// Returns the profile at the end. Detaches from the program, if it goes on and no other

@@ -6,8 +6,7 @@ use anyhow::{Context, Result, bail};
 use heapprof_profile::{Profile, encode};
 
 use crate::args::{DumpArgs, FileMode};
-use crate::outside::OutsideProcess;
-use crate::{messages, name, output};
+use crate::{messages, name, output, outside};
 
 /// Maximum number of characters of the program's name in the profile's file name.
 const MAX_PROGRAM_NAME_CHARS: usize = 40;
@@ -15,7 +14,7 @@ const MAX_PROGRAM_NAME_CHARS: usize = 40;
 const MAX_NAME_ATTEMPTS: usize = 100_000;
 
 pub(super) fn run(args: &DumpArgs) -> Result<()> {
-    let mut watched = OutsideProcess::find_for_reader(&args.process)?;
+    let mut watched = outside::find_for_reader(&args.process)?;
     let profile = watched
         .read()
         .with_context(|| format!("process {}", name::shown(&args.process)))?;

@@ -11,8 +11,7 @@ use heapprof_report::LineGrowth;
 
 use crate::args::FollowArgs;
 use crate::args::record::LineFormat;
-use crate::messages;
-use crate::outside::OutsideProcess;
+use crate::{messages, outside};
 
 /// Shortest time between two readings.
 const MIN_READ_INTERVAL: Duration = Duration::from_millis(500);
@@ -22,7 +21,7 @@ const READ_TIME_DIVISOR: u32 = 20;
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(super) fn run(args: &FollowArgs) -> Result<()> {
-    let mut watched = OutsideProcess::find_for_reader(&args.process)?;
+    let mut watched = outside::find_for_reader(&args.process)?;
     let pid = watched.pid();
     let least = i64::try_from(args.min).unwrap_or(i64::MAX);
     let mut said = ReportedLineSizes::default();

@@ -21,7 +21,9 @@ use signal_hook::iterator::Signals;
 
 use crate::args::ListenArgs;
 use crate::context::CommandContext;
-use crate::{inherited, messages, now};
+use heapprof_recorder::inherited;
+
+use crate::{messages, now};
 
 /// Size of the kernel's buffer for datagrams that were not taken yet, if the kernel allows it.
 const SOCKET_BUFFER_BYTES: usize = 16 << 20;

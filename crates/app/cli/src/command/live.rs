@@ -14,9 +14,9 @@ use super::record::{ProcessMoments, resident};
 use super::tui;
 use crate::args::LiveArgs;
 use crate::context::CommandContext;
-use crate::output;
-use crate::outside::OutsideProcess;
+use crate::{output, outside};
 use heapprof_files::FileOwner;
+use heapprof_recorder::outside::OutsideProcess;
 use heapprof_terminal::feed::{FeedNews, FeedRequest, SnapshotFeed};
 use heapprof_terminal::plain::PlainBlocks;
 use heapprof_terminal::run::ViewSignals;
@@ -30,7 +30,7 @@ const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 pub(super) fn run(context: &CommandContext, args: &LiveArgs) -> Result<()> {
-    let watched = OutsideProcess::find_for_reader(&args.process)?;
+    let watched = outside::find_for_reader(&args.process)?;
     match tty() {
         Some(tty) => tui::view(
             context,
@@ -43,8 +43,8 @@ pub(super) fn run(context: &CommandContext, args: &LiveArgs) -> Result<()> {
             )
         }
         None => {
-            let signals =
-                ViewSignals::listen(true, crate::inherited::is_ignored).context("signals")?;
+            let signals = ViewSignals::listen(true, heapprof_recorder::inherited::is_ignored)
+                .context("signals")?;
             let is_over = || signals.ends.load(Ordering::Relaxed);
             let printed = plain(
                 &mut ProcessFeed::begin(watched, PLAIN_INTERVAL)?,

@@ -13,7 +13,8 @@ use rustix::net::{
 };
 
 use crate::args::MarkArgs;
-use crate::sockets::{SocketKind, address, folders};
+use heapprof_recorder::sockets::{SocketKind, address, folders};
+
 use crate::{named_process, now};
 
 /// Longest time that a watch may take to answer.

@@ -10,7 +10,8 @@ use heapprof_report::{RecordedProcess, ReportStyle};
 
 use super::record::{ProfileNamePatterns, resident};
 use crate::args::PsArgs;
-use crate::{messages, output, outside};
+use crate::{messages, output};
+use heapprof_recorder::outside;
 
 pub(super) fn run(args: &PsArgs) -> Result<()> {
     let found = outside::list().context("/proc: the list of processes cannot be read")?;

@@ -54,12 +54,11 @@ use super::forks::CHILDREN_SUFFIX;
 use crate::args::record::{FrameSelection, YesOrNo};
 use crate::args::size::size;
 use crate::args::{ColorMode, FileMode, RecordArgs};
-use crate::log::EventLogWriter;
-use crate::outside::join_command_line;
 use crate::perl_offer::{self, ModuleUse};
-use crate::rights::RightsLedger;
-use crate::{messages, perl_module, preload};
+use crate::{log, messages, perl_module, preload};
 use heapprof_files::FileOwner;
+use heapprof_recorder::outside::join_command_line;
+use heapprof_recorder::rights::RightsLedger;
 
 /// The error if there can be no folder in which the processes of a recording report.
 const MISSING_FOLDER_TEXT: &str =
@@ -102,7 +101,7 @@ pub(super) fn run(args: &RecordArgs, color: ColorMode) -> Result<ExitCode> {
         typed: join_command_line(&args.command),
         least: small_children::least_of_child(args),
     };
-    let log = EventLogWriter::open(&args.log, mode, args.output.as_deref())?;
+    let log = log::open(&args.log, mode, args.output.as_deref())?;
     let audit = args.fork_audit.then(ForkAuditor::default);
     let mut keeper = KeeperHandle::new(list.path(), wanted, log, audit, rights.clone());
     let live = args
@@ -152,6 +151,9 @@ pub(super) fn run(args: &RecordArgs, color: ColorMode) -> Result<ExitCode> {
     }
     let was_killed = ended.as_ref().is_ok_and(|ended| ended.signal.is_some());
     let saved = keeper.map(|keeper| keeper.end(was_killed));
+    if let Some(end) = saved.as_ref().ok().and_then(|saved| saved.log.as_ref()) {
+        log::report(&args.log, end);
+    }
     let ended = match ended {
         Ok(ended) => ended,
         Err(error) => {

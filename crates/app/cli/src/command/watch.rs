@@ -26,8 +26,9 @@ use super::record::{ProgramExit, run_unrecorded};
 use crate::args::WatchArgs;
 use crate::args::size::size;
 use crate::context::CommandContext;
-use crate::sockets::{ListeningSocket, SocketKind};
-use crate::{inherited, messages, named_process, now, output, outside};
+use crate::{messages, named_process, now, output};
+use heapprof_recorder::sockets::{ListeningSocket, SocketKind};
+use heapprof_recorder::{inherited, outside};
 
 /// Longest wait between two checks whether the watch is over. Most events that end the watch wake
 /// the thread, too.

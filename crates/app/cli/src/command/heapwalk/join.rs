@@ -11,7 +11,7 @@ use heapprof_report::HeapDescriber;
 
 use crate::command::target::{WalkTarget, WalkTargetKind};
 use crate::messages;
-use crate::outside::{give_names, namer, namer_of, open_core};
+use heapprof_recorder::outside::{give_names, namer, namer_of, open_core};
 
 /// The sample types of a walked heap; the default one comes second.
 const HEAP_SAMPLE_TYPES: [(&str, &str); 8] = [

@@ -34,7 +34,7 @@ use self::child::{AuditedChild, ChildProfile, EndedChild, INSPECTION_TIME_DIVISO
 use self::said::ChildEvent;
 pub(super) use self::said::ChildMessage;
 use super::kept::{ProfileWriteOptions, ReplacePolicy, put};
-use crate::rights::{ProcessNamer, ProcessRights};
+use heapprof_recorder::rights::{ProcessNamer, ProcessRights};
 
 /// Maximum number of children that are audited.
 const MAX_CHILDREN: usize = 10_000;

@@ -26,10 +26,10 @@ use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 
 use super::keeper::KeeperHandle;
 use super::live::LiveView;
-use crate::inherited;
-use crate::rights::RightsLedger;
 use heapprof_files::FileOwner;
 use heapprof_process::job_control::{foreground_group, group_of, session_of};
+use heapprof_recorder::inherited;
+use heapprof_recorder::rights::RightsLedger;
 
 /// How the program ended.
 pub(in crate::command) struct ProgramExit {

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use heapprof_process::{is_proc_ours, maps};
 use rustix::process::Pid;
 
-use crate::rights::ProcessRights;
 use heapprof_files::FileOwner;
+use heapprof_recorder::rights::ProcessRights;
 
 /// Maximum number of files that are kept open for this user. Each group of users has a limit of its
 /// own, so no user takes the room of another.

@@ -17,9 +17,9 @@ use super::executables::OpenExecutables;
 use super::residents::ResidentHistories;
 use super::unhooked;
 use super::written::WrittenProfile;
-use crate::rights::{ProcessNamer, ProcessRights};
 use crate::{messages, output};
 use heapprof_files::{FileAccess, FileOwner, FilePlace, OpenedFile, PathTrust, acting};
+use heapprof_recorder::rights::{ProcessNamer, ProcessRights};
 
 /// The kind of file that an entry's path leads to.
 pub(super) enum EntryTarget {
@@ -256,7 +256,7 @@ pub(super) fn read(
             if has_residents || is_named || !details.unhooked.is_empty() {
                 let shown = one.path.display().to_string();
                 let access = FileAccess::Exactly(opened.stat.st_mode & 0o777);
-                output::replace(&place, &shown, access, |writer| {
+                output::replace(&place, &shown, access, |writer| -> Result<()> {
                     Ok(encode(&profile, writer)?)
                 })?;
             }

@@ -33,11 +33,11 @@ use super::kept::{
     write,
 };
 use super::oom::{self, OomCounts};
-use crate::log::EventLogWriter;
-use crate::outside::command_line;
-use crate::records::{self, RecordQuestion};
-use crate::rights::{ProcessRights, RightsLedger};
-use crate::sockets::ListeningSocket;
+use heapprof_recorder::log::EventLogWriter;
+use heapprof_recorder::outside::command_line;
+use heapprof_recorder::records::{self, RecordQuestion};
+use heapprof_recorder::rights::{ProcessRights, RightsLedger};
+use heapprof_recorder::sockets::ListeningSocket;
 
 /// Maximum number of processes that are kept at a time.
 const MAX_PROCESSES: usize = 4096;
@@ -113,7 +113,7 @@ impl KeeperTask {
             self.note(note);
         }
         if let Some(log) = self.log.take() {
-            log.end(true);
+            self.saved.log = Some(log.end(true));
         }
         if let Some(audit) = self.audit.take() {
             // No process is to wait for an answer that does not come.

@@ -19,9 +19,9 @@ use super::oom::OomKill;
 use super::written::{SmallChild, WrittenProfile};
 use crate::args::FileMode;
 use crate::output;
-use crate::outside::{add_command_line_comment, add_script_comment};
-use crate::rights::ProcessRights;
 use heapprof_files::{FileAccess, FileOwner, FilePlace, PathTrust, make_folder};
+use heapprof_recorder::outside::{add_command_line_comment, add_script_comment};
+use heapprof_recorder::rights::ProcessRights;
 pub(super) use own_files::{NoPlaceError, OwnFiles};
 
 /// How profiles are written.
@@ -224,9 +224,12 @@ pub(super) fn put(
         }
         let path = folder.join(&name);
         let access = FileAccess::Exactly(mode.0);
-        output::replace(&place, &path.display().to_string(), access, |writer| {
-            Ok(encode(profile, writer)?)
-        })?;
+        output::replace(
+            &place,
+            &path.display().to_string(),
+            access,
+            |writer| -> Result<()> { Ok(encode(profile, writer)?) },
+        )?;
         return Ok(path);
     }
     Err(io::Error::from(io::ErrorKind::AlreadyExists)).with_context(named)

@@ -27,9 +27,9 @@ use super::tail::{LINES_SUFFIX, MessageTail, TailMessage, find_others};
 use crate::args::RecordArgs;
 use crate::args::record::LineFormat;
 use crate::messages;
-use crate::outside::executable_of;
-use crate::rights::{ProcessNamer, ProcessRights, RightsLedger};
 use heapprof_files::{FileOwner, acting};
+use heapprof_recorder::outside::executable_of;
+use heapprof_recorder::rights::{ProcessNamer, ProcessRights, RightsLedger};
 
 /// How long the thread sleeps between two scans.
 const SCAN_INTERVAL: Duration = Duration::from_millis(30);

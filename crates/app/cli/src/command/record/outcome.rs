@@ -21,7 +21,7 @@ use crate::advice::ADVICE_WORDS;
 use crate::args::RecordArgs;
 use crate::args::record::YesOrNo;
 use crate::messages;
-use crate::rights::ProcessRights;
+use heapprof_recorder::rights::ProcessRights;
 
 /// A profile that exists, and the details that were read from it.
 struct RecordedProfile {

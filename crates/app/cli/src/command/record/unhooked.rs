@@ -12,7 +12,7 @@ use heapprof_text::printable;
 
 use super::words::bytes;
 use super::written::WrittenProfile;
-use crate::rights::{ProcessNamer, ProcessRights};
+use heapprof_recorder::rights::{ProcessNamer, ProcessRights};
 
 /// Searches the files of a profile's program for allocators, with the rights of the process that
 /// names the files. Names those that were not recorded in the profile's comments.

@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use super::list::ListEntries;
-use crate::rights::ProcessRights;
 use heapprof_files::FileOwner;
+use heapprof_recorder::rights::ProcessRights;
 
 /// A profile that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]

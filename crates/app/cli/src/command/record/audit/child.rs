@@ -11,8 +11,8 @@ use heapprof_profile::fork::{
 };
 use heapprof_profile::{Profile, ProfileBuilder, ValueType, recorded};
 
-use crate::outside;
-use crate::rights::ProcessRights;
+use heapprof_recorder::outside;
+use heapprof_recorder::rights::ProcessRights;
 
 /// Time from the fork to the first inspection, and the shortest time between two inspections.
 const MIN_INSPECTION_INTERVAL: Duration = Duration::from_millis(100);

@@ -19,10 +19,10 @@ use rustix::net::{
 use rustix::process::Pid;
 
 use crate::peer::SocketPeer;
-use crate::rights::ProcessRights;
-use crate::sockets;
 use heapprof_files::FileOwner;
 use heapprof_process::job_control::session_of;
+use heapprof_recorder::rights::ProcessRights;
+use heapprof_recorder::sockets;
 
 /// Maximum number of processes that wait to be accepted. The kernel may have a lower limit.
 const MAX_BACKLOG: i32 = 4096;

@@ -16,9 +16,9 @@ use super::{KeeperMessage, KeeperTask, SIGNAL_DELAY_TIMEOUT};
 use crate::command::record::audit::ForkAuditor;
 use crate::command::record::kept::{OwnFiles, ProfileWriteOptions};
 use crate::command::record::oom::OomCounts;
-use crate::log::EventLogWriter;
-use crate::rights::RightsLedger;
-use crate::sockets::{ListeningSocket, SocketKind};
+use heapprof_recorder::log::EventLogWriter;
+use heapprof_recorder::rights::RightsLedger;
+use heapprof_recorder::sockets::{ListeningSocket, SocketKind};
 
 /// Longest time that the program is left unreaped, until the messages of all callers were read.
 const REAPING_DELAY_TIMEOUT: Duration = Duration::from_secs(5);

@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use heapprof_recorder::log::EventLogEnd;
+
 use super::super::executables::OpenExecutables;
 use super::super::kept::ProcessDeath;
 use super::super::written::{SmallChild, WrittenProfile};
@@ -25,6 +27,8 @@ pub(in crate::command::record) struct KeeperOutcome {
     pub(in crate::command::record) died: Vec<ProcessDeath>,
     /// Number of children whose audits were written.
     pub(in crate::command::record) audited: usize,
+    /// The end of the log, if one was written.
+    pub(in crate::command::record) log: Option<EventLogEnd>,
     /// Messages about what could not be done.
     pub(in crate::command::record) notes: Vec<String>,
     /// The executables that the processes ran.

@@ -3,8 +3,8 @@
 use heapprof_live::{LogSource, SharedLedger};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-use crate::log::EventLogWriter;
-use crate::rights::RightsLedger;
+use heapprof_recorder::log::EventLogWriter;
+use heapprof_recorder::rights::RightsLedger;
 
 /// Begins to write the events of a process.
 pub(super) fn begin(

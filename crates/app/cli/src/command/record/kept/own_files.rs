@@ -176,7 +176,7 @@ fn write(
             writer: draft.file(),
             left: most,
         };
-        output::into(&shown(path), &mut limited, |writer| {
+        output::into(&shown(path), &mut limited, |writer| -> Result<()> {
             Ok(encode(profile, writer)?)
         })?;
         let bytes = most - limited.left;

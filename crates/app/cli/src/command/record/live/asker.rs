@@ -22,8 +22,8 @@ use super::super::list::{ASKED_FILE_NAME, ProfileList};
 use super::super::tail::{LIVE_SUFFIX, MessageTail, TailMessage, find_others};
 use super::printed::ProgramOutput;
 use super::{SharedLiveState, lock_state};
-use crate::outside::executable_of;
-use crate::rights::{ProcessNamer, ProcessRights, RightsLedger};
+use heapprof_recorder::outside::executable_of;
+use heapprof_recorder::rights::{ProcessNamer, ProcessRights, RightsLedger};
 use heapprof_terminal::feed::ProcessChoice;
 
 /// How long the thread sleeps between two scans.

@@ -18,14 +18,14 @@ use std::sync::OnceLock;
 
 use heapprof_process::status;
 
-pub(crate) use ledger::RightsLedger;
-pub(crate) use namer::ProcessNamer;
+pub use ledger::RightsLedger;
+pub use namer::ProcessNamer;
 
 use heapprof_files::{FileOwner, acting};
 
 /// The rights with which files are opened for a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum ProcessRights {
+pub enum ProcessRights {
     /// The rights of a user. If it is the user of this process, they are the rights of this
     /// process.
     User(FileOwner),
@@ -43,13 +43,13 @@ pub(crate) struct ObservedRights {
 
 impl ProcessRights {
     /// Returns the rights of this process.
-    pub(crate) fn us() -> Self {
+    pub fn us() -> Self {
         Self::User(FileOwner::us())
     }
 
     /// Returns the rights of a process now. If it is gone, they are not known: root then takes them
     /// for public, and another user for its own.
-    pub(crate) fn now(pid: u32) -> Self {
+    pub fn now(pid: u32) -> Self {
         match Self::observe(pid) {
             Some(found) => found.rights,
             None if is_root() => Self::Public,
@@ -58,7 +58,7 @@ impl ProcessRights {
     }
 
     /// Returns the rights that `self` and `other` have in common.
-    pub(crate) fn with(self, other: Self) -> Self {
+    pub fn with(self, other: Self) -> Self {
         let (Self::User(one), Self::User(two)) = (self, other) else {
             return Self::Public;
         };
@@ -78,7 +78,7 @@ impl ProcessRights {
 
     /// Returns the owner of files that are written for the process. With public rights, that is
     /// this process's user.
-    pub(crate) fn owner(self) -> FileOwner {
+    pub fn owner(self) -> FileOwner {
         match self {
             Self::User(owner) => owner,
             Self::Public => FileOwner::us(),
@@ -86,13 +86,13 @@ impl ProcessRights {
     }
 
     /// Whether these are the rights of this process.
-    pub(crate) fn are_ours(self) -> bool {
+    pub fn are_ours(self) -> bool {
         matches!(self, Self::User(owner) if owner.is_us())
     }
 
     /// Does `work` with these rights. With [`Public`](Self::Public), `work` runs with the rights of
     /// this process, and must itself open only files that everybody may read.
-    pub(crate) fn acting<R: Send>(self, work: impl FnOnce() -> R + Send) -> io::Result<R> {
+    pub fn acting<R: Send>(self, work: impl FnOnce() -> R + Send) -> io::Result<R> {
         acting(self.owner(), work)
     }
 
@@ -133,7 +133,7 @@ impl ProcessRights {
 }
 
 /// Whether this process is root, also in a thread that acts for another user.
-pub(crate) fn is_root() -> bool {
+pub fn is_root() -> bool {
     FileOwner::us().user == 0
 }
 

@@ -11,7 +11,7 @@ use heapprof_symbolize::{SymbolizeOptions, SymbolizeSummary, Symbolizer};
 use super::ProcessRights;
 
 /// The namer of code. What was read with public rights is kept separate.
-pub(crate) struct ProcessNamer {
+pub struct ProcessNamer {
     own: Symbolizer,
     public: Symbolizer,
     own_survey: AllocatorSurvey,
@@ -19,7 +19,8 @@ pub(crate) struct ProcessNamer {
 }
 
 impl ProcessNamer {
-    pub(crate) fn new(options: SymbolizeOptions) -> Self {
+    /// Makes a namer with these options.
+    pub fn new(options: SymbolizeOptions) -> Self {
         let public = SymbolizeOptions {
             public_files_only: true,
             // The process that has opened these files may have had more rights.
@@ -36,7 +37,7 @@ impl ProcessNamer {
 
     /// Sets the files that the process runs, wherever their names lead by now. They are used with
     /// the rights of a user only.
-    pub(crate) fn set_opened(&mut self, opened: Vec<PathBuf>) {
+    pub fn set_opened(&mut self, opened: Vec<PathBuf>) {
         self.own.set_opened(opened);
     }
 
@@ -52,7 +53,7 @@ impl ProcessNamer {
     ///
     /// # Errors
     /// heapprof can't act with these rights.
-    pub(crate) fn symbolize(
+    pub fn symbolize(
         &mut self,
         profile: &mut Profile,
         rights: ProcessRights,
@@ -66,7 +67,7 @@ impl ProcessNamer {
     ///
     /// # Errors
     /// heapprof can't act with these rights.
-    pub(crate) fn survey<'a>(
+    pub fn survey<'a>(
         &mut self,
         files: impl Iterator<Item = &'a Path> + Send,
         rights: ProcessRights,
@@ -83,7 +84,7 @@ impl ProcessNamer {
     ///
     /// # Errors
     /// heapprof can't act with these rights.
-    pub(crate) fn symbolize_within(
+    pub fn symbolize_within(
         &mut self,
         profile: &mut Profile,
         rights: ProcessRights,

@@ -13,7 +13,7 @@ const MAX_PROCESSES: usize = 1 << 16;
 
 /// The rights of processes by their numbers. All copies share the same entries.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RightsLedger(Arc<Mutex<RightsEntries>>);
+pub struct RightsLedger(Arc<Mutex<RightsEntries>>);
 
 #[derive(Debug, Default)]
 struct RightsEntries {
@@ -94,7 +94,7 @@ impl RightsLedger {
     }
 
     /// Notes that a process opens its ledger, and that `owner` was at the other end of its socket.
-    pub(crate) fn open(&self, pid: u32, owner: FileOwner) {
+    pub fn open(&self, pid: u32, owner: FileOwner) {
         let mut entries = self.lock_entries();
         // Its number may have been that of another process.
         if entries
@@ -113,7 +113,7 @@ impl RightsLedger {
 
     /// Notes a report that the rights of a process are lowered to these, and whether that is for
     /// good.
-    pub(crate) fn lower(&self, pid: u32, rights: ProcessRights, is_final: bool) {
+    pub fn lower(&self, pid: u32, rights: ProcessRights, is_final: bool) {
         self.lock_entries().change(pid, |entry| {
             if !entry.is_closed {
                 entry.began = entry.began.or_else(|| began(pid));
@@ -126,7 +126,7 @@ impl RightsLedger {
 
     /// Observes a process for the last time, before it is reaped if possible, and closes its
     /// ledger.
-    pub(crate) fn close(&self, pid: u32) {
+    pub fn close(&self, pid: u32) {
         self.lock_entries().change(pid, |entry| {
             if entry.is_closed {
                 return;
@@ -137,7 +137,7 @@ impl RightsLedger {
     }
 
     /// Closes the ledgers of all processes that have ended and were not reaped yet.
-    pub(crate) fn close_ended(&self) {
+    pub fn close_ended(&self) {
         let has_ended =
             |pid: u32| ProcessIdentity::from_pid(pid).is_ok_and(|found| found.has_ended());
         let open: Vec<u32> = {
@@ -154,7 +154,7 @@ impl RightsLedger {
     }
 
     /// Returns the least rights that a process may have had until now.
-    pub(crate) fn least(&self, pid: u32) -> ProcessRights {
+    pub fn least(&self, pid: u32) -> ProcessRights {
         let mut entries = self.lock_entries();
         let Some(entry) = entries.of_process.get_mut(&pid) else {
             return RightsEntry::new().least_of_gone();
@@ -171,7 +171,7 @@ impl RightsLedger {
 
     /// Returns the least rights that a process was seen to have. They are for what the process
     /// wrote itself, because the kernel names the writer.
-    pub(crate) fn least_observed(&self, pid: u32) -> ProcessRights {
+    pub fn least_observed(&self, pid: u32) -> ProcessRights {
         let entries = self.lock_entries();
         match entries.of_process.get(&pid) {
             Some(entry) => entry.seen,

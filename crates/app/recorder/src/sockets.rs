@@ -14,7 +14,7 @@ use rustix::process::geteuid;
 
 /// The purpose of a socket.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SocketKind {
+pub struct SocketKind {
     /// The beginning of the socket's name. The number of the process follows.
     prefix: &'static str,
     socket: SocketType,
@@ -22,24 +22,24 @@ pub(crate) struct SocketKind {
 
 impl SocketKind {
     /// The socket of a `record` that answers questions, in order.
-    pub(crate) const RECORD: Self = Self {
+    pub const RECORD: Self = Self {
         prefix: "",
         socket: SocketType::SEQPACKET,
     };
     /// The socket of a `watch` that takes marks.
-    pub(crate) const WATCH: Self = Self {
+    pub const WATCH: Self = Self {
         prefix: "watch-",
         socket: SocketType::DGRAM,
     };
 
     /// Makes a socket of this kind.
-    pub(crate) fn socket(self, flags: SocketFlags) -> io::Result<OwnedFd> {
+    pub fn socket(self, flags: SocketFlags) -> io::Result<OwnedFd> {
         let flags = SocketFlags::CLOEXEC | flags;
         Ok(socket_with(AddressFamily::UNIX, self.socket, flags, None)?)
     }
 
     /// Returns the names of this kind in a folder.
-    pub(crate) fn names(self, folder: &OwnedFd) -> Vec<String> {
+    pub fn names(self, folder: &OwnedFd) -> Vec<String> {
         let Ok(entries) = rustix::fs::Dir::read_from(folder) else {
             return Vec::new();
         };
@@ -82,7 +82,7 @@ fn paths() -> Vec<PathBuf> {
 }
 
 /// Returns the folders that exist, opened.
-pub(crate) fn folders() -> impl Iterator<Item = OwnedFd> {
+pub fn folders() -> impl Iterator<Item = OwnedFd> {
     paths().into_iter().filter_map(|path| open(&path).ok())
 }
 
@@ -99,23 +99,24 @@ fn open(folder: &Path) -> io::Result<OwnedFd> {
 
 /// Returns the address of a name in an opened folder. It stays right if another folder takes the
 /// folder's place.
-pub(crate) fn address(folder: &OwnedFd, name: &str) -> io::Result<SocketAddrUnix> {
+pub fn address(folder: &OwnedFd, name: &str) -> io::Result<SocketAddrUnix> {
     let path = format!("/proc/self/fd/{}/{name}", folder.as_raw_fd());
     Ok(SocketAddrUnix::new(path)?)
 }
 
 /// A socket at which this process listens. Its name is removed when it is dropped.
-pub(crate) struct ListeningSocket {
-    pub(crate) socket: OwnedFd,
+pub struct ListeningSocket {
+    /// The socket, which does not block.
+    pub socket: OwnedFd,
     /// The socket's path, for processes that do not open the folder.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     folder: OwnedFd,
     name: String,
 }
 
 impl ListeningSocket {
     /// Listens in the first folder that can be used.
-    pub(crate) fn start(kind: SocketKind) -> io::Result<Self> {
+    pub fn start(kind: SocketKind) -> io::Result<Self> {
         let mut refused = io::Error::from(io::ErrorKind::NotFound);
         for folder in paths() {
             match Self::start_in(&folder, kind) {

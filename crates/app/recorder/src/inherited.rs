@@ -34,7 +34,7 @@ extern "C" fn note_inherited_state() {
 
 /// Makes a write beyond RLIMIT_FSIZE an error of that write, and no end of heapprof. A handler does
 /// it, because a program that is started begins without handlers, and with ignored signals.
-pub(crate) fn survive_large_files() {
+pub fn survive_large_files() {
     extern "C" fn nothing(_: libc::c_int) {}
     if !is_ignored_now(libc::SIGXFSZ) {
         let handler = nothing as extern "C" fn(libc::c_int);
@@ -45,7 +45,7 @@ pub(crate) fn survive_large_files() {
 
 /// Whether a signal was ignored when this process began. This must be called before heapprof
 /// handles any signal.
-pub(crate) fn is_ignored(signal: libc::c_int) -> bool {
+pub fn is_ignored(signal: libc::c_int) -> bool {
     match CHANGED_SIGNALS
         .iter()
         .position(|&changed| changed == signal)
@@ -65,13 +65,13 @@ fn is_ignored_now(signal: libc::c_int) -> bool {
 }
 
 /// Whether there was a standard output when this process began.
-pub(crate) fn has_stdout() -> bool {
+pub fn has_stdout() -> bool {
     !CLOSED_AT_START[1].load(Ordering::Relaxed)
 }
 
 /// Makes the program begin as this process did: with the same signals ignored or blocked, and the
 /// same streams closed.
-pub(crate) fn pass_on(command: &mut Command) {
+pub fn pass_on(command: &mut Command) {
     let ignored = CHANGED_SIGNALS.map(is_ignored);
     if ignored[1] {
         // SAFETY: the call sets the default action and installs no handler.

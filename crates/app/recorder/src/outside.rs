@@ -1,0 +1,377 @@
+//! Reads a recorded process, or the core file of one. The ledger is read from outside, and the code
+//! in it gets its names here.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use heapprof_live::{CoreLedger, LiveError, LiveProcess, LiveProcessSummary, SharedLedger};
+use heapprof_profile::{Profile, recorded};
+use heapprof_symbolize::SymbolizeOptions;
+use rustix::fs::fstat;
+use rustix::process::geteuid;
+
+use crate::records;
+use crate::rights::{ProcessNamer, ProcessRights, RightsLedger};
+use heapprof_files::FileOwner;
+
+/// Longest time for reading the files that a process of another user names.
+const FILE_READ_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The source from which a process's ledger is read.
+enum LedgerSource {
+    /// The memory of the process.
+    Process(LiveProcess),
+    /// The file in which the process keeps its ledger, which `record` has given: the kernel does
+    /// not let this user read the process.
+    File(SharedLedger, u32),
+}
+
+/// Why a recorded process can't be found.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessFindError {
+    /// The name is empty.
+    #[error("pid: names no process")]
+    NoName,
+    /// No process of this name is recorded, as far as this user may know.
+    #[error("{0}: no process of this name is recorded, or this user may not read it")]
+    NotRecorded(String),
+    /// Several processes of one name are recorded.
+    #[error(
+        "{program}: {} processes of this name are recorded; name one by its number: {}",
+        pids.len(),
+        pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+    )]
+    Several {
+        /// The name.
+        program: String,
+        /// The numbers of the processes.
+        pids: Vec<u32>,
+    },
+    /// The process of this number can't be read.
+    #[error("process {which}: {error}")]
+    Unreadable {
+        /// The number.
+        which: String,
+        /// The reason.
+        error: LiveError,
+    },
+    /// The processes can't be listed.
+    #[error("/proc")]
+    Unlisted(#[source] io::Error),
+}
+
+/// A process that can be read again and again.
+pub struct OutsideProcess {
+    ledger: LedgerSource,
+    rights: RightsLedger,
+    namer: ProcessNamer,
+    /// The file that the process runs, which names its code also after its end.
+    _executable: Option<File>,
+}
+
+/// Opens a core file. It may name any files, so root reads those with the rights of the core file's
+/// owner.
+pub fn open_core(path: &Path) -> io::Result<(File, FileOwner)> {
+    // Opening a pipe would wait for its writer.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("is no core file: it is no regular file"));
+    }
+    let file = File::open(path)?;
+    let owner = match geteuid().is_root() {
+        true => FileOwner::from_stat(&fstat(&file)?),
+        false => FileOwner::us(),
+    };
+    Ok((file, owner))
+}
+
+/// Reads the profile of the process that a core file is of, with names.
+pub fn read_core(path: &Path) -> Result<Profile> {
+    let (file, owner) = open_core(path).context("cannot be read")?;
+    let mut profile = CoreLedger::open(file)?.snapshot()?;
+    namer(None)
+        .symbolize(&mut profile, ProcessRights::User(owner))
+        .context("the files that it names cannot be read")?;
+    Ok(profile)
+}
+
+/// Returns the root folder of a process, if the process sees other mounts than heapprof does.
+pub fn root_of(pid: u32) -> Option<PathBuf> {
+    let mounts = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/mnt")).ok();
+    let (own, its) = (mounts("self"), mounts(&pid.to_string()));
+    let is_other = its.is_some() && own != its;
+    is_other.then(|| PathBuf::from(format!("/proc/{pid}/root")))
+}
+
+/// Makes a namer of code, whose files are below `root`.
+pub fn namer(root: Option<PathBuf>) -> ProcessNamer {
+    ProcessNamer::new(SymbolizeOptions {
+        number_functions: true,
+        root,
+        ..SymbolizeOptions::default()
+    })
+}
+
+/// Makes a namer of a process's code. The name of the file that it runs may lead to another file by
+/// now.
+pub fn namer_of(pid: u32) -> ProcessNamer {
+    let mut namer = namer(root_of(pid));
+    namer.set_opened(vec![executable_of(pid)]);
+    namer
+}
+
+/// Returns a path to the file that a process runs, wherever the file's name leads.
+pub fn executable_of(pid: u32) -> PathBuf {
+    format!("/proc/{pid}/exe").into()
+}
+
+impl OutsideProcess {
+    /// Finds the process that a number or a name means.
+    pub fn find(which: &str) -> Result<Self, ProcessFindError> {
+        let ledger = match which.parse::<u32>() {
+            Ok(pid) => LedgerSource::open(pid).map_err(|error| ProcessFindError::Unreadable {
+                which: which.to_string(),
+                error,
+            })?,
+            Err(_) => find_by_program(which)?,
+        };
+        let rights = RightsLedger::default();
+        rights.open(ledger.pid(), FileOwner::us());
+        Ok(Self::new(ledger, rights))
+    }
+
+    /// Makes a process from the file that has its ledger, and from what is known of its rights.
+    pub fn from_ledger_file(kept: SharedLedger, pid: u32, rights: RightsLedger) -> Self {
+        Self::new(LedgerSource::File(kept, pid), rights)
+    }
+
+    fn new(ledger: LedgerSource, rights: RightsLedger) -> Self {
+        let mut namer = namer_of(ledger.pid());
+        let path = executable_of(ledger.pid());
+        let executable = match rights.least(ledger.pid()) {
+            least @ ProcessRights::User(_) => least.acting(|| File::open(path).ok()).ok(),
+            ProcessRights::Public => None,
+        };
+        let executable = executable.flatten();
+        if let Some(executable) = &executable {
+            let number = executable.as_raw_fd();
+            namer.set_opened(vec![format!("/proc/self/fd/{number}").into()]);
+        }
+        Self {
+            ledger,
+            rights,
+            namer,
+            _executable: executable,
+        }
+    }
+
+    /// Returns the file in which the ledger is read, if it is read in one.
+    pub fn ledger_file(&self) -> Option<&SharedLedger> {
+        match &self.ledger {
+            LedgerSource::Process(_) => None,
+            LedgerSource::File(kept, _) => Some(kept),
+        }
+    }
+
+    /// Whether the recording of the process is known to have ended.
+    pub fn has_stopped_recording(&self) -> bool {
+        self.ledger.summary().is_ok_and(|found| !found.is_running)
+    }
+
+    /// Returns the number of the process.
+    pub fn pid(&self) -> u32 {
+        self.ledger.pid()
+    }
+
+    /// Whether the process is still there, and the same program.
+    pub fn is_there(&self) -> bool {
+        match &self.ledger {
+            LedgerSource::Process(process) => process.is_there(),
+            LedgerSource::File(kept, pid) => kept.belongs_to(*pid),
+        }
+    }
+
+    /// Reads a profile of this moment, with names.
+    pub fn read(&mut self) -> Result<Profile> {
+        let mut profile = match &self.ledger {
+            LedgerSource::Process(process) => match process.snapshot() {
+                Err(LiveError::LedgerSwapped) => read_ledger_file(process.pid())?,
+                made => made?,
+            },
+            LedgerSource::File(kept, pid) => {
+                kept.read("read from record's file", *pid, "")?.profile
+            }
+        };
+        if self.is_there() {
+            add_title_comments(&mut profile, &command_line(self.pid()));
+        }
+        // The profile has what the process wrote until now, so the rights are the least until now.
+        let rights = self.rights.least(self.pid());
+        give_names(&mut profile, &mut self.namer, rights)?;
+        Ok(profile)
+    }
+}
+
+/// Reads the command line of a process, or its beginning.
+pub fn command_line(pid: u32) -> Vec<u8> {
+    // One additional byte shows that there is more.
+    const MAX_LENGTH: u64 = recorded::MAX_COMMAND_LINE as u64 + 1;
+    let mut command_line = Vec::new();
+    if heapprof_process::is_proc_ours()
+        && let Ok(file) = File::open(format!("/proc/{pid}/cmdline"))
+    {
+        let _ = file.take(MAX_LENGTH).read_to_end(&mut command_line);
+    }
+    command_line
+}
+
+/// Joins a command line in the kernel's form: each word with a zero at its end.
+pub fn join_command_line(words: &[OsString]) -> Vec<u8> {
+    let words = words.iter().flat_map(|word| [word.as_bytes(), b"\0"]);
+    words.collect::<Vec<_>>().concat()
+}
+
+/// Returns what distinguishes a process from others of its program: the script that it runs, or the
+/// title that it has set.
+pub fn process_title(program: &str, pid: u32) -> Option<String> {
+    title_from_command_line(program, &command_line(pid))
+}
+
+/// Returns what distinguishes a process, as [`process_title`] does, from a command line with a zero
+/// between its words.
+pub fn title_from_command_line(program: &str, command_line: &[u8]) -> Option<String> {
+    let comment = recorded::process_name_comments(program, command_line).next()?;
+    Some(comment.split_once(": ")?.1.to_string())
+}
+
+/// Adds comments about what distinguishes the process from others of its program, as the library
+/// does.
+pub fn add_title_comments(profile: &mut Profile, command_line: &[u8]) {
+    let called: Vec<String> =
+        recorded::process_name_comments(&program(profile), command_line).collect();
+    add_comments(profile, called);
+}
+
+/// Adds a comment about the script that a process was started with. A title that it had then may be
+/// its parent's.
+pub fn add_script_comment(profile: &mut Profile, command_line: &[u8]) {
+    let program = program(profile);
+    let mut called = recorded::process_name_comments(&program, command_line);
+    let script = called.find(|text| text.starts_with("script: "));
+    add_comments(profile, script);
+}
+
+/// Adds a comment with a process's whole command line, as the library does.
+pub fn add_command_line_comment(profile: &mut Profile, command_line: &[u8]) {
+    let whole = recorded::command_line(&program(profile), command_line);
+    add_comments(profile, whole);
+}
+
+/// Returns the program that a profile is of, from its comments.
+fn program(profile: &Profile) -> String {
+    let mut comments = profile.comment.iter().map(|&text| profile.text(text));
+    let program = comments.find_map(|comment| comment.strip_prefix("program: "));
+    program.unwrap_or_default().to_string()
+}
+
+fn add_comments(profile: &mut Profile, comments: impl IntoIterator<Item = String>) {
+    for comment in comments {
+        let comment = profile.strings.intern(&comment);
+        profile.comment.push(comment);
+    }
+}
+
+/// Names the code of a process. The files that the profile names are read with the rights of the
+/// process, which names them.
+pub fn give_names(
+    profile: &mut Profile,
+    namer: &mut ProcessNamer,
+    rights: ProcessRights,
+) -> Result<()> {
+    let named = namer.symbolize_within(profile, rights, FILE_READ_TIMEOUT);
+    named.map(drop).context("its files cannot be read")
+}
+
+impl LedgerSource {
+    /// Opens the ledger of a process, in its memory or in the file that a `record` has.
+    fn open(pid: u32) -> Result<Self, LiveError> {
+        match LiveProcess::open(pid) {
+            Ok(process) => Ok(Self::Process(process)),
+            Err(LiveError::NotAllowed) => match records::file_of(pid) {
+                Some(kept) => Ok(Self::File(kept, pid)),
+                None => Err(LiveError::NotAllowed),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    fn pid(&self) -> u32 {
+        match self {
+            Self::Process(process) => process.pid(),
+            Self::File(_, pid) => *pid,
+        }
+    }
+
+    fn summary(&self) -> Result<LiveProcessSummary, LiveError> {
+        match self {
+            Self::Process(process) => process.summary(),
+            Self::File(kept, pid) => kept.summary(*pid),
+        }
+    }
+}
+
+/// Returns the recorded processes: those that this user may read, and those whose `record` lets
+/// this user read them. They are in the order of their numbers.
+fn find_recorded() -> io::Result<Vec<LedgerSource>> {
+    let read = heapprof_live::recorded_processes()?;
+    let has = |pid: u32| read.iter().any(|process| process.pid() == pid);
+    let asked = records::processes().into_iter().filter(|&pid| !has(pid));
+    let asked: Vec<LedgerSource> = asked
+        .filter_map(|pid| Some(LedgerSource::File(records::file_of(pid)?, pid)))
+        .collect();
+    let mut all: Vec<LedgerSource> = read.into_iter().map(LedgerSource::Process).collect();
+    all.extend(asked);
+    all.sort_by_key(LedgerSource::pid);
+    Ok(all)
+}
+
+/// Reads a profile of a process whose memory does not show its ledger, from the ledger's file.
+fn read_ledger_file(pid: u32) -> Result<Profile> {
+    let kept = records::file_of(pid).ok_or(LiveError::LedgerSwapped)?;
+    Ok(kept.read("read from record's file", pid, "")?.profile)
+}
+
+/// Returns the only recorded process of this name.
+fn find_by_program(program: &str) -> Result<LedgerSource, ProcessFindError> {
+    if program.is_empty() {
+        return Err(ProcessFindError::NoName);
+    }
+    let all = find_recorded().map_err(ProcessFindError::Unlisted)?;
+    let is_named = |ledger: &LedgerSource| {
+        let summary = ledger.summary();
+        summary.is_ok_and(|found| found.program == program)
+    };
+    let mut all: Vec<LedgerSource> = all.into_iter().filter(is_named).collect();
+    match all.len() {
+        0 => Err(ProcessFindError::NotRecorded(program.to_string())),
+        1 => Ok(all.remove(0)),
+        _ => Err(ProcessFindError::Several {
+            program: program.to_string(),
+            pids: all.iter().map(LedgerSource::pid).collect(),
+        }),
+    }
+}
+
+/// Returns what a list of recorded processes shows.
+pub fn list() -> io::Result<Vec<LiveProcessSummary>> {
+    let all = find_recorded()?;
+    Ok(all
+        .iter()
+        .filter_map(|ledger| ledger.summary().ok())
+        .collect())
+}
