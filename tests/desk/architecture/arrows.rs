@@ -88,7 +88,19 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ("app/watch", &["analysis", "process"]),
     (
         "app/recorder",
-        &["files", "live", "process", "profile", "symbolize", "text"],
+        &[
+            "abi",
+            "analysis",
+            "files",
+            "fork",
+            "live",
+            "process",
+            "profile",
+            "report",
+            "symbolize",
+            "terminal",
+            "text",
+        ],
     ),
     (
         "app/cli",
@@ -99,7 +111,6 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "bench",
             "carried",
             "dropin",
-            "fork",
             "files",
             "formats",
             "heap",

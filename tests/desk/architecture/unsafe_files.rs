@@ -18,8 +18,7 @@ pub(super) const UNSAFE: &[(&str, &[&str])] = &[
             "thread",
         ],
     ),
-    ("crates/app/cli/src/", &["peer"]),
-    ("crates/app/recorder/src/", &["inherited"]),
+    ("crates/app/recorder/src/", &["inherited", "peer"]),
     ("crates/contract/wiretap/src/", &["kernel"]),
     (
         "crates/outside/process/src/",

@@ -1,12 +1,13 @@
-//! The log of a recording (`--log`): opens its file, and prints what was written into it.
+//! The log of a recording (`--log`): opens its file, and describes what was written into it.
 
+use std::fs::File;
 use std::path::Path;
 
 use anyhow::{Result, bail};
 use heapprof_recorder::log::{EventLogEnd, EventLogSummary, EventLogWriter};
 
 use crate::args::{FileMode, LogArgs};
-use crate::{messages, output};
+use crate::output;
 
 /// Makes the file that the options name, if they name one, and starts to write a log into it. The
 /// profile goes to `output`.
@@ -15,6 +16,17 @@ pub(crate) fn open(
     mode: FileMode,
     output: Option<&Path>,
 ) -> Result<Option<EventLogWriter>> {
+    let opened = open_file(args, mode, output)?;
+    let log = opened.map(|(file, limit)| EventLogWriter::new(file, limit));
+    log.transpose()
+}
+
+/// Makes the file that the options name, if they name one. Returns it with its largest size.
+pub(crate) fn open_file(
+    args: &LogArgs,
+    mode: FileMode,
+    output: Option<&Path>,
+) -> Result<Option<(File, u64)>> {
     let Some(path) = &args.log else {
         return Ok(None);
     };
@@ -24,26 +36,21 @@ pub(crate) fn open(
     if output == Some(path) {
         bail!("--log and -o both name {}", path.display());
     }
-    let file = output::open(mode, path)?;
-    EventLogWriter::new(file, args.log_limit).map(Some)
+    Ok(Some((output::open(mode, path)?, args.log_limit)))
 }
 
-/// Prints what was written into the log that the options name.
-pub(crate) fn report(args: &LogArgs, end: &EventLogEnd) {
-    let Some(path) = &args.log else {
-        return;
-    };
-    let path = path.display().to_string();
+/// Describes what was written into the log at `path`.
+pub(crate) fn describe(end: &EventLogEnd, path: &str) -> String {
     match end {
-        EventLogEnd::Complete(summary) => messages::note(&describe(summary, &path)),
-        EventLogEnd::Abandoned => messages::note(&format!(
-            "{path}: the log could not be written to its end: nobody takes what is written"
-        )),
+        EventLogEnd::Complete(summary) => describe_summary(summary, path),
+        EventLogEnd::Abandoned => {
+            format!("{path}: the log could not be written to its end: nobody takes what is written")
+        }
     }
 }
 
 /// Describes what is in a log, and what is missing in it.
-fn describe(summary: &EventLogSummary, path: &str) -> String {
+fn describe_summary(summary: &EventLogSummary, path: &str) -> String {
     let mut text = format!("{path}: {} events", summary.written);
     if summary.is_empty {
         text += ": the program was not recorded, or could keep no file that they are read from";

@@ -19,7 +19,6 @@ mod output;
 mod outside;
 #[cfg(feature = "parquet")]
 mod panics;
-mod peer;
 mod perl_offer;
 mod progress;
 mod question;

@@ -1,16 +1,73 @@
-//! Records a program: what every front end needs besides options and words.
+//! Records a program: starts it with the library in it, keeps the ledgers of its processes, and
+//! settles what they left.
 //!
-//! `rights` says with whose rights a file is opened that a recorded process named, `outside` reads
-//! the ledger of a process, `log` writes the events of one, and `sockets` is where other commands
-//! of the same user reach a recording.
+//! A front end makes [`RecordingSettings`], and gets a [`RecordingOutcome`]. [`Recording`] joins
+//! the parts: `child.rs` runs the program, `keeper.rs` keeps what its processes hand over, and
+//! `outcome.rs` settles the files. What happens meanwhile goes to a [`RecordingObserver`].
+//!
+//! [`rights`] says with whose rights a file is opened that a recorded process named, [`outside`]
+//! reads the ledger of a process, [`log`] writes the events of one, and [`sockets`] is where other
+//! commands of the same user reach a recording.
 //!
 //! This crate must never know options, clap or the words of a message. It prints nothing: what
 //! people are to read is a value.
 #![deny(unsafe_code)]
 
+mod audit;
+mod child;
+mod ending;
+mod environment;
+mod executables;
+mod files;
+mod folder;
+mod followed;
 pub mod inherited;
+mod keeper;
+mod kept;
+mod line_output;
+mod lines;
+mod list;
+mod live;
 pub mod log;
+mod names;
+mod note;
+mod observer;
+mod oom;
+mod outcome;
 pub mod outside;
-pub mod records;
+mod path_text;
+mod peer;
+mod program;
+mod recording;
+mod records;
+mod residents;
 pub mod rights;
+mod settings;
+mod small_children;
 pub mod sockets;
+mod start_error;
+mod tail;
+mod unhooked;
+mod written;
+
+pub use child::{ProgramExit, run_unrecorded};
+pub use ending::ProcessEndings;
+pub use files::{FileFate, ProfileDetails, SamplingSummary, UnnamedCode};
+pub use kept::ProcessDeath;
+pub use lines::LineFollowOptions;
+pub use live::LiveViewOptions;
+pub use live::moments::ProcessMoments;
+pub use names::{CHILDREN_SUFFIX, ProfileNamePatterns};
+pub use note::{AuditLimit, NoPlaceError, RecordingNote};
+pub use observer::{LineOutputError, ProgramStream, RecordingEvent, RecordingObserver};
+pub use oom::OomKill;
+pub use outcome::{RecordedProfile, RecordingOutcome};
+pub use path_text::{path_from_here, shown_path};
+pub use program::{PreloadCheck, RaisedRights, SanitizerError, find_program};
+pub use recording::{Recording, RecordingEnd};
+pub use residents::resident;
+pub use settings::RecordingSettings;
+pub use small_children::MIN_OWN_BYTES;
+pub use start_error::RecordingStartError;
+pub use unhooked::describe_unhooked;
+pub use written::{PrivateLedger, UnrecordedProcess, WriteFailure, WrittenProfile};

@@ -1,5 +1,5 @@
-//! Writes the log of a recording as text: each allocation and each free. docs/event-log.md describes
-//! the form.
+//! Writes the log of a recording as text: each allocation and each free. docs/event-log.md
+//! describes the form.
 //!
 //! One thread reads the program's ring, and another one writes the text. The program waits for
 //! neither of them: events that they are too slow for are counted.

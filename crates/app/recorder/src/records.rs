@@ -30,7 +30,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A question to a `record`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecordQuestion {
+pub(crate) enum RecordQuestion {
     /// Which processes there are.
     Processes,
     /// The file in which this process keeps its ledger.
@@ -39,7 +39,7 @@ pub enum RecordQuestion {
 
 impl RecordQuestion {
     /// Parses a question. Returns `None` if the text asks none.
-    pub fn parse(text: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
         if text == PROCESSES_QUESTION {
             return Some(Self::Processes);
@@ -59,7 +59,7 @@ impl RecordQuestion {
 }
 
 /// Sends a text, and a file if there is one. It does not wait.
-pub fn answer(to: &OwnedFd, text: &str, file: Option<&File>) -> io::Result<()> {
+pub(crate) fn answer(to: &OwnedFd, text: &str, file: Option<&File>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     let files = file.map(|file| [file.as_fd()]);
@@ -74,7 +74,7 @@ pub fn answer(to: &OwnedFd, text: &str, file: Option<&File>) -> io::Result<()> {
 
 /// Receives the next message from a socket: a text of at most `longest` bytes, and up to two files
 /// that came with it.
-pub fn receive(from: &OwnedFd, longest: usize) -> io::Result<(Vec<u8>, [Option<File>; 2])> {
+pub(crate) fn receive(from: &OwnedFd, longest: usize) -> io::Result<(Vec<u8>, [Option<File>; 2])> {
     let mut text = vec![0; longest];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -123,7 +123,7 @@ fn ask_all<T>(
 }
 
 /// Returns the namespace that the numbers of processes belong to.
-pub fn namespace() -> String {
+pub(crate) fn namespace() -> String {
     let name = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     name.to_string_lossy().into_owned()
 }
@@ -136,7 +136,7 @@ fn words(text: &[u8]) -> Option<Vec<String>> {
 }
 
 /// Returns the file in which a process keeps its ledger, if a `record` of this user has it.
-pub fn file_of(pid: u32) -> Option<SharedLedger> {
+pub(crate) fn file_of(pid: u32) -> Option<SharedLedger> {
     ask_all(RecordQuestion::File(pid), |text, file| {
         words(&text)?;
         SharedLedger::new(file?).ok()
@@ -144,7 +144,7 @@ pub fn file_of(pid: u32) -> Option<SharedLedger> {
 }
 
 /// Returns the processes of all recordings of this user.
-pub fn processes() -> Vec<u32> {
+pub(crate) fn processes() -> Vec<u32> {
     let mut all = Vec::new();
     ask_all(RecordQuestion::Processes, |text, _| {
         let pids = words(&text).unwrap_or_default();

@@ -7,8 +7,6 @@ use std::path::PathBuf;
 use heapprof_analysis::{WatchBatch, WatchEvent, WatchFigures, WatchMoment, WatchProcess};
 use heapprof_process::{MemoryUsage, ProcessIdentity, StatmSizes, StatusCounters, children};
 
-use heapprof_recorder::outside;
-
 use crate::mark::{ACCEPTED_ANSWER, WatchMark};
 use crate::rule::{ProcessReading, WatchRule};
 

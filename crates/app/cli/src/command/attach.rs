@@ -88,7 +88,10 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
             over,
             AttachEndReason::ProgramEnded | AttachEndReason::ProgramReplaced
         );
-        log::report(&args.log, &log.end(has_exited));
+        let end = log.end(has_exited);
+        if let Some(path) = &args.log.log {
+            messages::note(&log::describe(&end, &path.display().to_string()));
+        }
     }
     recording.say(over, written?);
     for text in lacking {

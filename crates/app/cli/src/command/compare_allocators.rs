@@ -6,12 +6,12 @@ use anyhow::{Result, anyhow, bail};
 use heapprof_bench::{
     AllocatorError, AllocatorSetup, RunSetup, run_with, select_allocators, warm_up,
 };
+use heapprof_recorder::find_program;
 use heapprof_report::{AllocatorCandidate, AllocatorComparison, HeapInUse};
 use heapprof_symbolize::program::{PreloadObstacle, inspect};
 
 use super::heap_run::{join_words, record_heap};
 use super::proc;
-use super::record::find_program;
 use crate::args::CompareAllocatorsArgs;
 use crate::context::CommandContext;
 use crate::progress::WorkBar;

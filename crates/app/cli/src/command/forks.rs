@@ -6,12 +6,11 @@ use anyhow::{Context, Result, bail};
 use heapprof_analysis::{
     AnalysisSession, ForkAudit, Granularity, Query, TypeSelection, fork_audit,
 };
+use heapprof_recorder::CHILDREN_SUFFIX;
 
 use crate::context::CommandContext;
 use crate::name;
 
-/// The suffix that is added to a profile's name to name the folder of its children.
-pub(super) const CHILDREN_SUFFIX: &str = ".children";
 /// The ending of the file that has the audit of a child.
 pub(super) const AUDIT_SUFFIX: &str = ".fork.pb.gz";
 /// The ending of a profile's file name.

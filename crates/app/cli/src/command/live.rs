@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::record::{ProcessMoments, resident};
 use super::tui;
 use crate::args::LiveArgs;
 use crate::context::CommandContext;
 use crate::{output, outside};
 use heapprof_files::FileOwner;
 use heapprof_recorder::outside::OutsideProcess;
+use heapprof_recorder::{ProcessMoments, resident};
 use heapprof_terminal::feed::{FeedNews, FeedRequest, SnapshotFeed};
 use heapprof_terminal::plain::PlainBlocks;
 use heapprof_terminal::run::ViewSignals;

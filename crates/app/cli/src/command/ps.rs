@@ -8,10 +8,9 @@ use heapprof_abi::environment as variable;
 use heapprof_process::own_memory;
 use heapprof_report::{RecordedProcess, ReportStyle};
 
-use super::record::{ProfileNamePatterns, resident};
 use crate::args::PsArgs;
 use crate::{messages, output};
-use heapprof_recorder::outside;
+use heapprof_recorder::{ProfileNamePatterns, outside, resident};
 
 pub(super) fn run(args: &PsArgs) -> Result<()> {
     let found = outside::list().context("/proc: the list of processes cannot be read")?;

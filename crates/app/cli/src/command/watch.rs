@@ -22,13 +22,12 @@ use signal_hook::low_level::{emulate_default_handler, signal_name};
 
 use super::heap_run::split_words;
 use super::proc;
-use super::record::{ProgramExit, run_unrecorded};
 use crate::args::WatchArgs;
 use crate::args::size::size;
 use crate::context::CommandContext;
 use crate::{messages, named_process, now, output};
 use heapprof_recorder::sockets::{ListeningSocket, SocketKind};
-use heapprof_recorder::{inherited, outside};
+use heapprof_recorder::{ProgramExit, inherited, outside, run_unrecorded};
 
 /// Longest wait between two checks whether the watch is over. Most events that end the watch wake
 /// the thread, too.

@@ -1,144 +1,108 @@
 //! Describes how the processes of a recording ended that did not write their last profile, and why
 //! a killed process may have left none.
 
+use heapprof_recorder::{
+    OomKill, ProcessDeath, ProcessEndings, ProgramExit, UnrecordedProcess, WrittenProfile,
+};
 use signal_hook::low_level::signal_name;
 
-use super::child::ProgramExit;
-use super::executables::OpenExecutables;
-use super::kept::ProcessDeath;
-use super::oom::OomKill;
-use super::residents::ResidentHistories;
 use super::words::{bytes, plural, shown};
-use super::written::{PrivateLedger, UnrecordedProcess, WrittenProfile};
 
-/// The processes that ended in an unusual way, and what is known of all of them.
-#[derive(Default)]
-pub(super) struct ProcessEndings {
-    /// The processes whose profile was made from the ledger that they kept.
-    pub(super) died: Vec<ProcessDeath>,
-    /// The processes whose files could not be read; a note was printed for each.
-    pub(super) unread: Vec<u32>,
-    /// The processes whose profiles could not be written; a note was printed for each.
-    pub(super) unwritten: Vec<u32>,
-    /// The processes whose ledgers were in private memory, and why.
-    pub(super) private: Vec<PrivateLedger>,
-    /// The processes that were not recorded, although they had the library.
-    pub(super) unrecorded: Vec<UnrecordedProcess>,
-    /// The resident memory of the program and of its descendants.
-    pub(super) residents: ResidentHistories,
-    /// The executables that the processes ran.
-    pub(super) executables: OpenExecutables,
+/// Returns what a line about the process `main` adds if its ledger, or those of others, were in
+/// private memory.
+pub(super) fn describe_private(ending: &ProcessEndings, main: u32) -> String {
+    if let Some(why) = ending.why_private(main) {
+        return format!(
+            "; its ledger was in private memory ({}), so a kill would have left nothing of \
+             it",
+            why
+        );
+    }
+    match ending.private.as_slice() {
+        [] => String::new(),
+        [first, ..] => format!(
+            "; the ledgers of {} other process{} were in private memory ({}), so a kill would \
+             have left nothing of them",
+            ending.private.len(),
+            if ending.private.len() == 1 { "" } else { "es" },
+            first.why
+        ),
+    }
 }
 
-impl ProcessEndings {
-    /// Returns what a line about the process `main` adds if its ledger, or those of others, were in
-    /// private memory.
-    pub(super) fn describe_private(&self, main: u32) -> String {
-        if let Some(why) = self.why_private(main) {
-            return format!(
-                "; its ledger was in private memory ({}), so a kill would have left nothing of \
-                 it",
-                why
-            );
-        }
-        match self.private.as_slice() {
-            [] => String::new(),
-            [first, ..] => format!(
-                "; the ledgers of {} other process{} were in private memory ({}), so a kill would \
-                 have left nothing of them",
-                self.private.len(),
-                if self.private.len() == 1 { "" } else { "es" },
-                first.why
-            ),
-        }
+/// Returns what a line adds about processes that were not recorded.
+pub(super) fn describe_unrecorded(ending: &ProcessEndings) -> String {
+    match ending.unrecorded.as_slice() {
+        [] => String::new(),
+        [one] => format!("; {} was not recorded: {}", one.program, one.why),
+        all => format!(
+            "; {} processes were not recorded: {}",
+            all.len(),
+            group_by_reason(all)
+        ),
     }
+}
 
-    /// Returns what a line adds about processes that were not recorded.
-    pub(super) fn describe_unrecorded(&self) -> String {
-        match self.unrecorded.as_slice() {
-            [] => String::new(),
-            [one] => format!("; {} was not recorded: {}", one.program, one.why),
-            all => format!(
-                "; {} processes were not recorded: {}",
-                all.len(),
-                group_by_reason(all)
-            ),
-        }
-    }
-
-    /// Returns why the ledger of this user's process was in private memory, if it was.
-    pub(super) fn why_private(&self, process: u32) -> Option<&str> {
-        let is_it = |private: &&PrivateLedger| private.process == process && private.owner.is_us();
-        let private = self.private.iter().find(is_it);
-        private.map(|private| private.why.as_str())
-    }
-
-    /// Whether a process ended without reporting, so that its profile was made from its ledger.
-    pub(super) fn has_died(&self, process: u32) -> bool {
-        self.died.iter().any(|died| died.process == process)
-    }
-
-    /// Describes processes that ended without reporting: the moment that their profiles are of, and
-    /// what ended them.
-    pub(super) fn describe_deaths<'w>(
-        &self,
-        ended: &ProgramExit,
-        written: impl Iterator<Item = &'w WrittenProfile> + Clone,
-    ) -> Vec<String> {
-        const MAX_REPORTED_DEATHS: usize = 3;
-        let profile_of = |died: &ProcessDeath| {
-            let mut last = written.clone().filter(|one| one.is_last);
-            last.find(|one| one.process == died.process)
+/// Describes processes that ended without reporting: the moment that their profiles are of, and
+/// what ended them.
+pub(super) fn describe_deaths<'w>(
+    ending: &ProcessEndings,
+    ended: &ProgramExit,
+    written: impl Iterator<Item = &'w WrittenProfile> + Clone,
+) -> Vec<String> {
+    const MAX_REPORTED_DEATHS: usize = 3;
+    let profile_of = |died: &ProcessDeath| {
+        let mut last = written.clone().filter(|one| one.is_last);
+        last.find(|one| one.process == died.process)
+    };
+    let mut lines: Vec<String> = Vec::new();
+    let mut others = 0;
+    for died in &ending.died {
+        let Some(written) = profile_of(died) else {
+            continue;
         };
-        let mut lines: Vec<String> = Vec::new();
-        let mut others = 0;
-        for died in &self.died {
-            let Some(written) = profile_of(died) else {
-                continue;
+        let path = shown(&written.path);
+        let oom = died.oom.map_or(String::new(), describe_oom);
+        if died.process == ended.process {
+            let how = match ended.signal {
+                Some(signal) => format!("was killed by {}", describe_signal(signal)),
+                None if died.without_place.is_some() => "ended".to_string(),
+                None => "ended without a profile of its own".to_string(),
             };
-            let path = shown(&written.path);
-            let oom = died.oom.map_or(String::new(), describe_oom);
-            if died.process == ended.process {
-                let how = match ended.signal {
-                    Some(signal) => format!("was killed by {}", describe_signal(signal)),
-                    None if died.without_place.is_some() => "ended".to_string(),
-                    None => "ended without a profile of its own".to_string(),
-                };
-                let whose = died.without_place.map_or(String::new(), |user| {
-                    format!(
-                        ", and record's own file, because the program ran as user {user}, who may \
-                         not write there"
-                    )
-                });
-                lines.insert(
-                    0,
-                    format!("{path}: is of the moment at which the program {how}{whose}{oom}"),
-                );
-            } else if lines.len() < MAX_REPORTED_DEATHS {
-                let process = died.process;
-                lines.push(match died.without_place {
-                    Some(user) => format!(
-                        "{path}: is record's own file, because process {process} ran as user \
-                         {user}, who may not write there{oom}"
-                    ),
-                    None => format!(
-                        "{path}: is of the moment at which process {process} was killed, or ended \
-                         without a profile of its own{oom}"
-                    ),
-                });
-            } else {
-                others += 1;
-            }
+            let whose = died.without_place.map_or(String::new(), |user| {
+                format!(
+                    ", and record's own file, because the program ran as user {user}, who may \
+                     not write there"
+                )
+            });
+            lines.insert(
+                0,
+                format!("{path}: is of the moment at which the program {how}{whose}{oom}"),
+            );
+        } else if lines.len() < MAX_REPORTED_DEATHS {
+            let process = died.process;
+            lines.push(match died.without_place {
+                Some(user) => format!(
+                    "{path}: is record's own file, because process {process} ran as user \
+                     {user}, who may not write there{oom}"
+                ),
+                None => format!(
+                    "{path}: is of the moment at which process {process} was killed, or ended \
+                     without a profile of its own{oom}"
+                ),
+            });
+        } else {
+            others += 1;
         }
-        if others > 0 {
-            let more = plural(others);
-            lines.push(format!(
-                "{others} more profile{more} of processes that were killed, or ended without a \
-                 profile of their own"
-            ));
-        }
-        lines
     }
+    if others > 0 {
+        let more = plural(others);
+        lines.push(format!(
+            "{others} more profile{more} of processes that were killed, or ended without a \
+             profile of their own"
+        ));
+    }
+    lines
 }
 
 fn describe_oom(oom: OomKill) -> String {

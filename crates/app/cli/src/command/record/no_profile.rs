@@ -1,15 +1,15 @@
 //! Explains why a recording left no profile at all.
 
-use super::child::ProgramExit;
-use super::ending::ProcessEndings;
-use super::small_children;
+use heapprof_recorder::{ProcessEndings, ProgramExit, RecordingOutcome};
+
+use super::words::describe_left_out;
 
 /// Explains why there is no profile at all, and how many children were left out.
-pub(super) fn reason(ended: &ProgramExit, ending: &ProcessEndings, small: usize) -> String {
-    let why = why_nothing(ended, ending);
-    match small {
+pub(super) fn reason(outcome: &RecordingOutcome) -> String {
+    let why = why_nothing(&outcome.ended, &outcome.ending);
+    match outcome.small_children {
         0 => why,
-        small => format!("{why}; {}", small_children::describe_left_out(small)),
+        small => format!("{why}; {}", describe_left_out(small)),
     }
 }
 

@@ -1,122 +1,98 @@
-//! Reports what a recording left: symbolizes the profiles in place, and prints one line about where
-//! they are and what is in them.
+//! Reports what a recording left: prints one line about where the profiles are and what is in them.
 
-use std::path::Path;
+use std::path::PathBuf;
 
-use anyhow::Result;
 use heapprof_analysis::{ManagedRuntime, SumSpread};
+use heapprof_profile::Error as ProfileError;
+use heapprof_recorder::{
+    ProfileDetails, ProgramExit, RecordedProfile, RecordingOutcome, WriteFailure, WrittenProfile,
+};
 use heapprof_report::{beside_heap, coverage, early_ends, give_or_take, unseen_frees};
 
-use super::child::ProgramExit;
-use super::ending::ProcessEndings;
-use super::files::{self, EntryTarget, ProfileDetails};
+use super::ending::{describe_deaths, describe_private, describe_unrecorded};
 use super::no_profile;
-use super::small_children::{self, least_of_child};
 use super::unhooked;
 use super::unnamed::mostly_nameless;
-use super::words::{bytes, plural, quoted, shown};
-use super::written::{ListContents, WrittenProfile};
-use super::{CHILDREN_SUFFIX, ProfileNamePatterns};
+use super::words::{bytes, describe_left_out, plural, quoted, shown};
 use crate::advice::ADVICE_WORDS;
 use crate::args::RecordArgs;
 use crate::args::record::YesOrNo;
 use crate::messages;
-use heapprof_recorder::rights::ProcessRights;
 
-/// A profile that exists, and the details that were read from it.
-struct RecordedProfile {
-    written: WrittenProfile,
-    details: Result<ProfileDetails>,
-}
-
-impl RecordedProfile {
-    /// Returns the largest resident memory of the program.
-    fn peak_resident(&self) -> i64 {
-        let details = self.details.as_ref().ok();
-        let peak = details.and_then(|details| details.peak);
-        peak.map_or(0, |peak| peak.program_bytes())
-    }
-}
-
-/// Symbolizes the profiles and reports what the recording left. Returns false if values of a perl
-/// were asked for, and none were found.
-pub(super) fn report(
-    said: ListContents,
-    ended: &ProgramExit,
-    ending: &ProcessEndings,
-    names: &ProfileNamePatterns,
-    args: &RecordArgs,
-) -> bool {
-    let ListContents {
-        written,
-        failed,
-        small,
+/// Reports what the recording left. Returns false if values of a perl were asked for, and none were
+/// found.
+pub(super) fn report(outcome: &RecordingOutcome, args: &RecordArgs) -> bool {
+    let RecordingOutcome {
+        ended,
+        ending,
+        profiles: recorded,
         ..
-    } = said;
-    for failed in &failed {
-        messages::note(&failed.text());
-    }
-    let (mut written, piped, refused) = split_by_target(written);
-    let left_own = written.iter().any(|one| one.process == ended.process);
+    } = outcome;
     let is_unwritten = ending.unwritten.contains(&ended.process);
-    let Some(main) = find_main(&written, ended) else {
-        match piped {
+    let Some(main) = outcome.main else {
+        match &outcome.piped {
             Some(piped) => messages::note(&format!(
                 "{}: the profile was written into it; its addresses have no names",
                 piped.path.display()
             )),
-            None if failed.is_empty() && refused == 0 && !is_unwritten => {
-                messages::note(&no_profile::reason(
-                    ended,
-                    ending,
-                    small_children::distinct_processes(&small).count(),
-                ));
+            None if !outcome.has_failed_writes && outcome.refused == 0 && !is_unwritten => {
+                messages::note(&no_profile::reason(outcome));
             }
             None => {}
         }
         return !args.perl_values;
     };
-    let processes = [ended.process, written[main].process];
-    let small = match least_of_child(args) {
-        None => 0,
-        Some(least) => small_children::leave_out(&mut written, &small, processes, least),
-    };
-    if let Some(folder) = names.folder_of_children(ended.process) {
-        files::remove_folder(&folder);
-        name_folder(&mut written, &folder, ended);
-    }
-    // The main profile may have another position among those that are left.
-    let main = find_main(&written, ended).unwrap_or_default();
-    let entries: Vec<&WrittenProfile> = written.iter().collect();
-    let details = files::read(
-        &entries,
-        !args.no_symbolize,
-        &ending.residents,
-        &ending.executables,
-    );
-    files::touch(&written[main]);
-    let recorded: Vec<RecordedProfile> = written
-        .into_iter()
-        .zip(details)
-        .map(|(written, details)| RecordedProfile { written, details })
-        .collect();
-    report_profiles(&recorded, main, small, ending, args);
+    report_profiles(outcome, main, args);
     let all = recorded.iter().map(|one| &one.written);
-    for line in ending.describe_deaths(ended, all) {
+    for line in describe_deaths(ending, ended, all) {
         messages::note(&line);
     }
     let of_main = &recorded[main].written;
-    if let Some(why) = explain_filter(&recorded, main) {
+    if let Some(why) = explain_filter(recorded, main) {
         messages::note(&why);
     }
     // A profile that could not be written may have been the last one.
-    if failed.is_empty()
+    if !outcome.has_failed_writes
         && !is_unwritten
-        && let Some(why) = explain_not_last(ended, left_own, of_main)
+        && let Some(why) = explain_not_last(ended, outcome.has_own_profile, of_main)
     {
         messages::note(&why);
     }
-    !args.perl_values || has_values(&recorded, main)
+    !args.perl_values || has_values(recorded, main)
+}
+
+/// Describes profiles that could not be written, in one line.
+pub(super) fn describe_failure(failure: &WriteFailure) -> String {
+    let why = &failure.why;
+    let mut text = match (failure.count, &failure.path) {
+        (1, Some(path)) => format!("a profile could not be written: {path}: {why}"),
+        (1, None) => format!("a profile could not be written: {why}"),
+        (n, Some(path)) => {
+            format!("{n} profiles could not be written, the first one {path}: {why}")
+        }
+        (n, None) => format!("{n} profiles could not be written: {why}"),
+    };
+    if let Some(user) = failure.without_place {
+        text += &format!(
+            "; user {user} may not write there: -o DIR/%e.%p.pb.gz, with a DIR of mode 1777, \
+             keeps it"
+        );
+    }
+    text
+}
+
+/// Describes profiles that must not be touched, of which there is at least one.
+pub(super) fn describe_refused(refused: &[(PathBuf, std::io::Error)]) -> Option<String> {
+    let (path, why) = refused.first()?;
+    let more = match refused.len() {
+        1 => String::new(),
+        n => format!(" (and {} more)", n - 1),
+    };
+    Some(format!(
+        "{}: is left as it is ({why}){more}; heapprof symbolize -o OUT FILE writes it with names \
+         elsewhere",
+        path.display()
+    ))
 }
 
 /// Whether a perl of the recording has traced its values. Prints the reason if not.
@@ -137,91 +113,9 @@ fn has_values(recorded: &[RecordedProfile], main: usize) -> bool {
     false
 }
 
-/// Returns the profiles that exist, a profile that went into a pipe if there is one, and the number
-/// of profiles that must not be touched.
-fn split_by_target(
-    written: Vec<WrittenProfile>,
-) -> (Vec<WrittenProfile>, Option<WrittenProfile>, usize) {
-    let entries: Vec<&WrittenProfile> = written.iter().collect();
-    let found = files::resolve_entries(&entries);
-    let (mut there, mut piped, mut refused) = (Vec::new(), None, Vec::new());
-    for (mut one, found) in written.into_iter().zip(found) {
-        match found {
-            EntryTarget::Profile(owner) => {
-                one.owner = owner;
-                one.rights = one.rights.with(ProcessRights::User(owner));
-                there.push(one);
-            }
-            EntryTarget::Special => piped = piped.or(Some(one)),
-            EntryTarget::Nothing => {}
-            EntryTarget::Refused(why) => refused.push((one.path, why)),
-        }
-    }
-    if let Some((path, why)) = refused.first() {
-        let more = match refused.len() {
-            1 => String::new(),
-            n => format!(" (and {} more)", n - 1),
-        };
-        messages::note(&format!(
-            "{}: is left as it is ({why}){more}; heapprof symbolize -o OUT FILE writes it with \
-             names elsewhere",
-            path.display()
-        ));
-    }
-    (there, piped, refused.len())
-}
-
-/// Returns the position of the profile that the recording was for: the program's own, or the first
-/// one if there is no such profile.
-fn find_main(written: &[WrittenProfile], ended: &ProgramExit) -> Option<usize> {
-    let of_main = |(_, one): &(usize, &WrittenProfile)| one.process == ended.process;
-    // The profile of a process's end is not always the latest in the list, because what the process
-    // waits for may go on meanwhile.
-    let own = written.iter().enumerate().filter(of_main);
-    let own = own
-        .max_by_key(|(_, one)| (one.owner.is_us(), one.is_last))
-        .map(|(i, _)| i);
-    own.or((!written.is_empty()).then_some(0))
-}
-
-/// Names the children's folder after the program's profile, because the program may have become
-/// another one meanwhile.
-fn name_folder(written: &mut [WrittenProfile], folder: &Path, ended: &ProgramExit) {
-    // Other users may report any name, but the folder is renamed with heapprof's rights. So only a
-    // process with all of this user's rights names the folder.
-    let of_main = |one: &&WrittenProfile| {
-        let is_ours = one.owner.is_us() && one.rights.are_ours();
-        is_ours && one.process == ended.process && one.is_last
-    };
-    let Some(main) = written.iter().find(of_main) else {
-        return;
-    };
-    let Some(name) = main.path.file_name().and_then(|name| name.to_str()) else {
-        return;
-    };
-    let name = name.strip_suffix(".pb.gz").unwrap_or(name).to_string() + CHILDREN_SUFFIX;
-    let wanted = main.path.with_file_name(name);
-    let is_beside = folder.parent() == wanted.parent();
-    if !is_beside || folder == wanted || !files::rename_folder(folder, &wanted) {
-        return;
-    }
-    for one in written {
-        if one.path.parent() == Some(folder)
-            && let Some(name) = one.path.file_name()
-        {
-            one.path = wanted.join(name);
-        }
-    }
-}
-
 /// Prints where the profiles are, what is in them, and what is missing in them.
-fn report_profiles(
-    recorded: &[RecordedProfile],
-    main: usize,
-    small: usize,
-    ending: &ProcessEndings,
-    args: &RecordArgs,
-) {
+fn report_profiles(outcome: &RecordingOutcome, main: usize, args: &RecordArgs) {
+    let (recorded, ending) = (&outcome.profiles, &outcome.ending);
     let unnamed: Vec<&anyhow::Error> = recorded
         .iter()
         .filter_map(|one| one.details.as_ref().err())
@@ -237,9 +131,9 @@ fn report_profiles(
     let (of, details) = (&main.written, main.details.as_ref().ok());
     let path = shown(&of.path);
     let mut line = format!("{path}: {}", summary(of, details));
-    line += &others(recorded, main, small);
-    line += &ending.describe_private(of.process);
-    line += &ending.describe_unrecorded();
+    line += &others(recorded, main, outcome.small_children);
+    line += &describe_private(ending, of.process);
+    line += &describe_unrecorded(ending);
     let question = match next.written.in_use < next.written.peak / 10 {
         true => "-t peak_space ",
         false => "",
@@ -368,7 +262,7 @@ fn others(recorded: &[RecordedProfile], main: &RecordedProfile, small: usize) ->
         false => vec![parts.join(", ")],
     };
     if small > 0 {
-        said.push(small_children::describe_left_out(small));
+        said.push(describe_left_out(small));
     }
     match said.is_empty() {
         true => String::new(),
@@ -495,12 +389,21 @@ fn explain_filter(recorded: &[RecordedProfile], main: usize) -> Option<String> {
 /// Explains why profiles have only addresses. Addresses are no less right than names.
 fn explain_missing_names(unnamed: &[&anyhow::Error]) -> Option<String> {
     let first = unnamed.first()?;
+    // The readers do not name the option that raises a limit, because only the program has options.
+    let is_limit = first
+        .downcast_ref::<ProfileError>()
+        .is_some_and(ProfileError::is_limit);
+    let advice = match is_limit {
+        true => "; if that is right, raise the limit with --max-inflated",
+        false => "",
+    };
     let which = match unnamed.len() {
         1 => "a profile is without names".to_string(),
         n => format!("{n} profiles are without names, the first one because"),
     };
     Some(format!(
-        "{which}: {first:#}; heapprof symbolize -o OUT FILE writes a profile with names elsewhere"
+        "{which}: {first:#}{advice}; heapprof symbolize -o OUT FILE writes a profile with names \
+         elsewhere"
     ))
 }
 
@@ -541,4 +444,36 @@ fn summary(main: &WrittenProfile, details: Option<&ProfileDetails>) -> String {
         main.stacks,
         plural(main.stacks)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_says_what_keeps_the_profile() {
+        let failure = |count, path: Option<&str>, without_place| WriteFailure {
+            why: "no room".to_string(),
+            path: path.map(str::to_string),
+            count,
+            without_place,
+        };
+        for (failure, expected) in [
+            (
+                failure(3, Some("/tmp/c d"), None),
+                "3 profiles could not be written, the first one /tmp/c d: no room",
+            ),
+            (
+                failure(2, None, None),
+                "2 profiles could not be written: no room",
+            ),
+            (
+                failure(1, Some("/tmp/e"), Some(7)),
+                "a profile could not be written: /tmp/e: no room; user 7 may not write there: -o \
+                 DIR/%e.%p.pb.gz, with a DIR of mode 1777, keeps it",
+            ),
+        ] {
+            assert_eq!(describe_failure(&failure), expected);
+        }
+    }
 }

@@ -1,76 +1,13 @@
-//! Reports which allocators of a program were not recorded: in its profile, and in record's last
-//! lines.
+//! Formats record's last lines about allocators of a program that were not recorded.
 
-use std::io;
 use std::path::Path;
 
-use heapprof_analysis::{RssBreakdown, UNSEEN_ALLOCATOR_PREFIX};
-use heapprof_profile::Profile;
-use heapprof_symbolize::allocators::{AllocatorRole, UnhookedAllocator};
+use heapprof_analysis::RssBreakdown;
+use heapprof_recorder::{WrittenProfile, describe_unhooked};
+use heapprof_symbolize::allocators::UnhookedAllocator;
 use heapprof_symbolize::program::{PreloadObstacle, inspect};
-use heapprof_text::printable;
 
 use super::words::bytes;
-use super::written::WrittenProfile;
-use heapprof_recorder::rights::{ProcessNamer, ProcessRights};
-
-/// Searches the files of a profile's program for allocators, with the rights of the process that
-/// names the files. Names those that were not recorded in the profile's comments.
-///
-/// # Errors
-/// heapprof can't act with these rights.
-pub(super) fn note_in(
-    profile: &mut Profile,
-    namer: &mut ProcessNamer,
-    rights: ProcessRights,
-) -> io::Result<Vec<UnhookedAllocator>> {
-    let files = profile.mapping.iter().map(|m| profile.text(m.filename));
-    let files: Vec<String> = files.map(str::to_string).collect();
-    let found = namer.survey(files.iter().map(Path::new), rights)?;
-    for one in &found {
-        let comment = format!("{UNSEEN_ALLOCATOR_PREFIX}{}", describe_unhooked(one));
-        let comment = profile.strings.intern(&comment);
-        profile.comment.push(comment);
-    }
-    Ok(found)
-}
-
-/// Describes an allocator that is not recorded.
-fn describe_unhooked(unhooked: &UnhookedAllocator) -> String {
-    let shown = |path: &Path| printable(&path.display().to_string()).into_owned();
-    match unhooked {
-        UnhookedAllocator::Inside {
-            name,
-            file,
-            function,
-            ..
-        } => format!(
-            "the blocks of {name} inside {} ({function}) are not recorded",
-            shown(file)
-        ),
-        UnhookedAllocator::Called {
-            name,
-            file,
-            functions,
-            role,
-        } => {
-            let missing = match role {
-                AllocatorRole::Allocates => "such blocks are not recorded",
-                AllocatorRole::Frees => {
-                    "such frees are not recorded, so what is in use is too much"
-                }
-            };
-            format!(
-                "{} calls {functions} of {name} past malloc, and {missing}",
-                shown(file)
-            )
-        }
-        UnhookedAllocator::SecondLibc { file } => format!(
-            "dlmopen has loaded a second C library ({}), whose blocks are not recorded",
-            shown(file)
-        ),
-    }
-}
 
 /// Returns record's lines about all allocators: what is not in the profile, how much memory that
 /// may be, and what would show it.
@@ -125,6 +62,8 @@ pub(super) fn own_allocator(of: &WrittenProfile, program: &str) -> Option<String
 
 #[cfg(test)]
 mod tests {
+    use heapprof_symbolize::allocators::AllocatorRole;
+
     use super::*;
 
     #[test]

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use heapprof_recorder::{FileFate, UnnamedCode};
 use heapprof_report::percent;
 use heapprof_symbolize::debug_package;
 
-use super::files::{FileFate, UnnamedCode};
 use super::words::{quoted, shown};
 
 /// Explains that half or more of the memory is held by code without names, and what would name it.

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use heapprof_recorder::path_from_here;
+pub(super) use heapprof_recorder::shown_path as shown;
 use heapprof_report::UnitFormatter;
 
 use crate::name;
@@ -16,18 +18,19 @@ pub(in crate::command) fn bytes(n: i64) -> String {
     UnitFormatter::new("bytes", None).map_or_else(|_| n.to_string(), |m| m.show(i128::from(n)))
 }
 
-/// Returns the path relative to the current folder, if it is below that folder.
-fn from_here(path: &Path) -> &Path {
-    let here = std::env::current_dir().unwrap_or_default();
-    path.strip_prefix(here).unwrap_or(path)
-}
-
-/// Formats the path as a person reads it.
-pub(super) fn shown(path: &Path) -> String {
-    from_here(path).display().to_string()
-}
-
 /// Formats the path as a shell reads it.
 pub(super) fn quoted(path: &Path) -> String {
-    name::quoted(from_here(path).as_os_str())
+    name::quoted(path_from_here(path).as_os_str())
+}
+
+/// Describes that children are left out, and what keeps them.
+pub(super) fn describe_left_out(count: usize) -> String {
+    match count {
+        1 => "a child that held less than 64KiB of its own is left out: --keep-small keeps it"
+            .to_string(),
+        count => format!(
+            "{count} children that held less than 64KiB of their own are left out: --keep-small \
+             keeps them"
+        ),
+    }
 }

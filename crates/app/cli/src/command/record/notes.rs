@@ -1,0 +1,42 @@
+//! Describes what a recording could not do.
+
+use heapprof_recorder::{AuditLimit, RecordingNote};
+
+/// Describes what a recording could not do, in one line.
+pub(super) fn describe(note: &RecordingNote) -> String {
+    match note {
+        RecordingNote::RefusedCalls(count) => format!(
+            "{count} calls of other users' processes were refused: they are not known to belong \
+             to the recording, or were too many at once"
+        ),
+        RecordingNote::FileNotTaken => "a process's file could not be taken".to_string(),
+        RecordingNote::TooManyProcesses => {
+            "there were too many processes to keep the ledgers of all of them".to_string()
+        }
+        RecordingNote::NoLogEvents(why) => format!("--log: there are no events: {why}"),
+        RecordingNote::TooManyReplacedPrograms => {
+            "too many programs became others without a word".to_string()
+        }
+        RecordingNote::ReadTimeOver => {
+            "it took too long to read what processes held at their end".to_string()
+        }
+        RecordingNote::PartialProfile(path) => format!(
+            "{}: is not of all that was recorded: there was no room for the rest",
+            path.display()
+        ),
+        RecordingNote::NoPlace(error) => {
+            format!("{error}; -o DIR/%e.%p.pb.gz, with a DIR of mode 1777, keeps it")
+        }
+        RecordingNote::UnreadLedger { process, why } => {
+            format!("what process {process} held at its end is not known: {why}")
+        }
+        RecordingNote::AuditLimit { what, count, limit } => {
+            let what = match what {
+                AuditLimit::Children => "children were forked",
+                AuditLimit::Loads => "files were loaded",
+            };
+            format!("--fork-audit: {count} more {what} than the {limit} that are noted")
+        }
+        RecordingNote::AuditNotWritten(why) => format!("--fork-audit: {why}"),
+    }
+}

@@ -1,0 +1,366 @@
+//! A forked child under an audit: the results of its inspections, and the profile that is made of
+//! them.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use heapprof_fork::{ForkBaseline, ForkedChildAudit, audit_child};
+use heapprof_process::comm;
+use heapprof_profile::fork::{
+    COW_TYPES, ChildAudit, ChildEnding, ForkedChild, KIND_LABEL, LoadAttempt, LoadOutcome,
+};
+use heapprof_profile::{Profile, ProfileBuilder, ValueType, recorded};
+
+use crate::outside;
+use crate::rights::ProcessRights;
+
+/// Time from the fork to the first inspection, and the shortest time between two inspections.
+const MIN_INSPECTION_INTERVAL: Duration = Duration::from_millis(100);
+/// Longest time between two inspections.
+const MAX_INSPECTION_INTERVAL: Duration = Duration::from_secs(1);
+/// A child is inspected again when its age has grown by 1/N, where N is this number.
+const AGE_DIVISOR: u32 = 10;
+/// How long after the report of a load the child is inspected, because more loads may follow.
+const LOAD_SETTLE_TIMEOUT: Duration = Duration::from_millis(200);
+/// Inspections take at most 1/N of the time, where N is this number.
+pub(super) const INSPECTION_TIME_DIVISOR: u32 = 2;
+/// A child that ends within this time after a signal has ended because of it.
+const SIGNAL_END_TIMEOUT: Duration = Duration::from_secs(10);
+/// The reason why it is not known what a child copied.
+const UNKNOWN_COPIES_TEXT: &str =
+    "nobody else had what it has inherited any more, so what it copied is not known";
+
+/// A forked child that has not ended.
+pub(super) struct AuditedChild {
+    pub(super) fork: ForkedChild,
+    /// Process id of the parent in this namespace; 0 if it is not known.
+    parent: u32,
+    since: Instant,
+    /// The least rights that the child had at any inspection.
+    rights: ProcessRights,
+    forked: Result<ForkBaseline, String>,
+    /// The last inspection, and how long after the fork it was.
+    last_inspection: Option<(ForkedChildAudit, Duration)>,
+    /// The last inspection before the child announced its end.
+    inspection_before_end: Option<(ForkedChildAudit, Duration)>,
+    /// The inspection before a signal that may have ended the child.
+    inspection_before_signal: Option<(ForkedChildAudit, Duration)>,
+    /// The last inspection that the child asked for.
+    requested_inspection: Option<(ForkedChildAudit, Duration)>,
+    /// How the child ends, if it has announced that.
+    pub(super) ending: Option<ChildEnding>,
+    /// When the child first announced its end, after the fork. The inspection that it then waits
+    /// for may take long.
+    announced_end: Option<Duration>,
+    /// A descriptor that becomes readable once the child has ended; `None` if the kernel has no
+    /// such thing.
+    pub(super) end_fd: Option<OwnedFd>,
+    /// When the child is inspected next.
+    pub(super) next: Instant,
+    /// The loads that the child tried, and how long after the fork.
+    loads: Vec<(Duration, LoadAttempt)>,
+    /// Why the child's figures may be wrong; empty if they are right.
+    doubts: String,
+}
+
+/// A child that has ended, with the results of its audit.
+pub(super) struct EndedChild {
+    fork: ForkedChild,
+    rights: ProcessRights,
+    look: Option<ForkedChildAudit>,
+    loads: Vec<LoadAttempt>,
+}
+
+/// A profile of a child that is to be written.
+pub(super) struct ChildProfile {
+    pub(super) pid: u32,
+    pub(super) program: String,
+    pub(super) rights: ProcessRights,
+    pub(super) profile: Profile,
+}
+
+impl AuditedChild {
+    /// Begins the audit of a child that waits. `told` is the parent's process id as the child
+    /// reports it, and `parent` the id in this namespace, or 0 if that is not known.
+    pub(super) fn new(
+        pid: u32,
+        generation: u8,
+        [reported_parent, parent]: [u32; 2],
+        rights: ProcessRights,
+        ends: Option<OwnedFd>,
+    ) -> Self {
+        let program = comm(pid);
+        let forked = ForkBaseline::from_pid(pid).map_err(|error| error.to_string());
+        let at = SystemTime::now().duration_since(UNIX_EPOCH);
+        Self {
+            fork: ForkedChild {
+                generation: generation.into(),
+                pid,
+                // In a container a process may have another number than outside.
+                parent: if parent == 0 { reported_parent } else { parent },
+                forked_at: at.map_or(0, micros),
+                title: outside::process_title(&program, pid).unwrap_or_default(),
+                program,
+                ..ForkedChild::default()
+            },
+            parent,
+            since: Instant::now(),
+            rights,
+            forked,
+            last_inspection: None,
+            inspection_before_end: None,
+            inspection_before_signal: None,
+            requested_inspection: None,
+            ending: None,
+            announced_end: None,
+            end_fd: ends,
+            next: Instant::now() + MIN_INSPECTION_INTERVAL,
+            loads: Vec::new(),
+            doubts: String::new(),
+        }
+    }
+
+    /// Limits the rights to those of a process that reports something for the child.
+    pub(super) fn limit_rights(&mut self, rights: ProcessRights) {
+        self.rights = self.rights.with(rights);
+    }
+
+    /// Takes back an announced exec, which has failed: the child goes on.
+    pub(super) fn cancel_exec(&mut self) {
+        if self.ending == Some(ChildEnding::Exec) {
+            (self.ending, self.announced_end) = (None, None);
+        }
+    }
+
+    /// Notes that the child is about to end or to become another program, and inspects it.
+    pub(super) fn note_ending(&mut self, is_exec: bool, has_others: bool) {
+        self.announced_end.get_or_insert(self.since.elapsed());
+        if self.ending.is_none() {
+            self.inspection_before_end = match has_others {
+                true => self.last_inspection.take(),
+                false => self.last_inspection.clone(),
+            };
+        }
+        // The memory that an interpreter writes when it cleans up is not what the child itself has
+        // written.
+        let cleans_up = |(seen, _): &(ForkedChildAudit, Duration)| seen.cleans_up;
+        if self.ending.is_none() || !self.last_inspection.as_ref().is_some_and(cleans_up) {
+            self.inspect(has_others);
+        }
+        // After an exec the process is no child any more.
+        self.fork.age = micros(self.since.elapsed());
+        self.ending = Some(if is_exec {
+            ChildEnding::Exec
+        } else {
+            ChildEnding::Ended
+        });
+    }
+
+    /// Inspects the child because it asked for that.
+    pub(super) fn inspect_on_request(&mut self, has_others: bool) {
+        self.inspect(has_others);
+        self.requested_inspection = self.last_inspection.clone();
+    }
+
+    /// Inspects the child before a signal that may end it.
+    pub(super) fn inspect_before_signal(&mut self, has_others: bool) {
+        self.inspect(has_others);
+        self.inspection_before_signal = self.last_inspection.clone();
+    }
+
+    /// Notes that the child has tried to load something.
+    pub(super) fn note_load(&mut self, load: LoadAttempt) {
+        self.loads.push((self.since.elapsed(), load));
+        self.next = self.next.min(Instant::now() + LOAD_SETTLE_TIMEOUT);
+    }
+
+    /// Notes that the child did not wait for its first inspection.
+    pub(super) fn note_no_wait(&mut self) {
+        self.doubt("it did not wait to be looked at, so what it has inherited is not sure");
+    }
+
+    /// Notes that `count` messages of the child could not be heard.
+    pub(super) fn note_unheard(&mut self, count: u32) {
+        if count > 0 && !self.doubts.contains("could not be heard") {
+            self.doubt("some of what it has loaded could not be heard");
+        }
+    }
+
+    fn doubt(&mut self, why: &str) {
+        append_reason(&mut self.doubts, why);
+    }
+
+    /// Inspects the child. If no other process has the inherited memory any more, the pages do not
+    /// show which process wrote to them.
+    pub(super) fn inspect(&mut self, has_others: bool) {
+        if !has_others && self.last_inspection.is_some() {
+            return;
+        }
+        let began = Instant::now();
+        let Ok(forked) = &self.forked else {
+            return;
+        };
+        let fork = &mut self.fork;
+        let generation = u8::try_from(fork.generation).unwrap_or(u8::MAX);
+        match audit_child(fork.pid, self.parent, forked, generation) {
+            Ok(mut seen) => {
+                // The pages that were read belong to the process as it is by now.
+                self.rights = self.rights.with(ProcessRights::now(fork.pid));
+                if !has_others {
+                    seen.forget_who_wrote();
+                    self.doubts = UNKNOWN_COPIES_TEXT.to_string();
+                }
+                let is_worse = seen.blame.is_err();
+                let was_better = |(before, _): &(ForkedChildAudit, Duration)| before.blame.is_ok();
+                if !is_worse || !self.last_inspection.as_ref().is_some_and(was_better) {
+                    self.last_inspection = Some((seen, self.since.elapsed()));
+                }
+                if let Some(title) = outside::process_title(&comm(fork.pid), fork.pid) {
+                    fork.title = title;
+                }
+                if let Some((seen, _)) = &self.last_inspection
+                    && !seen.program.is_empty()
+                {
+                    fork.program.clone_from(&seen.program);
+                }
+                fork.missing.clear();
+            }
+            // The results of an earlier inspection count.
+            Err(_) if self.last_inspection.is_some() => {}
+            Err(error) => fork.missing = format!("its pages could not be read: {error}"),
+        }
+        let pause = (self.since.elapsed() / AGE_DIVISOR)
+            .clamp(MIN_INSPECTION_INTERVAL, MAX_INSPECTION_INTERVAL);
+        self.next = Instant::now() + pause.max(began.elapsed() * INSPECTION_TIME_DIVISOR);
+    }
+
+    /// Returns what is kept of the child when it has ended.
+    pub(super) fn end(mut self) -> EndedChild {
+        let mut fork = self.fork;
+        fork.ending = self.ending.unwrap_or(ChildEnding::Killed);
+        if fork.ending != ChildEnding::Exec {
+            fork.age = micros(self.since.elapsed());
+        }
+        // An interpreter cleans up before it says that it ends.
+        let age = self.announced_end.unwrap_or_else(|| self.since.elapsed());
+        let is_of_its_end = |at: Duration| age.saturating_sub(at) < SIGNAL_END_TIMEOUT;
+        let signalled = self
+            .inspection_before_signal
+            .filter(|(_, at)| is_of_its_end(*at));
+        let before = signalled.or(self.inspection_before_end);
+        let before = before.filter(|(seen, _)| seen.cleans_up);
+        let seen = self
+            .requested_inspection
+            .or(before)
+            .or(self.last_inspection);
+        if let Err(error) = &self.forked {
+            fork.missing = format!("its pages could not be read when it was forked: {error}");
+        } else if seen.is_none() && fork.missing.is_empty() {
+            fork.missing = "it was gone before it was looked at".to_string();
+        }
+        if let Some((
+            ForkedChildAudit {
+                blame: Err(why), ..
+            },
+            _,
+        )) = &seen
+        {
+            fork.missing = format!("whose memory it is: {why}");
+        }
+        let looked = seen.as_ref().map(|(_, after)| *after);
+        let is_late = |(at, load): &&(Duration, LoadAttempt)| {
+            Some(*at) > looked && load.outcome == LoadOutcome::Loaded
+        };
+        let late = self.loads.iter().filter(is_late).count();
+        if looked.is_some() && late > 0 {
+            let files = if late == 1 { "file" } else { "files" };
+            let said = format!("it has loaded {late} {files} since, which its figures lack");
+            append_reason(&mut self.doubts, &said);
+        }
+        if !self.doubts.is_empty() {
+            append_reason(&mut fork.missing, &self.doubts);
+        }
+        fork.audited_age = looked.map_or(0, micros);
+        EndedChild {
+            fork,
+            rights: self.rights,
+            look: seen.map(|(look, _)| look),
+            loads: self.loads.into_iter().map(|(_, load)| load).collect(),
+        }
+    }
+}
+
+impl EndedChild {
+    /// Makes the profile of the child.
+    pub(super) fn profile(self) -> ChildProfile {
+        let mut fork = self.fork;
+        let (mut profile, mut mapped) = (None, Vec::new());
+        if let Some(look) = self.look {
+            fork.period = i64::try_from(look.period).unwrap_or(1);
+            (fork.figures, mapped) = (look.figures, look.mapped);
+            profile = look.blame.ok();
+        }
+        let mut profile = profile.unwrap_or_else(|| unattributed_profile(fork.figures.unshared));
+        let (pid, program) = (fork.pid, fork.program.clone());
+        let audited = ChildAudit {
+            fork,
+            loads: self.loads,
+            mapped,
+        };
+        describe(&mut profile, &audited);
+        ChildProfile {
+            pid,
+            program,
+            rights: self.rights,
+            profile,
+        }
+    }
+}
+
+/// Makes the profile of copied pages whose owner is not known. They are counted all the same,
+/// because rows add up to what was copied.
+fn unattributed_profile(bytes: i64) -> Profile {
+    let mut builder = ProfileBuilder::new(&COW_TYPES);
+    if bytes > 0 {
+        let kind = builder.text_label(KIND_LABEL, "unknown");
+        builder.add_folded_with_labels("(whose it is could not be read)", &[1, bytes], &mut [kind]);
+    }
+    builder.finish()
+}
+
+/// Appends a reason to others.
+fn append_reason(reasons: &mut String, why: &str) {
+    if !reasons.is_empty() {
+        reasons.push_str("; ");
+    }
+    reasons.push_str(why);
+}
+
+/// Adds to a profile the results of an audit, and the process that they are of.
+fn describe(profile: &mut Profile, audited: &ChildAudit) {
+    let fork = &audited.fork;
+    let period = u64::try_from(fork.period).unwrap_or(1).max(1);
+    let reason = "audit of a forked child";
+    let plain = recorded::recording_comments(&fork.program, fork.pid.into(), period, reason);
+    for comment in plain.into_iter().chain(audited.comments()) {
+        let text = profile.strings.intern(&comment);
+        profile.comment.push(text);
+    }
+    profile.time_nanos = fork
+        .forked_at
+        .saturating_add(fork.audited_age)
+        .saturating_mul(1000);
+    profile.duration_nanos = fork.audited_age.saturating_mul(1000);
+    let [space, bytes] = ["space", "bytes"].map(|text| profile.strings.intern(text));
+    profile.period_type = Some(ValueType {
+        r#type: space,
+        unit: bytes,
+    });
+    profile.period = fork.period.max(1);
+    let default = profile.strings.intern(COW_TYPES[1].0);
+    profile.default_sample_type = default;
+}
+
+fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+}

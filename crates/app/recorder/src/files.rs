@@ -1,0 +1,395 @@
+//! Checks, symbolizes and removes the files that the list of a recording names, with the rights of
+//! the users who listed them.
+
+use std::io;
+use std::path::Path;
+use std::time::SystemTime;
+
+use anyhow::{Context, Result};
+use heapprof_analysis::{
+    ManagedRuntime, RssBreakdown, SumSpread, nameless_share, resident, unseen_runtime,
+};
+use heapprof_profile::{EarlyEnds, Profile, ReadOptions, decode_with, encode, recorded};
+use heapprof_symbolize::SymbolizeOptions;
+use heapprof_symbolize::allocators::UnhookedAllocator;
+
+use crate::executables::OpenExecutables;
+use crate::residents::ResidentHistories;
+use crate::rights::{ProcessNamer, ProcessRights};
+use crate::unhooked;
+use crate::written::WrittenProfile;
+use heapprof_files::{
+    FileAccess, FileOwner, FilePlace, OpenedFile, PathTrust, acting, replace_file,
+};
+
+/// The kind of file that an entry's path leads to.
+pub(crate) enum EntryTarget {
+    /// A profile to be read and written by its owner.
+    Profile(FileOwner),
+    /// A pipe or a device.
+    Special,
+    /// Nothing, because an exec that failed took the profile back.
+    Nothing,
+    /// A file that the entry's writer must not touch, and why.
+    Refused(io::Error),
+}
+
+/// Details of a profile that are not in the list.
+#[derive(Default)]
+pub struct ProfileDetails {
+    /// The resident memory at the peak, with the heap's part.
+    pub peak: Option<RssBreakdown>,
+    /// The runtime whose memory is not in the heap, if there is one.
+    pub runtime: Option<ManagedRuntime>,
+    /// Path of the program's file.
+    pub program: String,
+    /// A summary of the samples that the values are made of, if they are estimates.
+    pub sampled: Option<SamplingSummary>,
+    /// The memory of code that has no names after symbolizing, if that was asked for.
+    pub unnamed: Option<UnnamedCode>,
+    /// The interpreter whose frames are missing, and why.
+    pub missing_frames: Option<String>,
+    /// Whether the profile has the values of an interpreter.
+    pub has_values: bool,
+    /// Why the profile has no values of an interpreter, or not all of them.
+    pub missing_values: Option<String>,
+    /// The stacks that end early, by file.
+    pub early_ends: Vec<EarlyEnds>,
+    /// Bytes that were allocated, if the samples were read.
+    pub allocated: Option<i64>,
+    /// Blocks whose free was not seen before their address was allocated again, and their bytes.
+    pub unseen_frees: [u64; 2],
+    /// The ways in which the program allocates that are not hooked.
+    pub unhooked: Vec<UnhookedAllocator>,
+}
+
+/// The memory of code without names.
+pub struct UnnamedCode {
+    /// The sample type of the values.
+    pub sample_type: &'static str,
+    /// Bytes that code without names holds.
+    pub bytes: i64,
+    /// Bytes that all code holds.
+    pub total: i64,
+    /// The file that most of the code without names is in; empty if that code is in no file.
+    pub file: String,
+    /// The file's build id.
+    pub build_id: String,
+    /// What became of the file, if it is not what the program had loaded.
+    pub fate: Option<FileFate>,
+}
+
+/// The fate of a file after a program had loaded it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileFate {
+    /// Another file has its name.
+    Replaced,
+    /// No file has its name.
+    Deleted,
+}
+
+impl FileFate {
+    /// Returns what became of a file that a process with these rights has named. With public
+    /// rights, the file is not inspected.
+    fn find_with_rights(file: &str, build_id: &str, rights: ProcessRights) -> Option<Self> {
+        match rights {
+            ProcessRights::User(_) => rights.acting(|| Self::find_fate(file, build_id)).ok()?,
+            ProcessRights::Public => None,
+        }
+    }
+
+    /// Returns what became of the file with this build id; `None` if it is the same file, or if
+    /// that is not known.
+    fn find_fate(file: &str, build_id: &str) -> Option<Self> {
+        if !file.starts_with('/') || build_id.is_empty() {
+            return None;
+        }
+        let path = Path::new(file);
+        match std::fs::metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Some(Self::Deleted),
+            Err(_) => None,
+            Ok(_) => (heapprof_symbolize::build_id(path)? != build_id).then_some(Self::Replaced),
+        }
+    }
+}
+
+/// A summary of the samples that a sampled profile is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SamplingSummary {
+    /// Number of sampled allocations.
+    pub taken: u64,
+    /// Bytes that the sampled allocations stand for.
+    pub allocated: i64,
+    /// Bytes in use.
+    pub in_use: i64,
+    /// The spread of the bytes in use.
+    pub spread: SumSpread,
+    /// Average bytes between samples.
+    pub period: i64,
+}
+
+/// Opens an entry's profile. Fails if it is not a plain file of the entry's owner, or if its path
+/// leads over another user's links.
+fn open(one: &WrittenProfile) -> io::Result<(FilePlace, OpenedFile)> {
+    let place = FilePlace::resolve(&one.path, PathTrust::OwnLinks)?;
+    let opened = place.open()?;
+    let owner = FileOwner::from_stat(&opened.stat);
+    if owner.user != one.owner.user {
+        return Err(io::Error::other(format!("belongs to user {}", owner.user)));
+    }
+    Ok((place, opened))
+}
+
+/// Calls `work` with each entry, as the entry's owner. The executables may name code, but a namer
+/// that has read files with the rights of one process names no code of processes with other rights.
+/// If heapprof can't act as an owner, `refused` makes the result.
+fn each<T: Send>(
+    entries: &[&WrittenProfile],
+    executables: &OpenExecutables,
+    work: impl Fn(&mut ProcessNamer, &WrittenProfile) -> T + Sync,
+    refused: impl Fn(io::Error) -> T,
+) -> Vec<T> {
+    let mut done: Vec<Option<T>> = entries.iter().map(|_| None).collect();
+    while let Some(next) = done.iter().position(Option::is_none) {
+        let whose = |one: &WrittenProfile| (one.owner, one.rights);
+        let (owner, rights) = whose(entries[next]);
+        let of_owner = (0..entries.len()).filter(|&i| whose(entries[i]) == (owner, rights));
+        let of_owner: Vec<usize> = of_owner.collect();
+        let mut opened = executables.paths_for(owner);
+        if rights.owner().user != owner.user {
+            opened.extend(executables.paths_for(rights.owner()));
+        }
+        let worked = acting(owner, || {
+            // The processes of a recording have the same libraries.
+            let mut namer = ProcessNamer::new(SymbolizeOptions {
+                number_functions: true,
+                opened: opened.clone(),
+                ..SymbolizeOptions::default()
+            });
+            let each = of_owner.iter().map(|&i| work(&mut namer, entries[i]));
+            each.collect::<Vec<T>>()
+        });
+        match worked {
+            Ok(worked) => {
+                for (i, one) in of_owner.into_iter().zip(worked) {
+                    done[i] = Some(one);
+                }
+            }
+            Err(error) => {
+                for i in of_owner {
+                    done[i] = Some(refused(io::Error::other(error.to_string())));
+                }
+            }
+        }
+    }
+    done.into_iter().flatten().collect()
+}
+
+/// Returns the kind of file that each entry's path leads to.
+pub(crate) fn resolve_entries(entries: &[&WrittenProfile]) -> Vec<EntryTarget> {
+    let look = |_: &mut ProcessNamer, one: &WrittenProfile| match resolve_entry(one) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => EntryTarget::Nothing,
+        Err(error) => EntryTarget::Refused(error),
+    };
+    each(
+        entries,
+        &OpenExecutables::default(),
+        look,
+        EntryTarget::Refused,
+    )
+}
+
+fn resolve_entry(one: &WrittenProfile) -> io::Result<EntryTarget> {
+    use rustix::fs::FileType;
+    let place = FilePlace::resolve(&one.path, PathTrust::OwnLinks)?;
+    let Some(found) = place.stat()? else {
+        return Ok(EntryTarget::Nothing);
+    };
+    let kind = FileType::from_raw_mode(found.st_mode);
+    if matches!(
+        kind,
+        FileType::Fifo | FileType::CharacterDevice | FileType::BlockDevice | FileType::Socket
+    ) {
+        return Ok(EntryTarget::Special);
+    }
+    if kind == FileType::Symlink && is_kernel_link(&place) {
+        return Ok(EntryTarget::Special);
+    }
+    let there = FileOwner::from_stat(&place.open()?.stat);
+    match there.user == one.owner.user {
+        true => Ok(EntryTarget::Profile(one.owner)),
+        // On some file systems a file does not belong to its writer. Root then acts with the rights
+        // of the file's owner.
+        false if one.owner.is_us() && one.owner.user == 0 => Ok(EntryTarget::Profile(there)),
+        false => Err(io::Error::other(format!("belongs to user {}", there.user))),
+    }
+}
+
+/// Whether a link leads to something other than a plain file, such as `/dev/stdout`, which is
+/// `/proc/self/fd/1`, in a pipeline.
+fn is_kernel_link(place: &FilePlace) -> bool {
+    rustix::fs::statat(place.folder(), place.name(), rustix::fs::AtFlags::empty())
+        .is_ok_and(|led| !rustix::fs::FileType::from_raw_mode(led.st_mode).is_file())
+}
+
+/// Reads each profile. With symbols, also names its frames and adds the resident memory to its
+/// history. `executables` are the files that the processes ran.
+pub(crate) fn read(
+    entries: &[&WrittenProfile],
+    with_symbols: bool,
+    residents: &ResidentHistories,
+    executables: &OpenExecutables,
+) -> Vec<Result<ProfileDetails>> {
+    let read = |namer: &mut ProcessNamer, one: &WrittenProfile| {
+        let unreadable = || one.path.display().to_string();
+        let (place, opened) = open(one).with_context(unreadable)?;
+        // Exact values need not be added up, because the sums in the entry are right.
+        let options = ReadOptions::default().only_head(one.is_exact && !with_symbols);
+        let mut profile = decode_with(opened.file, options)
+            .map_err(anyhow::Error::from)
+            .with_context(unreadable)?;
+        let has_residents = with_symbols && residents.put_into(&mut profile, one.process);
+        let mut details = read_details(&profile, one);
+        let unhooked = unhooked::note_in(&mut profile, namer, one.rights);
+        details.unhooked = unhooked.with_context(unreadable)?;
+        if with_symbols {
+            details.allocated = total_allocated(&profile);
+            // The process that named the files may have had fewer rights than the file's owner.
+            let summary = namer.symbolize(&mut profile, one.rights);
+            let summary = summary.with_context(unreadable)?;
+            let is_named = summary.resolved() + summary.numbered() > 0;
+            if has_residents || is_named || !details.unhooked.is_empty() {
+                let shown = one.path.display().to_string();
+                let access = FileAccess::Exactly(opened.stat.st_mode & 0o777);
+                replace_file(&place, &shown, access, |writer| -> Result<()> {
+                    Ok(encode(&profile, writer)?)
+                })?;
+            }
+            details.unnamed = find_unnamed_code(&profile, one.rights);
+        }
+        Ok(details)
+    };
+    each(entries, executables, read, |error| Err(error.into()))
+}
+
+fn read_details(profile: &Profile, one: &WrittenProfile) -> ProfileDetails {
+    let texts = profile.comment.iter().map(|&text| profile.text(text));
+    let comments: Vec<String> = texts.map(str::to_string).collect();
+    let [_, peak] = resident(&comments, [Some(one.in_use), Some(one.peak)]);
+    let mut files = profile.mapping.iter().map(|m| profile.text(m.filename));
+    ProfileDetails {
+        peak,
+        program: files.clone().next().unwrap_or_default().to_string(),
+        runtime: unseen_runtime(&mut files, &comments),
+        sampled: (!one.is_exact).then(|| sum_up_sampling(profile)),
+        unnamed: None,
+        missing_frames: find_comment(&comments, "frames missing: "),
+        has_values: profile.find_sample_type("sv_inuse_objects").is_ok(),
+        missing_values: find_comment(&comments, "perl: values missing: "),
+        early_ends: EarlyEnds::from_comments(comments.iter().map(String::as_str)),
+        allocated: None,
+        unseen_frees: recorded::unseen_frees(comments.iter().map(String::as_str)),
+        unhooked: Vec::new(),
+    }
+}
+
+/// Returns the number of bytes that were allocated in total.
+fn total_allocated(profile: &Profile) -> Option<i64> {
+    let column = profile.find_sample_type("alloc_space").ok()?;
+    let values = (0..profile.samples.len()).map(|i| profile.samples.values(i)[column]);
+    Some(values.fold(0, i64::saturating_add))
+}
+
+/// Returns the rest of the first comment that begins with `beginning`, such as which interpreter's
+/// frames the library could not read, and why.
+fn find_comment(comments: &[String], beginning: &str) -> Option<String> {
+    let said = |comment: &String| comment.strip_prefix(beginning).map(str::to_string);
+    comments.iter().find_map(said)
+}
+
+/// Returns the memory that code without names held at the peak. If the peak is empty, returns what
+/// such code has in use, and otherwise what it allocated.
+fn find_unnamed_code(profile: &Profile, rights: ProcessRights) -> Option<UnnamedCode> {
+    ["peak_space", "inuse_space", "alloc_space"]
+        .into_iter()
+        .find_map(|sample_type| {
+            let column = profile.find_sample_type(sample_type).ok()?;
+            let found = nameless_share(profile, column).ok()?;
+            let narrow = |sum: i128| i64::try_from(sum).unwrap_or(i64::MAX);
+            let text = |id| profile.text(id).to_string();
+            let mapping = found.file.map(|file| &profile.mapping[file.index()]);
+            let file = mapping.map_or_else(String::new, |mapping| text(mapping.filename));
+            let build_id = mapping.map_or_else(String::new, |mapping| text(mapping.build_id));
+            (found.total > 0).then(|| UnnamedCode {
+                sample_type,
+                bytes: narrow(found.value),
+                total: narrow(found.total),
+                fate: FileFate::find_with_rights(&file, &build_id, rights),
+                file,
+                build_id,
+            })
+        })
+}
+
+/// Adds up the sampling data of all samples.
+fn sum_up_sampling(profile: &Profile) -> SamplingSummary {
+    let mut sampled = SamplingSummary {
+        period: profile.period,
+        ..SamplingSummary::default()
+    };
+    let find = |name| profile.find_sample_type(name).ok();
+    let (Some(allocated), Some(in_use)) = (find("alloc_space"), find("inuse_space")) else {
+        return sampled;
+    };
+    for i in 0..profile.samples.len() {
+        let values = profile.samples.values(i);
+        sampled.allocated = sampled.allocated.saturating_add(values[allocated]);
+        sampled.in_use = sampled.in_use.saturating_add(values[in_use]);
+        if let Some(known) = profile.samples.spread(i) {
+            sampled.taken = sampled.taken.saturating_add(known.sampled[allocated]);
+            sampled.spread = sampled.spread.combine(SumSpread {
+                samples: known.sampled[in_use],
+                variance: known.variance[in_use],
+            });
+        }
+    }
+    sampled
+}
+
+/// Removes the profiles. Returns how many were removed.
+pub(crate) fn remove(entries: &[&WrittenProfile]) -> usize {
+    let remove = |_: &mut ProcessNamer, one: &WrittenProfile| {
+        open(one).is_ok_and(|(place, _)| place.remove().is_ok())
+    };
+    let removed = each(entries, &OpenExecutables::default(), remove, |_| false);
+    removed.into_iter().filter(|&gone| gone).count()
+}
+
+/// Makes a profile the newest one in its folder, which commands read if none is named.
+pub(crate) fn touch(one: &WrittenProfile) {
+    let touch = |_: &mut ProcessNamer, one: &WrittenProfile| {
+        open(one).and_then(|(_, opened)| opened.file.set_modified(SystemTime::now()))
+    };
+    each(&[one], &OpenExecutables::default(), touch, Err);
+}
+
+/// Gives the children's folder the name of the profile that it belongs to. Returns whether it has
+/// that name now.
+pub(crate) fn rename_folder(from: &Path, to: &Path) -> bool {
+    let (Ok(from), Ok(to)) = (
+        FilePlace::resolve(from, PathTrust::OwnLinks),
+        FilePlace::resolve(to, PathTrust::OwnLinks),
+    ) else {
+        return false;
+    };
+    let from = (from.folder(), from.name());
+    heapprof_files::rename_folder(from, (to.folder(), to.name())).is_ok()
+}
+
+/// Removes the children's folder if it is empty.
+pub(crate) fn remove_folder(path: &Path) {
+    if let Ok(place) = FilePlace::resolve(path, PathTrust::OwnLinks) {
+        let _ = rustix::fs::unlinkat(place.folder(), place.name(), rustix::fs::AtFlags::REMOVEDIR);
+    }
+}

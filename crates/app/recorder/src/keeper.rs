@@ -1,0 +1,481 @@
+//! The ledger keeper: keeps the ledgers of the recording's processes, which hand them over as files
+//! in memory. It writes the profile of each process that ends without having written it. For a
+//! process that goes on, it gives the file to other commands of the same user, when they ask.
+
+mod callers;
+mod handle;
+mod lowered;
+mod process;
+mod saved;
+mod start;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::time::{Duration, Instant};
+
+use heapprof_live::{LedgerProcessState, SharedLedger};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use self::callers::{CallerRegistry, KeeperCaller, number_of};
+pub(crate) use self::handle::KeeperHandle;
+use self::lowered::LoweredRights;
+use self::process::LedgerProcess;
+pub(crate) use self::saved::KeeperOutcome;
+use self::start::begin;
+use crate::audit::{ChildMessage, ForkAuditor};
+use crate::kept::{
+    EndResult, EndedProcess, OwnFiles, ProcessDeath, ProcessEnd, ProfileWriteOptions, write,
+};
+use crate::log::EventLogWriter;
+use crate::note::{NoPlaceError, RecordingNote};
+use crate::oom::{self, OomCounts};
+use crate::outside::command_line;
+use crate::records::{self, RecordQuestion};
+use crate::rights::{ProcessRights, RightsLedger};
+use crate::sockets::ListeningSocket;
+
+/// Maximum number of processes that are kept at a time.
+const MAX_PROCESSES: usize = 4096;
+/// Maximum number of other users' processes that are kept at a time, all together.
+const MAX_PROCESSES_OF_OTHERS: usize = 1024;
+/// Maximum number of callers that are accepted before other work goes on.
+const MAX_ACCEPTED_CALLERS: usize = 1024;
+/// Longest time that the processes of a killed program may take to be killed as well.
+const KILL_GRACE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Longest time that a killed process may take to end: on a busy machine its turn comes late.
+const END_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longest time that the child which was forked last may take to report itself.
+const LAST_FORK_TIMEOUT: Duration = Duration::from_millis(200);
+/// Time that reading a ledger may take without being counted.
+const USUAL_READ_TIME: Duration = Duration::from_secs(2);
+/// Longest message of a caller, in bytes.
+const MAX_MESSAGE_BYTES: usize = 8192;
+/// Maximum number of programs that may become others without reporting, of this user and of the
+/// other users.
+const MAX_REPLACED_PROGRAMS: u32 = 200;
+/// Maximum number of notes that are kept.
+const MAX_NOTES: usize = 20;
+/// Longest time that a signal is delayed, until the children that it may end were inspected.
+const SIGNAL_DELAY_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long no caller is accepted after there was no room.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
+
+/// A message to the ledger keeper.
+enum KeeperMessage {
+    /// The program has ended; the flag says whether it was killed.
+    End(bool),
+    /// The program has ended, and is reaped after the keeper's answer.
+    Reaping(Sender<()>),
+    /// A signal came at this moment, which may end the program. It is passed on after the keeper's
+    /// answer.
+    Signal(Instant, Sender<()>),
+}
+
+struct KeeperTask {
+    socket: OwnedFd,
+    questions: Option<ListeningSocket>,
+    woken: OwnedFd,
+    messages: Receiver<KeeperMessage>,
+    wanted: ProfileWriteOptions,
+    /// Process id of the program.
+    main: u32,
+    /// The log of the program's events, if one is written.
+    log: Option<EventLogWriter>,
+    /// The audit of the forked children, if they are audited.
+    audit: Option<ForkAuditor>,
+    counts: OomCounts,
+    /// Number of files that were replaced by those of another program: of other users, and of this
+    /// user.
+    replaced: [u32; 2],
+    /// Whether the program has handed over a file.
+    has_begun: bool,
+    /// Whether there was no room for a caller.
+    is_short: bool,
+    /// The observed rights of processes.
+    rights: RightsLedger,
+    callers: CallerRegistry,
+    processes: Vec<LedgerProcess>,
+    /// The profiles of processes whose users may not write them.
+    own_files: OwnFiles,
+    saved: KeeperOutcome,
+}
+
+impl KeeperTask {
+    /// Works until the handle ends the keeper. Returns the results.
+    fn run(mut self) -> KeeperOutcome {
+        self.keep();
+        if let Some(note) = self.callers.note() {
+            self.note(note);
+        }
+        if let Some(log) = self.log.take() {
+            self.saved.log = Some(log.end(true));
+        }
+        if let Some(audit) = self.audit.take() {
+            // No process is to wait for an answer that does not come.
+            drop(self.socket);
+            let (written, notes) = audit.write(&self.wanted);
+            self.saved.audited = written;
+            self.saved.notes.extend(notes);
+        }
+        self.saved
+    }
+
+    fn keep(&mut self) {
+        let mut until: Option<Instant> = None;
+        let mut last = Instant::now();
+        loop {
+            if self.counts.read_if_due() {
+                self.processes
+                    .iter_mut()
+                    .for_each(LedgerProcess::check_stays);
+                let rights = |one: &LedgerProcess| self.rights.least_observed(one.number());
+                let all = self.processes.iter().map(|one| (one.pid, rights(one)));
+                self.saved.executables.add_deleted(all);
+            }
+            let ended = self.processes.iter().filter(|process| process.has_ended());
+            let ended: Vec<Pid> = ended.map(|process| process.pid).collect();
+            // Messages that these processes sent are read before the processes are given up.
+            self.serve_callers();
+            self.finish_those(ProcessEnd::Death, |process| {
+                ended.contains(&process.pid) && process.has_ended()
+            });
+            if let Some(audit) = &mut self.audit {
+                audit.inspect_due();
+            }
+            let is_done = until.is_some_and(|until| {
+                let is_idle = self.processes.is_empty() && self.callers.waiting.is_empty();
+                // A child that was forked last may not have called yet.
+                is_idle && self.audit.is_none() || until <= Instant::now()
+            });
+            if is_done {
+                let is_dying = |process: &LedgerProcess| process.is_dying();
+                if Instant::now() >= last || !self.processes.iter().any(is_dying) {
+                    return;
+                }
+                until = Some(Instant::now() + RETRY_INTERVAL);
+            }
+            match self.messages.try_recv() {
+                Ok(KeeperMessage::End(true)) => {
+                    until = Some(Instant::now() + KILL_GRACE_TIMEOUT);
+                    last = Instant::now() + END_TIMEOUT;
+                }
+                // The messages of processes that have called by now are still read.
+                Ok(KeeperMessage::End(false)) => until = Some(Instant::now() + self.grace()),
+                Ok(KeeperMessage::Reaping(done)) => {
+                    self.serve_callers();
+                    let _ = done.send(());
+                }
+                Ok(KeeperMessage::Signal(came, done)) => {
+                    if let Some(audit) = &mut self.audit {
+                        audit.inspect_all(came + SIGNAL_DELAY_TIMEOUT);
+                    }
+                    let _ = done.send(());
+                }
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) if until.is_none() => return,
+                Err(TryRecvError::Disconnected) => {}
+            }
+            if until.is_none_or(|until| until > Instant::now()) {
+                self.wait(until);
+            }
+        }
+    }
+
+    /// Returns how long the keeper waits for further callers when the program has ended.
+    fn grace(&self) -> Duration {
+        match self.audit {
+            Some(_) => LAST_FORK_TIMEOUT,
+            None => Duration::ZERO,
+        }
+    }
+
+    /// Sleeps until something happens, or until the given moment.
+    fn wait(&mut self, until: Option<Instant>) {
+        self.is_short |= self.callers.are_full();
+        let by_hand = self.processes.iter().any(|one| one.end_fd.is_none());
+        let soon = (self.is_short || by_hand).then(|| Instant::now() + RETRY_INTERVAL);
+        let counted = (!self.processes.is_empty()).then(|| Instant::now() + oom::OOM_READ_INTERVAL);
+        let of_callers = self.callers.waiting.iter().map(|caller| caller.until);
+        let looks = self.audit.as_ref().and_then(ForkAuditor::next_inspection);
+        let until = of_callers.chain(until).chain(soon).chain(counted);
+        let until = until.chain(looks).min();
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        let each = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+        let mut all = vec![each(self.woken.as_fd())];
+        if !self.is_short {
+            let questions = self.questions.as_ref();
+            all.push(each(self.socket.as_fd()));
+            all.extend(questions.map(|questions| each(questions.socket.as_fd())));
+        }
+        all.extend(
+            self.callers
+                .waiting
+                .iter()
+                .map(|caller| each(caller.socket.as_fd())),
+        );
+        let ends = self.processes.iter().filter_map(|of| of.end_fd.as_ref());
+        all.extend(ends.map(|fd| each(fd.as_fd())));
+        let children = self.audit.iter().flat_map(ForkAuditor::end_fds);
+        all.extend(children.map(|fd| each(fd.as_fd())));
+        let _ = poll(&mut all, left.as_ref());
+        let _ = rustix::io::read(&self.woken, &mut [0u8; 8]);
+        self.is_short = false;
+    }
+
+    /// Accepts all callers, and handles their messages.
+    fn serve_callers(&mut self) {
+        let questions = self.questions.as_ref().map(|questions| &questions.socket);
+        let sockets = [(Some(&self.socket), false), (questions, true)];
+        for (socket, asks) in sockets {
+            let Some(socket) = socket else {
+                continue;
+            };
+            let is_living = |number: u32| {
+                number == self.main
+                    || self
+                        .processes
+                        .iter()
+                        .any(|process| process.number() == number)
+                    || self.audit.as_ref().is_some_and(|audit| audit.has(number))
+            };
+            for _ in 0..MAX_ACCEPTED_CALLERS {
+                if self.callers.are_full() {
+                    break;
+                }
+                match accept_with(socket, SocketFlags::CLOEXEC) {
+                    Ok(socket) => self.callers.admit(socket, asks, is_living),
+                    Err(Errno::INTR) => {}
+                    Err(error) => {
+                        // Without a free file descriptor, callers have to wait.
+                        self.is_short |= error != Errno::AGAIN;
+                        break;
+                    }
+                }
+            }
+        }
+        for caller in std::mem::take(&mut self.callers.waiting) {
+            match records::receive(&caller.socket, MAX_MESSAGE_BYTES) {
+                Ok((text, _)) if caller.asks => self.answer(&caller, &text),
+                Ok((text, [None, _])) if LoweredRights::parse(&text).is_some() => {
+                    self.lower(&caller, &text)
+                }
+                Ok((text, [None, _])) if self.audit.is_some() => self.note_child(&caller, &text),
+                Ok((_, [Some(file), executable])) => self.add_process(&caller, file, executable),
+                // There was no free descriptor for the file, or the caller is another program.
+                Ok((_, [None, _])) => self.note(RecordingNote::FileNotTaken),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if Instant::now() < caller.until {
+                        self.callers.waiting.push(caller);
+                    }
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Answers the question of a caller.
+    fn answer(&self, caller: &KeeperCaller, text: &[u8]) {
+        // A user who could write to a file would control its process.
+        let may =
+            |process: &&LedgerProcess| process.owner.is_us() && process.ledger_file.is_sealed();
+        let us = self.processes.iter().filter(may);
+        let answered = match RecordQuestion::parse(text) {
+            Some(RecordQuestion::Processes) => {
+                let all = us.map(|process| format!(" {}", process.number()));
+                let text = records::namespace() + &all.collect::<String>();
+                records::answer(&caller.socket, &text, None)
+            }
+            Some(RecordQuestion::File(pid)) => {
+                let found = us.into_iter().find(|process| process.number() == pid);
+                let file = found.map(|process| process.ledger_file.file());
+                records::answer(&caller.socket, &records::namespace(), file)
+            }
+            None => return,
+        };
+        // The caller may be gone.
+        drop(answered);
+    }
+
+    /// Notes that a process is about to lower its rights. The kernel confirms that the process had
+    /// the rights of its socket.
+    fn lower(&self, caller: &KeeperCaller, text: &[u8]) {
+        if let Some(lowered) = LoweredRights::parse(text) {
+            let rights = ProcessRights::User(caller.owner).with(lowered.rights);
+            let pid = number_of(caller.pid);
+            self.rights.lower(pid, rights, lowered.is_for_good);
+        }
+    }
+
+    /// Notes the message of a process that waits for its audit, and lets the process go on.
+    fn note_child(&mut self, caller: &KeeperCaller, text: &[u8]) {
+        let (Some(audit), Some(said)) = (&mut self.audit, ChildMessage::parse(text)) else {
+            return;
+        };
+        let is_new = said.is_of_new_child();
+        let rights = ProcessRights::User(caller.owner);
+        if is_new {
+            self.rights.open(number_of(caller.pid), caller.owner);
+        }
+        audit.hear(caller.pid, said, rights);
+        // The child may be gone, or may have stopped waiting.
+        if records::answer(&caller.socket, "go on\n", None).is_err() && is_new {
+            audit.note_no_wait(caller.pid);
+        }
+    }
+
+    /// Keeps the ledger of a process, and its executable.
+    fn add_process(&mut self, caller: &KeeperCaller, file: File, executable: Option<File>) {
+        let pid = caller.pid;
+        let mut line = command_line(number_of(pid));
+        let Ok(kept) = SharedLedger::new(file) else {
+            return;
+        };
+        let is_first = number_of(pid) == self.main && !self.has_begun;
+        self.has_begun |= is_first;
+        if line.is_empty() && is_first {
+            // The program was killed at once, and the kernel has no command line of it any more.
+            line.clone_from(&self.wanted.typed);
+        }
+        // The program that the process was before it became another one is over.
+        self.finish_those(ProcessEnd::Exec, |process| process.pid == pid);
+        let others = self.processes.iter().filter(|of| !of.owner.is_us()).count();
+        let is_too_many = !caller.owner.is_us() && others >= MAX_PROCESSES_OF_OTHERS;
+        if self.processes.len() >= MAX_PROCESSES || is_too_many {
+            return self.note(RecordingNote::TooManyProcesses);
+        }
+        self.saved.executables.hold(caller.owner, executable);
+        self.rights.open(number_of(pid), caller.owner);
+        let process = LedgerProcess {
+            ledger_file: kept,
+            pid,
+            owner: caller.owner,
+            command_line: line,
+            end_fd: pidfd_open(pid, PidfdFlags::empty()).ok(),
+            group: self.counts.group_of(pid),
+            stays: false,
+        };
+        if process.number() == self.main
+            && let Some(log) = &mut self.log
+            && let Err(error) = begin(log, &process.ledger_file, self.main, &self.rights)
+        {
+            self.note(RecordingNote::NoLogEvents(format!("{error:#}")));
+        }
+        self.processes.push(process);
+    }
+
+    /// Writes the profiles of the processes that `has_ended` selects, which came to the end `end`.
+    fn finish_those(&mut self, end: ProcessEnd, has_ended: impl Fn(&LedgerProcess) -> bool) {
+        let ended = self.processes.extract_if(.., |process| has_ended(process));
+        let mut ended: Vec<LedgerProcess> = ended.collect();
+        // This user's profiles do not wait for those of other users' processes.
+        ended.sort_by_key(|process| (process.number() != self.main, !process.owner.is_us()));
+        for process in ended {
+            self.finish(&process, end);
+        }
+    }
+
+    /// Writes the profile of a process, unless the process has done so itself.
+    fn finish(&mut self, process: &LedgerProcess, end: ProcessEnd) {
+        if end == ProcessEnd::Death {
+            self.rights.close(process.number());
+        }
+        let has_said_all = match process.ledger_file.state() {
+            Ok(LedgerProcessState::GoesOn) => false,
+            Ok(LedgerProcessState::BeforeExec) => !process.stays,
+            _ => true,
+        };
+        if has_said_all {
+            return;
+        }
+        if end == ProcessEnd::Exec {
+            // A process may become another program again and again.
+            let replaced = &mut self.replaced[usize::from(process.owner.is_us())];
+            *replaced += 1;
+            if *replaced > MAX_REPLACED_PROGRAMS {
+                return self.note(RecordingNote::TooManyReplacedPrograms);
+            }
+        }
+        let pid = process.number();
+        let rights = self.rights.least(pid);
+        if !self.callers.have_time(rights) {
+            return self.note(RecordingNote::ReadTimeOver);
+        }
+        let ended = EndedProcess {
+            pid,
+            command_line: &process.command_line,
+            main: self.main,
+            rights,
+        };
+        let began = Instant::now();
+        let left = write(
+            &process.ledger_file,
+            ended,
+            end,
+            &self.wanted,
+            &mut self.own_files,
+        );
+        // Only forged ledgers take long.
+        let time = began.elapsed().saturating_sub(USUAL_READ_TIME);
+        self.callers.note_time(rights, time);
+        match left {
+            Ok(EndResult::Profile(written, is_partial)) => {
+                if is_partial {
+                    let note = RecordingNote::PartialProfile(written.path.clone());
+                    self.note_about(process, note);
+                }
+                let user = rights.owner().user;
+                let without_place = (written.owner.user != user).then_some(user);
+                self.saved.settled.extend(without_place.map(|_| pid));
+                if end == ProcessEnd::Death {
+                    let group = process.group.as_ref();
+                    let oom = group.and_then(|group| self.counts.take_victim(group));
+                    self.saved.died.push(ProcessDeath {
+                        process: pid,
+                        oom,
+                        without_place,
+                    });
+                }
+                self.saved.written.push(*written);
+            }
+            Ok(EndResult::Small(small)) => {
+                self.saved.settled.insert(pid);
+                self.saved.small.push(small);
+            }
+            Err(error) => match error.downcast::<NoPlaceError>() {
+                Ok(error) => {
+                    self.saved.settled.insert(pid);
+                    self.saved.unwritten.push(pid);
+                    self.note_about(process, RecordingNote::NoPlace(error));
+                }
+                Err(error) => {
+                    self.saved.unread.push(pid);
+                    let note = RecordingNote::UnreadLedger {
+                        process: pid,
+                        why: format!("{error:#}"),
+                    };
+                    self.note_about(process, note);
+                }
+            },
+        }
+    }
+
+    /// Keeps a note about a process. Half of the notes are reserved for this user's processes.
+    fn note_about(&mut self, process: &LedgerProcess, note: RecordingNote) {
+        if process.owner.is_us() || self.saved.notes.len() < MAX_NOTES / 2 {
+            self.note(note);
+        }
+    }
+
+    /// Keeps a note, unless it is kept already, or there are too many.
+    fn note(&mut self, note: RecordingNote) {
+        if self.saved.notes.len() < MAX_NOTES && !self.saved.notes.contains(&note) {
+            self.saved.notes.push(note);
+        }
+    }
+}

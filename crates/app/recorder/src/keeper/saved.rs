@@ -1,0 +1,36 @@
+//! The results of the ledger keeper: what it has written, and what it could not write.
+
+use std::collections::HashSet;
+
+use crate::executables::OpenExecutables;
+use crate::kept::ProcessDeath;
+use crate::log::EventLogEnd;
+use crate::note::RecordingNote;
+use crate::written::{SmallChild, WrittenProfile};
+
+/// The results of the ledger keeper.
+#[derive(Default)]
+pub(crate) struct KeeperOutcome {
+    /// The profiles that the keeper wrote.
+    pub(crate) written: Vec<WrittenProfile>,
+    /// The processes whose files could not be read.
+    pub(crate) unread: Vec<u32>,
+    /// The processes whose users may not write their profiles, which `record` could not write
+    /// either.
+    pub(crate) unwritten: Vec<u32>,
+    /// The small children that got no profile.
+    pub(crate) small: Vec<SmallChild>,
+    /// The processes whose users may not write their profiles, about which nothing else is
+    /// reported.
+    pub(crate) settled: HashSet<u32>,
+    /// The processes that ended without reporting, and how each of them ended.
+    pub(crate) died: Vec<ProcessDeath>,
+    /// Number of children whose audits were written.
+    pub(crate) audited: usize,
+    /// The end of the log, if one was written.
+    pub(crate) log: Option<EventLogEnd>,
+    /// Notes about what could not be done.
+    pub(crate) notes: Vec<RecordingNote>,
+    /// The executables that the processes ran.
+    pub(crate) executables: OpenExecutables,
+}

@@ -1,0 +1,29 @@
+//! The ledger keeper's work when a recording and its processes begin.
+
+use heapprof_live::{LogSource, SharedLedger};
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+use crate::log::EventLogWriter;
+use crate::rights::RightsLedger;
+
+/// Begins to write the events of a process.
+pub(super) fn begin(
+    log: &mut EventLogWriter,
+    kept: &SharedLedger,
+    main: u32,
+    rights: &RightsLedger,
+) -> anyhow::Result<()> {
+    log.begin(
+        LogSource::SharedLedger(kept.try_clone()?),
+        main,
+        rights.clone(),
+    )
+}
+
+/// Allows as many open files as this process may have: the keeper has two for each process. The
+/// program has begun by now, with the limit that it had.
+pub(super) fn allow_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
+}

@@ -1,0 +1,118 @@
+//! Writes the lines about growth: among the messages, or to a file or pipe of their own.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::observer::{LineOutputError, RecordingEvent, RecordingObserver};
+
+/// Longest time that a pipe's reader may read nothing.
+const PIPE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Number of bytes that go into a pipe at once without a wait, once there is any room.
+const PIPE_CHUNK_BYTES: usize = 4096;
+
+/// The destination of the lines.
+pub(crate) enum LineOutput {
+    /// The messages of the front end.
+    Messages(Arc<dyn RecordingObserver>),
+    /// A file or a pipe.
+    File(LinePipe, Arc<dyn RecordingObserver>),
+    /// No destination any more, because the file could not be written.
+    Nowhere,
+}
+
+/// A file or pipe, and the text that it has not taken yet.
+pub(crate) struct LinePipe {
+    file: File,
+    path: PathBuf,
+    /// The text that is to be written, from the index `done` on.
+    text: Vec<u8>,
+    done: usize,
+    /// When the file last took some text.
+    took: Instant,
+}
+
+impl LineOutput {
+    /// Whether lines can still be written.
+    pub(crate) fn is_wanted(&self) -> bool {
+        !matches!(self, Self::Nowhere)
+    }
+
+    /// Adds a line, which [`write`](Self::write) writes. Among the messages, it is printed at once.
+    pub(crate) fn say(&mut self, text: &str) {
+        match self {
+            Self::Messages(observer) => observer.line(text),
+            Self::File(pipe, _) => {
+                if pipe.done == pipe.text.len() {
+                    pipe.took = Instant::now();
+                }
+                pipe.text.extend_from_slice(text.as_bytes());
+                pipe.text.push(b'\n');
+            }
+            Self::Nowhere => {}
+        }
+    }
+
+    /// Writes the added lines, as far as the reader of a pipe takes them by `deadline`. Without a
+    /// deadline it does not wait. Returns whether nothing is left to write.
+    pub(crate) fn write(&mut self, deadline: Option<Instant>) -> bool {
+        let Self::File(pipe, observer) = self else {
+            return true;
+        };
+        let error = match pipe.write(deadline) {
+            Ok(true) => return true,
+            Ok(false) if deadline.is_some() => LineOutputError::SlowReader,
+            Ok(false) if pipe.took.elapsed() > PIPE_TIMEOUT => {
+                LineOutputError::NoReader(PIPE_TIMEOUT)
+            }
+            Ok(false) => return false,
+            Err(error) => error.into(),
+        };
+        observer.event(RecordingEvent::LineOutputFailed(&pipe.path, &error));
+        *self = Self::Nowhere;
+        true
+    }
+}
+
+impl LinePipe {
+    /// Makes the output into an opened file or pipe.
+    pub(crate) fn new(file: File, path: PathBuf) -> Self {
+        Self {
+            file,
+            path,
+            text: Vec::new(),
+            done: 0,
+            took: Instant::now(),
+        }
+    }
+
+    fn write(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
+        while self.done < self.text.len() {
+            let now = Instant::now();
+            let left = deadline.map_or(Duration::ZERO, |end| end.saturating_duration_since(now));
+            let left = Timespec::try_from(left).unwrap_or_default();
+            let mut ready = [PollFd::new(&self.file, PollFlags::OUT)];
+            match poll(&mut ready, Some(&left)) {
+                Ok(0) => return Ok(false),
+                Ok(_) => {}
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            }
+            let text = &self.text[self.done..];
+            match self.file.write(&text[..text.len().min(PIPE_CHUNK_BYTES)]) {
+                Ok(n) => self.done += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            }
+            self.took = now;
+        }
+        self.text.clear();
+        self.done = 0;
+        Ok(true)
+    }
+}

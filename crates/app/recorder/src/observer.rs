@@ -1,0 +1,82 @@
+//! What happens during a recording, for a front end that tells people of it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use heapprof_report::LineGrowth;
+
+use crate::log::EventLogEnd;
+use crate::note::RecordingNote;
+use crate::program::PreloadCheck;
+use crate::written::WriteFailure;
+
+/// The front end of a recording, which hears what happens and tells people of it. It is called from
+/// several threads.
+pub trait RecordingObserver: Send + Sync {
+    /// Hears of an event.
+    fn event(&self, event: RecordingEvent<'_>);
+
+    /// Returns the text of a line that has grown.
+    fn growth_text(&self, growth: &LineGrowth<'_>) -> String;
+
+    /// Prints the text of a line that has grown.
+    fn line(&self, text: &str);
+
+    /// Prints a line of the view of a recording that has no terminal.
+    fn view_line(&self, line: &str);
+
+    /// Prints what the program printed while the view had the terminal.
+    ///
+    /// # Errors
+    /// The text can't be printed, so the rest is not tried.
+    fn program_output(&self, stream: ProgramStream, text: &[u8]) -> io::Result<()>;
+}
+
+/// A stream that a program prints to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProgramStream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// An event of a recording.
+#[derive(Debug)]
+pub enum RecordingEvent<'a> {
+    /// The shell runs the program, which is a script without an interpreter's name.
+    ShellNeeded(&'a PreloadCheck),
+    /// Some of what processes reported about lines is damaged.
+    DamagedLines,
+    /// Some lines that grew are left out, because there were too many.
+    SkippedLines,
+    /// The file or pipe for lines could not be written, so no more lines are written.
+    LineOutputFailed(&'a Path, &'a LineOutputError),
+    /// The view ended early, or did not begin. The recording goes on.
+    ViewFailed(&'a anyhow::Error),
+    /// The log of events ended.
+    LogEnded(&'a EventLogEnd),
+    /// Something could not be done.
+    Note(&'a RecordingNote),
+    /// The list of profiles, which has this path, was removed while the program ran.
+    ListRemoved(&'a Path),
+    /// Profiles could not be written.
+    WriteFailed(&'a WriteFailure),
+    /// Profiles must not be touched, so they get no names. There is at least one.
+    ProfilesRefused(&'a [(PathBuf, io::Error)]),
+}
+
+/// Why lines could not be written further.
+#[derive(Debug, thiserror::Error)]
+pub enum LineOutputError {
+    /// The reader of the pipe did not read the last lines in time.
+    #[error("its reader was too slow")]
+    SlowReader,
+    /// Nobody read from the pipe for this long.
+    #[error("nobody read from it for {} seconds", .0.as_secs())]
+    NoReader(Duration),
+    /// The file can't be written.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}

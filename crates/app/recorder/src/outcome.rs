@@ -1,0 +1,206 @@
+//! Settles what a recording left: names its folder, leaves out small children, and gives names to
+//! the addresses in its profiles.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use crate::child::ProgramExit;
+use crate::ending::ProcessEndings;
+use crate::files::{self, EntryTarget, ProfileDetails};
+use crate::list::ProfileList;
+use crate::names::{CHILDREN_SUFFIX, ProfileNamePatterns};
+use crate::observer::{RecordingEvent, RecordingObserver};
+use crate::rights::ProcessRights;
+use crate::small_children;
+use crate::written::{ListContents, WrittenProfile};
+
+/// A profile that exists, and the details that were read from it.
+pub struct RecordedProfile {
+    /// What the list of profiles says about it.
+    pub written: WrittenProfile,
+    /// The details, or why it has no names.
+    pub details: Result<ProfileDetails>,
+}
+
+impl RecordedProfile {
+    /// Returns the largest resident memory of the program.
+    pub fn peak_resident(&self) -> i64 {
+        let details = self.details.as_ref().ok();
+        let peak = details.and_then(|details| details.peak);
+        peak.map_or(0, |peak| peak.program_bytes())
+    }
+}
+
+/// What a recording left.
+pub struct RecordingOutcome {
+    /// How the program ended.
+    pub ended: ProgramExit,
+    /// How processes ended that did not write their last profile.
+    pub ending: ProcessEndings,
+    /// The profiles.
+    pub profiles: Vec<RecordedProfile>,
+    /// The position of the profile that the recording was for; `None` if there is no profile.
+    pub main: Option<usize>,
+    /// Whether there is a profile of the program itself.
+    pub has_own_profile: bool,
+    /// A profile that went into a pipe or a device, if there is one.
+    pub piped: Option<WrittenProfile>,
+    /// Whether profiles could not be written.
+    pub has_failed_writes: bool,
+    /// Number of profiles that must not be touched.
+    pub refused: usize,
+    /// Number of children that were left out, because they held very little of their own.
+    pub small_children: usize,
+    /// The folder of the recording, which is removed at last.
+    pub(crate) _list: ProfileList,
+}
+
+/// How what a recording left is settled.
+pub(crate) struct SettleOptions<'a> {
+    pub(crate) names: &'a ProfileNamePatterns,
+    /// Smallest number of bytes of its own that a child must have held; smaller children are left
+    /// out.
+    pub(crate) least: Option<i64>,
+    /// Whether addresses get names.
+    pub(crate) symbolizes: bool,
+}
+
+/// Settles what a recording left. What the list of profiles says has the profiles that the keeper
+/// wrote, too.
+pub(crate) fn settle(
+    said: ListContents,
+    ended: ProgramExit,
+    ending: ProcessEndings,
+    list: ProfileList,
+    options: &SettleOptions<'_>,
+    observer: &dyn RecordingObserver,
+) -> RecordingOutcome {
+    let ListContents {
+        written,
+        failed,
+        small,
+        ..
+    } = said;
+    for failed in &failed {
+        observer.event(RecordingEvent::WriteFailed(failed));
+    }
+    let (mut written, piped, refused) = split_by_target(written);
+    if !refused.is_empty() {
+        observer.event(RecordingEvent::ProfilesRefused(&refused));
+    }
+    let mut outcome = RecordingOutcome {
+        has_own_profile: written.iter().any(|one| one.process == ended.process),
+        ended,
+        ending,
+        profiles: Vec::new(),
+        main: None,
+        piped,
+        has_failed_writes: !failed.is_empty(),
+        refused: refused.len(),
+        small_children: 0,
+        _list: list,
+    };
+    let ended = &outcome.ended;
+    let Some(main) = find_main(&written, ended) else {
+        outcome.small_children = small_children::distinct_processes(&small).count();
+        return outcome;
+    };
+    let processes = [ended.process, written[main].process];
+    if let Some(least) = options.least {
+        outcome.small_children = small_children::leave_out(&mut written, &small, processes, least);
+    }
+    if let Some(folder) = options.names.folder_of_children(ended.process) {
+        files::remove_folder(&folder);
+        name_folder(&mut written, &folder, ended);
+    }
+    // The main profile may have another position among those that are left.
+    let main = find_main(&written, ended).unwrap_or_default();
+    let entries: Vec<&WrittenProfile> = written.iter().collect();
+    let details = files::read(
+        &entries,
+        options.symbolizes,
+        &outcome.ending.residents,
+        &outcome.ending.executables,
+    );
+    files::touch(&written[main]);
+    outcome.main = Some(main);
+    outcome.profiles = written
+        .into_iter()
+        .zip(details)
+        .map(|(written, details)| RecordedProfile { written, details })
+        .collect();
+    outcome
+}
+
+/// The profiles that exist, a profile that went into a pipe if there is one, and the paths of
+/// profiles that must not be touched, with the reasons.
+type TargetGroups = (
+    Vec<WrittenProfile>,
+    Option<WrittenProfile>,
+    Vec<(PathBuf, io::Error)>,
+);
+
+/// Splits profiles by what their paths lead to.
+fn split_by_target(written: Vec<WrittenProfile>) -> TargetGroups {
+    let entries: Vec<&WrittenProfile> = written.iter().collect();
+    let found = files::resolve_entries(&entries);
+    let (mut there, mut piped, mut refused) = (Vec::new(), None, Vec::new());
+    for (mut one, found) in written.into_iter().zip(found) {
+        match found {
+            EntryTarget::Profile(owner) => {
+                one.owner = owner;
+                one.rights = one.rights.with(ProcessRights::User(owner));
+                there.push(one);
+            }
+            EntryTarget::Special => piped = piped.or(Some(one)),
+            EntryTarget::Nothing => {}
+            EntryTarget::Refused(why) => refused.push((one.path, why)),
+        }
+    }
+    (there, piped, refused)
+}
+
+/// Returns the position of the profile that the recording was for: the program's own, or the first
+/// one if there is no such profile.
+fn find_main(written: &[WrittenProfile], ended: &ProgramExit) -> Option<usize> {
+    let of_main = |(_, one): &(usize, &WrittenProfile)| one.process == ended.process;
+    // The profile of a process's end is not always the latest in the list, because what the process
+    // waits for may go on meanwhile.
+    let own = written.iter().enumerate().filter(of_main);
+    let own = own
+        .max_by_key(|(_, one)| (one.owner.is_us(), one.is_last))
+        .map(|(i, _)| i);
+    own.or((!written.is_empty()).then_some(0))
+}
+
+/// Names the children's folder after the program's profile, because the program may have become
+/// another one meanwhile.
+fn name_folder(written: &mut [WrittenProfile], folder: &Path, ended: &ProgramExit) {
+    // Other users may report any name, but the folder is renamed with heapprof's rights. So only a
+    // process with all of this user's rights names the folder.
+    let of_main = |one: &&WrittenProfile| {
+        let is_ours = one.owner.is_us() && one.rights.are_ours();
+        is_ours && one.process == ended.process && one.is_last
+    };
+    let Some(main) = written.iter().find(of_main) else {
+        return;
+    };
+    let Some(name) = main.path.file_name().and_then(|name| name.to_str()) else {
+        return;
+    };
+    let name = name.strip_suffix(".pb.gz").unwrap_or(name).to_string() + CHILDREN_SUFFIX;
+    let wanted = main.path.with_file_name(name);
+    let is_beside = folder.parent() == wanted.parent();
+    if !is_beside || folder == wanted || !files::rename_folder(folder, &wanted) {
+        return;
+    }
+    for one in written {
+        if one.path.parent() == Some(folder)
+            && let Some(name) = one.path.file_name()
+        {
+            one.path = wanted.join(name);
+        }
+    }
+}

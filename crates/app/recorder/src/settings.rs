@@ -1,0 +1,80 @@
+//! What a front end wants of a recording.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::lines::LineFollowOptions;
+use crate::live::LiveViewOptions;
+use crate::names::ProfileNamePatterns;
+use crate::small_children::MIN_OWN_BYTES;
+
+/// What a front end wants of a recording.
+pub struct RecordingSettings {
+    /// The program and its arguments. There is at least the program.
+    pub command: Vec<OsString>,
+    /// The file of the program, as [`find_program`](crate::find_program) finds it.
+    pub program_file: Option<PathBuf>,
+    /// Whether the library is preloaded: see [`PreloadCheck`](crate::PreloadCheck).
+    pub preloads: bool,
+    /// The path of the library.
+    pub library: PathBuf,
+    /// The option for `PERL5OPT` that loads the module for Perl, if there is one.
+    pub perl_option: Option<String>,
+    /// The names of the profiles.
+    pub names: ProfileNamePatterns,
+    /// The mode of the profiles.
+    pub file_mode: u32,
+    /// Whether every allocation is recorded.
+    pub is_exact: bool,
+    /// Average bytes between samples.
+    pub period: u64,
+    /// Time between two profiles, if profiles are written at intervals.
+    pub interval: Option<Duration>,
+    /// Number of bytes of growth after which a profile is written.
+    pub on_growth: Option<u64>,
+    /// Whether a profile is written at each new peak.
+    pub on_peak: bool,
+    /// The signal at which a profile is written.
+    pub on_signal: Option<i32>,
+    /// Whether children of the program are recorded.
+    pub follows_children: bool,
+    /// Whether children that never held much of their own keep their profiles.
+    pub keeps_small_children: bool,
+    /// Whether the mappings that the program makes itself are counted as allocations.
+    pub counts_mappings: bool,
+    /// Whether each thread's share is recorded.
+    pub by_thread: bool,
+    /// Whether forked children are audited.
+    pub audits_forks: bool,
+    /// The frames that are kept of a stack that leads through an interpreter: a word of the
+    /// environment variable.
+    pub frames: &'static str,
+    /// The naming of Perl's evals: a word of the environment variable.
+    pub perl_evals: &'static str,
+    /// Whether Perl's values are traced.
+    pub traces_perl_values: bool,
+    /// Whether Python's small objects are recorded; `None` for the usual choice.
+    pub records_python_objects: Option<bool>,
+    /// The regular expression of the program's own allocation functions.
+    pub wrappers: Option<String>,
+    /// Whether profiles have the whole command line.
+    pub keeps_command_line: bool,
+    /// Whether addresses get names.
+    pub symbolizes: bool,
+    /// How the program is shown while it runs, if it is.
+    pub view: Option<LiveViewOptions>,
+    /// How lines that grow are followed, if they are.
+    pub lines: Option<LineFollowOptions>,
+    /// The file for the log of events, and its largest size in bytes, if there is to be a log.
+    pub log: Option<(File, u64)>,
+}
+
+impl RecordingSettings {
+    /// Returns the smallest number of bytes of its own that a child must have held; smaller
+    /// children are left out. Returns `None` if all are to be kept.
+    pub(crate) fn least_of_child(&self) -> Option<i64> {
+        (!self.keeps_small_children && !self.audits_forks).then_some(MIN_OWN_BYTES)
+    }
+}

@@ -1,0 +1,19 @@
+//! Why a recording can't start.
+
+use std::io;
+
+/// Why a recording can't start.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordingStartError {
+    /// There can be no folder in which the processes of the recording report.
+    #[error(
+        "no temporary folder can be made; TMPDIR may name one that only this user may write to"
+    )]
+    NoFolder(#[source] io::Error),
+    /// There can be no file in that folder.
+    #[error("no temporary file can be made")]
+    NoFile(#[source] io::Error),
+    /// There can be no thread that follows lines.
+    #[error("no thread can be made that follows lines")]
+    NoLineThread(#[source] io::Error),
+}
