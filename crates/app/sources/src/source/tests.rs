@@ -72,8 +72,9 @@ fn a_selector_returns_what_it_added_up() {
     let folder = tempfile::tempdir().unwrap();
     let (sources, host) = sources(folder.path());
     let mut store = ProfileStore::open_or_create(sources.db()).unwrap();
-    let labels = BTreeMap::from([("service".to_string(), "shop".to_string())]);
     for (name, bytes) in [("one", 3), ("two", 4)] {
+        let label = |key: &str, value: &str| (key.to_string(), value.to_string());
+        let labels = BTreeMap::from([label("service", "shop"), label("host", name)]);
         let profile = Arc::new(profile(bytes));
         let stored = store.load_labelled(name, &profile, &labels, &mut |_, _| {});
         stored.unwrap();
