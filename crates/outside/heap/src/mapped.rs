@@ -131,7 +131,7 @@ mod tests {
             ]
         );
         // Since 2.43 the size does not count a head.
-        let found = chunks(&[(0, [0, pages(3) - 16 | 2])]);
+        let found = chunks(&[(0, [0, (pages(3) - 16) | 2])]);
         assert_eq!(found, [(16, pages(3) - 24, 0..pages(3))]);
     }
 
@@ -140,7 +140,7 @@ mod tests {
         let before = 256 - 16;
         let size = 3 * PAGE_SIZE - before;
         // The head that the block would have without alignment is there, too.
-        let found = chunks(&[(0, [0, 3 * PAGE_SIZE | 2]), (before, [before, size | 2])]);
+        let found = chunks(&[(0, [0, (3 * PAGE_SIZE) | 2]), (before, [before, size | 2])]);
         assert_eq!(found, [(256, size - 16, 0..3 * PAGE_SIZE)]);
     }
 
@@ -148,10 +148,10 @@ mod tests {
     fn what_only_resembles_a_head_is_none() {
         for head in [
             [0, 3 * PAGE_SIZE],
-            [0, 3 * PAGE_SIZE | 1],
-            [0, 3 * PAGE_SIZE | 3],
-            [8, 3 * PAGE_SIZE | 2],
-            [0, 3 * PAGE_SIZE + 32 | 2],
+            [0, (3 * PAGE_SIZE) | 1],
+            [0, (3 * PAGE_SIZE) | 3],
+            [8, (3 * PAGE_SIZE) | 2],
+            [0, (3 * PAGE_SIZE + 32) | 2],
             [0, 2],
             [0, 1 << 50 | 2],
         ] {

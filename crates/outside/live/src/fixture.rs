@@ -1,4 +1,8 @@
 //! Makes ledgers for tests, table by table, as the engine lays them in a program's memory.
+#![allow(
+    clippy::redundant_closure,
+    reason = "a reader's function alone would be for one lifetime of the memory"
+)]
 
 mod damage;
 mod reading;
