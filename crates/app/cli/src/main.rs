@@ -32,7 +32,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use heapprof_carried::{perl_module, preload};
-use heapprof_recorder::inherited;
+use heapprof_recorder::inherited_state;
 
 use crate::args::{Cli, CliCommand};
 
@@ -89,7 +89,7 @@ fn prepare_own_words(typed: &[OsString], own: usize) -> Vec<OsString> {
 fn main() -> ExitCode {
     // A closed pipe and a file that is too large are errors to writers and no silent death, because
     // output files must not be left half-written.
-    inherited::survive_large_files();
+    inherited_state::survive_large_files();
     let typed = command_line();
     let cli = match parse(&typed) {
         Ok(cli) => cli,

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use crate::args::FileMode;
 use heapprof_files::{FileAccess, FileOwner, PathTrust, TypedPath, resolve_typed};
 pub(crate) use heapprof_files::{replace_file as replace, write_named as into};
-use heapprof_recorder::inherited;
+use heapprof_recorder::inherited_state;
 
 /// Whether rows should be limited and colours used: stdout is a terminal and no file was asked for.
 pub(crate) fn is_terminal(file: Option<&Path>) -> bool {
@@ -61,7 +61,7 @@ pub(crate) fn profile(
 
 /// Prints a command's help, or the version.
 pub(crate) fn help(help: &clap::Error) -> Result<()> {
-    if !inherited::has_stdout() {
+    if !inherited_state::has_stdout() {
         bail!(STDOUT_CLOSED);
     }
     let printed = help.print().and_then(|()| io::stdout().flush());
@@ -77,7 +77,7 @@ fn write_for(
     body: impl FnOnce(&mut dyn Write) -> Result<()>,
 ) -> Result<()> {
     let Some(path) = file else {
-        if !inherited::has_stdout() {
+        if !inherited_state::has_stdout() {
             bail!(STDOUT_CLOSED);
         }
         return into("standard output", io::stdout().lock(), body);

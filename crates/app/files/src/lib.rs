@@ -12,7 +12,7 @@
 
 mod draft;
 mod owner;
-mod typed;
+mod typed_path;
 mod walk;
 mod write;
 
@@ -31,7 +31,7 @@ use rustix::path::Arg;
 
 pub use draft::{FileAccess, FileDraft};
 pub use owner::{FileOwner, acting};
-pub use typed::{TypedPath, TypedPathError, resolve_typed};
+pub use typed_path::{TypedPath, TypedPathError, resolve_typed};
 pub use walk::{PathTrust, make_folder, open_folder};
 pub use write::{FileWriteError, replace_file, write_named};
 

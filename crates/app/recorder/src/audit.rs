@@ -15,7 +15,7 @@
 //!   two.
 
 mod child;
-mod said;
+mod child_messages;
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -31,9 +31,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use self::child::{AuditedChild, ChildProfile, EndedChild, INSPECTION_TIME_DIVISOR};
-use self::said::ChildEvent;
-pub(crate) use self::said::ChildMessage;
-use crate::kept::{ProfileWriteOptions, ReplacePolicy, put};
+use self::child_messages::ChildEvent;
+pub(crate) use self::child_messages::ChildMessage;
+use crate::kept_ledger::{ProfileWriteOptions, ReplacePolicy, put};
 use crate::note::{AuditLimit, RecordingNote};
 use crate::rights::{ProcessNamer, ProcessRights};
 

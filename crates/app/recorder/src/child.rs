@@ -24,7 +24,7 @@ use signal_hook::flag;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 
-use crate::inherited;
+use crate::inherited_state;
 use crate::keeper::KeeperHandle;
 use crate::live::LiveView;
 use crate::rights::RightsLedger;
@@ -82,8 +82,8 @@ pub(crate) fn run(
     // Ctrl-C is for the program, and heapprof waits for what the program does about it. A signal
     // that was ignored stays ignored, for the child too.
     let taken = FORWARDED_SIGNALS.into_iter().chain(more);
-    let taken: Vec<i32> = taken.filter(|&s| !inherited::is_ignored(s)).collect();
-    inherited::pass_on(command);
+    let taken: Vec<i32> = taken.filter(|&s| !inherited_state::is_ignored(s)).collect();
+    inherited_state::pass_on(command);
     let all = taken.iter().copied().chain([SIGCHLD]);
     let mut signals = SignalsInfo::<WithRawSiginfo>::new(all)?;
     let child = command.spawn()?;

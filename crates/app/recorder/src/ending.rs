@@ -2,9 +2,9 @@
 //! process may have left none.
 
 use crate::executables::OpenExecutables;
-use crate::kept::ProcessDeath;
+use crate::kept_ledger::ProcessDeath;
+use crate::profile_entries::{PrivateLedger, UnrecordedProcess};
 use crate::residents::ResidentHistories;
-use crate::written::{PrivateLedger, UnrecordedProcess};
 
 /// The processes that ended in an unusual way, and what is known of all of them.
 #[derive(Default)]

@@ -9,15 +9,15 @@ use anyhow::{Context, Result};
 use heapprof_analysis::{
     ManagedRuntime, RssBreakdown, SumSpread, nameless_share, resident, unseen_runtime,
 };
-use heapprof_profile::{EarlyEnds, Profile, ReadOptions, decode_with, encode, recorded};
+use heapprof_profile::{EarlyEnds, Profile, ReadOptions, decode_with, encode, recording_texts};
 use heapprof_symbolize::SymbolizeOptions;
 use heapprof_symbolize::allocators::UnhookedAllocator;
 
 use crate::executables::OpenExecutables;
+use crate::profile_entries::WrittenProfile;
 use crate::residents::ResidentHistories;
 use crate::rights::{ProcessNamer, ProcessRights};
-use crate::unhooked;
-use crate::written::WrittenProfile;
+use crate::unhooked_allocators;
 use heapprof_files::{
     FileAccess, FileOwner, FilePlace, OpenedFile, PathTrust, acting, replace_file,
 };
@@ -251,7 +251,7 @@ pub(crate) fn read(
             .with_context(unreadable)?;
         let has_residents = with_symbols && residents.put_into(&mut profile, one.process);
         let mut details = read_details(&profile, one);
-        let unhooked = unhooked::note_in(&mut profile, namer, one.rights);
+        let unhooked = unhooked_allocators::note_in(&mut profile, namer, one.rights);
         details.unhooked = unhooked.with_context(unreadable)?;
         if with_symbols {
             details.allocated = total_allocated(&profile);
@@ -289,7 +289,7 @@ fn read_details(profile: &Profile, one: &WrittenProfile) -> ProfileDetails {
         missing_values: find_comment(&comments, "perl: values missing: "),
         early_ends: EarlyEnds::from_comments(comments.iter().map(String::as_str)),
         allocated: None,
-        unseen_frees: recorded::unseen_frees(comments.iter().map(String::as_str)),
+        unseen_frees: recording_texts::unseen_frees(comments.iter().map(String::as_str)),
         unhooked: Vec::new(),
     }
 }

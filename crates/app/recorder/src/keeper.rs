@@ -4,9 +4,9 @@
 
 mod callers;
 mod handle;
-mod lowered;
+mod keeper_outcome;
 mod process;
-mod saved;
+mod rights_message;
 mod start;
 
 use std::fs::File;
@@ -23,12 +23,12 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use self::callers::{CallerRegistry, KeeperCaller, number_of};
 pub(crate) use self::handle::KeeperHandle;
-use self::lowered::LoweredRights;
+pub(crate) use self::keeper_outcome::KeeperOutcome;
 use self::process::LedgerProcess;
-pub(crate) use self::saved::KeeperOutcome;
+use self::rights_message::LoweredRights;
 use self::start::begin;
 use crate::audit::{ChildMessage, ForkAuditor};
-use crate::kept::{
+use crate::kept_ledger::{
     EndResult, EndedProcess, OwnFiles, ProcessDeath, ProcessEnd, ProfileWriteOptions, write,
 };
 use crate::log::EventLogWriter;

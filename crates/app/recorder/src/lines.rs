@@ -21,7 +21,7 @@ use heapprof_profile::{ReadOptions, decode_with};
 use heapprof_report::LineGrowth;
 use heapprof_symbolize::SymbolizeOptions;
 
-use crate::followed::FollowedProcesses;
+use crate::line_growth::FollowedProcesses;
 use crate::line_output::{LineOutput, LinePipe};
 use crate::observer::{RecordingEvent, RecordingObserver};
 use crate::outside::executable_of;

@@ -6,7 +6,7 @@
 
 mod asker;
 pub(crate) mod moments;
-mod printed;
+mod program_output;
 
 use std::fs::File;
 use std::io;
@@ -21,14 +21,14 @@ use rustix::process::{Signal, kill_current_process_group};
 
 use self::asker::ProfileAsker;
 use self::moments::ProcessMoments;
-use self::printed::ProgramOutput;
-use crate::inherited;
+use self::program_output::ProgramOutput;
+use crate::inherited_state;
 use crate::list::ProfileList;
 use crate::observer::{RecordingEvent, RecordingObserver};
 use crate::rights::RightsLedger;
 use heapprof_terminal::ScreenStyle;
 use heapprof_terminal::feed::{FeedNews, FeedRequest, SnapshotFeed};
-use heapprof_terminal::plain::PlainBlocks;
+use heapprof_terminal::plain_view::PlainBlocks;
 use heapprof_terminal::run::{ViewActions, ViewSignals, run as show};
 use heapprof_terminal::screen::{self, TerminalScreen, is_tty, tty};
 
@@ -197,7 +197,7 @@ impl LiveView {
                 });
             })?,
             Some(tty) => {
-                let signals = ViewSignals::listen(false, inherited::is_ignored)?;
+                let signals = ViewSignals::listen(false, inherited_state::is_ignored)?;
                 let screen = TerminalScreen::take(tty, defer_messages).context("the terminal")?;
                 let left = ViewClosedGuard(Arc::clone(&shared));
                 view.spawn(move || {

@@ -8,8 +8,8 @@ use heapprof_report::LineGrowth;
 
 use crate::log::EventLogEnd;
 use crate::note::RecordingNote;
+use crate::profile_entries::WriteFailure;
 use crate::program::PreloadCheck;
-use crate::written::WriteFailure;
 
 /// The front end of a recording, which hears what happens and tells people of it. It is called from
 /// several threads.

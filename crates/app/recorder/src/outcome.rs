@@ -12,9 +12,9 @@ use crate::files::{self, EntryTarget, ProfileDetails};
 use crate::list::ProfileList;
 use crate::names::{CHILDREN_SUFFIX, ProfileNamePatterns};
 use crate::observer::{RecordingEvent, RecordingObserver};
+use crate::profile_entries::{ListContents, WrittenProfile};
 use crate::rights::ProcessRights;
 use crate::small_children;
-use crate::written::{ListContents, WrittenProfile};
 
 /// A profile that exists, and the details that were read from it.
 pub struct RecordedProfile {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use heapprof_live::{CoreLedger, LiveError, LiveProcess, LiveProcessSummary, SharedLedger};
-use heapprof_profile::{Profile, recorded};
+use heapprof_profile::{Profile, recording_texts};
 use heapprof_symbolize::SymbolizeOptions;
 use rustix::fs::fstat;
 use rustix::process::geteuid;
@@ -220,7 +220,7 @@ impl OutsideProcess {
 /// Reads the command line of a process, or its beginning.
 pub fn command_line(pid: u32) -> Vec<u8> {
     // One additional byte shows that there is more.
-    const MAX_LENGTH: u64 = recorded::MAX_COMMAND_LINE as u64 + 1;
+    const MAX_LENGTH: u64 = recording_texts::MAX_COMMAND_LINE as u64 + 1;
     let mut command_line = Vec::new();
     if heapprof_process::is_proc_ours()
         && let Ok(file) = File::open(format!("/proc/{pid}/cmdline"))
@@ -245,7 +245,7 @@ pub fn process_title(program: &str, pid: u32) -> Option<String> {
 /// Returns what distinguishes a process, as [`process_title`] does, from a command line with a zero
 /// between its words.
 pub fn title_from_command_line(program: &str, command_line: &[u8]) -> Option<String> {
-    let comment = recorded::process_name_comments(program, command_line).next()?;
+    let comment = recording_texts::process_name_comments(program, command_line).next()?;
     Some(comment.split_once(": ")?.1.to_string())
 }
 
@@ -253,7 +253,7 @@ pub fn title_from_command_line(program: &str, command_line: &[u8]) -> Option<Str
 /// does.
 pub fn add_title_comments(profile: &mut Profile, command_line: &[u8]) {
     let called: Vec<String> =
-        recorded::process_name_comments(&program(profile), command_line).collect();
+        recording_texts::process_name_comments(&program(profile), command_line).collect();
     add_comments(profile, called);
 }
 
@@ -261,14 +261,14 @@ pub fn add_title_comments(profile: &mut Profile, command_line: &[u8]) {
 /// its parent's.
 pub fn add_script_comment(profile: &mut Profile, command_line: &[u8]) {
     let program = program(profile);
-    let mut called = recorded::process_name_comments(&program, command_line);
+    let mut called = recording_texts::process_name_comments(&program, command_line);
     let script = called.find(|text| text.starts_with("script: "));
     add_comments(profile, script);
 }
 
 /// Adds a comment with a process's whole command line, as the library does.
 pub fn add_command_line_comment(profile: &mut Profile, command_line: &[u8]) {
-    let whole = recorded::command_line(&program(profile), command_line);
+    let whole = recording_texts::command_line(&program(profile), command_line);
     add_comments(profile, whole);
 }
 

@@ -16,7 +16,7 @@ use crate::child::{self, ProgramExit};
 use crate::ending::ProcessEndings;
 use crate::environment::ProgramEnvironment;
 use crate::keeper::{KeeperHandle, KeeperOutcome};
-use crate::kept::ProfileWriteOptions;
+use crate::kept_ledger::ProfileWriteOptions;
 use crate::lines::LineFollowThread;
 use crate::list::ProfileList;
 use crate::live::LiveView;
@@ -24,12 +24,14 @@ use crate::log::EventLogWriter;
 use crate::observer::{RecordingEvent, RecordingObserver};
 use crate::outcome::{RecordingOutcome, SettleOptions, settle};
 use crate::outside::join_command_line;
+use crate::profile_entries::{
+    self, ListContents, PrivateLedger, UnrecordedProcess, WrittenProfile,
+};
 use crate::program::{PreloadCheck, SHELL_PATH, is_for_shell};
 use crate::residents::ResidentReader;
 use crate::rights::RightsLedger;
 use crate::settings::RecordingSettings;
 use crate::start_error::RecordingStartError;
-use crate::written::{self, ListContents, PrivateLedger, UnrecordedProcess, WrittenProfile};
 
 /// A recording that can begin.
 pub struct Recording {
@@ -149,7 +151,7 @@ impl Recording {
             saved.is_some_and(|saved| saved.settled.contains(&process))
         };
         let entries = self.list.read().context("the list of profiles")?;
-        let mut said = written::read(&entries, is_settled);
+        let mut said = profile_entries::read(&entries, is_settled);
         for one in &mut said.written {
             one.rights = one.rights.with(self.rights.least_observed(one.process));
         }

@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use heapprof_process::{StatmSizes, descendants};
-use heapprof_profile::{HeapHistory, Profile, ResidentMoment, recorded};
+use heapprof_profile::{HeapHistory, Profile, ResidentMoment, recording_texts};
 use rustix::time::{ClockId, clock_gettime};
 
 /// The resident memory of each process: times (nanoseconds since 1970) and bytes.
@@ -166,7 +166,7 @@ fn add_comments(profile: &mut Profile, moments: &[ResidentMoment]) {
     let last = moments.last().map(|moment| moment.bytes);
     let bytes = |of: Option<i64>| of.and_then(|bytes| u64::try_from(bytes).ok());
     if let (Some(last), Some(most)) = (bytes(last), bytes(most)) {
-        for comment in recorded::resident(last, most) {
+        for comment in recording_texts::resident(last, most) {
             let comment = profile.strings.intern(&comment);
             profile.comment.push(comment);
         }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::files;
-use crate::written::{SmallChild, WrittenProfile};
+use crate::profile_entries::{SmallChild, WrittenProfile};
 
 /// The number of bytes of its own that a child must have held; smaller children are left out.
 pub const MIN_OWN_BYTES: i64 = 64 << 10;

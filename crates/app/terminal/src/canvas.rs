@@ -8,7 +8,7 @@ use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color, Modifier, Style};
 
 use super::chart;
-use super::known::ViewData;
+use super::view_data::ViewData;
 
 /// The style of the screen. It has at most 16 colours, and no colour says what no character says.
 #[derive(Clone, Copy, Debug, Default)]

@@ -7,8 +7,8 @@ use anyhow::Result;
 
 use super::answer::{self, ViewAnswer, ViewFunction, ViewQuestion};
 use super::feed::{FeedNews, ViewSnapshot};
-use super::known::{FlatByFunction, ViewData};
 use super::state::{ViewMode, ViewState};
+use super::view_data::{FlatByFunction, ViewData};
 
 /// Number of moments in a trend.
 const TREND_MOMENTS: usize = 7;

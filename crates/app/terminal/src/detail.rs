@@ -4,8 +4,8 @@ use ratatui_core::layout::Rect;
 use ratatui_core::style::Style;
 
 use super::canvas::ScreenCanvas;
-use super::known::ViewData;
 use super::state::ViewState;
+use super::view_data::ViewData;
 use heapprof_report::{UnitFormatter, percent};
 
 /// Smallest width, in columns, at which lines are drawn beside callers.

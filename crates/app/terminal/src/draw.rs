@@ -6,8 +6,8 @@ use ratatui_core::style::Style;
 
 use super::canvas::{ScreenCanvas, ScreenStyle};
 use super::keys::KEY_HELP;
-use super::known::ViewData;
 use super::state::{ViewMode, ViewState};
+use super::view_data::ViewData;
 use super::{detail, growth, head, table, timeline, tree};
 
 /// The smallest screen that has room for the view.

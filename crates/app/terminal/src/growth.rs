@@ -5,8 +5,8 @@ use ratatui_core::style::Style;
 
 use super::canvas::{ScreenCanvas, signed};
 use super::chart::sparkline;
-use super::known::ViewData;
 use super::state::ViewState;
+use super::view_data::ViewData;
 
 /// Smallest width, in columns, that has room for the number of steps in which a function grew.
 const MIN_STEPS_COLUMNS: u16 = 100;

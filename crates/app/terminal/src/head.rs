@@ -6,8 +6,8 @@ use ratatui_core::layout::Rect;
 
 use super::canvas::ScreenCanvas;
 use super::feed::ProcessChoice;
-use super::known::ViewData;
 use super::state::ViewState;
+use super::view_data::ViewData;
 
 /// Smallest width, in columns, that has room for both lines in one.
 const MIN_ONE_LINE_COLUMNS: u16 = 150;

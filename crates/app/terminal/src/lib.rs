@@ -16,9 +16,8 @@ pub mod files;
 mod growth;
 mod head;
 mod keys;
-mod known;
 mod outline;
-pub mod plain;
+pub mod plain_view;
 pub mod run;
 pub mod screen;
 mod state;
@@ -27,6 +26,7 @@ mod table;
 mod tests;
 mod timeline;
 mod tree;
+mod view_data;
 
 pub use answer::ViewFacts;
 pub use canvas::ScreenStyle;

@@ -23,9 +23,9 @@ use super::canvas::ScreenStyle;
 use super::draw::draw;
 use super::feed::{FeedNews, FeedRequest, ProcessChoice, SnapshotFeed};
 use super::keys::key_from_event;
-use super::known::ViewData;
 use super::screen::{self, TerminalScreen};
 use super::state::{KeyEffect, ViewState};
+use super::view_data::ViewData;
 
 /// Maximum number of columns that are drawn on. A window may report any size, and each of its cells
 /// takes memory and time.

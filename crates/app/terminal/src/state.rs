@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 
 use super::answer::{ViewAnswer, ViewFunction, ViewNode, ViewQuestion, ViewRow};
 use super::keys::KeyPress;
-use super::known::{FlatByFunction, ViewData};
 use super::outline;
+use super::view_data::{FlatByFunction, ViewData};
 
 /// The view that takes the largest part of the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use ratatui_core::style::Style;
 
 use super::canvas::{ScreenCanvas, bar, signed};
 use super::chart::sparkline;
-use super::known::ViewData;
 use super::state::{ViewColumn, ViewState, change, mean};
+use super::view_data::ViewData;
 
 /// Number of columns that a function's name needs. Other columns are left out for it.
 const MIN_NAME_COLUMNS: u16 = 28;

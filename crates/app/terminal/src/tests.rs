@@ -17,10 +17,10 @@ use super::feed::{
 };
 use super::files::FileFeed;
 use super::keys::KeyPress;
-use super::known::ViewData;
-use super::plain::PlainBlocks;
+use super::plain_view::PlainBlocks;
 use super::run;
 use super::state::{KeyEffect, ViewColumn, ViewMode, ViewState};
+use super::view_data::ViewData;
 
 /// Returns a profile of a mailer that was taken `n` seconds after its start.
 fn profile(n: i64, more: &[(&str, i64)]) -> Profile {

@@ -7,7 +7,7 @@ use super::canvas::ScreenCanvas;
 use super::chart::chart as drawn;
 use super::feed::{CurvePoint, SnapshotPeak};
 use super::head::clock;
-use super::known::ViewData;
+use super::view_data::ViewData;
 
 /// Number of columns of the scale.
 const SCALE_COLUMNS: u16 = 11;

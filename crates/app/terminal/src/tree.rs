@@ -3,9 +3,9 @@
 use ratatui_core::layout::Rect;
 
 use super::canvas::ScreenCanvas;
-use super::known::ViewData;
 use super::outline::visible_lines;
 use super::state::ViewState;
+use super::view_data::ViewData;
 
 /// Draws the tree into an area of the screen.
 pub(super) fn draw(

@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use heapprof_profile::fork::{
     COW_TYPES, ChildAudit, ForkedChild, KIND_LABEL, LoadAttempt, LoadOutcome,
 };
-use heapprof_profile::recorded::GENERATION_LABEL;
+use heapprof_profile::recording_texts::GENERATION_LABEL;
 use heapprof_profile::{Label, Profile};
 
 use heapprof_totals::entity::EntityTable;

@@ -1,7 +1,7 @@
 //! The report `info`: what a profile holds, what its numbers mean, and which part of it has no
 //! symbols.
 
-use heapprof_profile::{EarlyEnds, Unit, UnitFamily, recorded};
+use heapprof_profile::{EarlyEnds, Unit, UnitFamily, recording_texts};
 
 use heapprof_profile::is_for_machines;
 
@@ -160,7 +160,7 @@ pub fn info(session: &AnalysisSession) -> Result<InfoReport, AnalysisError> {
     [info.rss, info.peak_rss] = coverage::resident(&info.comments, heap);
     info.account = comment::take_data_breakdown(&mut info.comments);
     info.unseen_allocators = coverage::unseen_allocators(&info.comments);
-    info.unseen_frees = recorded::unseen_frees(info.comments.iter().map(String::as_str));
+    info.unseen_frees = recording_texts::unseen_frees(info.comments.iter().map(String::as_str));
     info.early_ends = EarlyEnds::from_comments(info.comments.iter().map(String::as_str));
     info.comments
         .retain(|text| !is_for_machines(text) && !is_shown_as_fact(text));

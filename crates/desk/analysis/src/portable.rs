@@ -15,14 +15,14 @@ mod engine;
 mod id;
 #[cfg(feature = "parquet")]
 pub(crate) mod parquet;
-mod read;
+mod profile_rows;
 mod sql_store;
 mod sqlite;
 mod statement;
 
 pub use batch::{ColumnValues, PortableBatch};
 pub use engine::{SqlAnswer, SqlEngine};
-pub use read::read_profile;
+pub use profile_rows::read_profile;
 pub use sql_store::SqlStore;
 pub use sqlite::SqliteTables;
 pub use statement::{PortableQuery, diff_sql, growth_sql, top_sql};

@@ -7,15 +7,15 @@
 //! was running.
 
 mod growth;
-mod listed;
-mod matched;
+mod matched_functions;
 mod selector;
+mod series_list;
 mod state;
 mod sum;
 
 pub use growth::{SeriesGrowth, SeriesGrowthRow, series_growth};
-pub use listed::{SeriesSummary, list_series};
 pub use selector::{MomentSelector, SelectorError, is_selector, parse_time};
+pub use series_list::{SeriesSummary, list_series};
 pub use state::SeriesProcesses;
 pub use sum::{
     MomentAggregation, MomentSelection, choose_moments, is_counter, roll_up, selection_from_moments,

@@ -14,9 +14,9 @@ mod image;
 mod load;
 mod page;
 mod print;
+mod profile_copy;
 mod ranges;
 mod remote;
-mod saved;
 mod sources;
 mod symbols;
 

@@ -7,7 +7,7 @@ use std::io::BufRead;
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{
-    FrameText, LabelSetIndex, LocationIndex, Profile, ProfileBuilder, recorded,
+    FrameText, LabelSetIndex, LocationIndex, Profile, ProfileBuilder, recording_texts,
 };
 
 use crate::error::FormatError;
@@ -72,7 +72,7 @@ pub fn read_log(input: &mut dyn BufRead) -> Result<EventLog, FormatError> {
         return Err(lines.wrong("the first line of a log of heapprof, which is text"));
     }
     let mut reader = EventLogReader {
-        builder: ProfileBuilder::new(&recorded::SAMPLE_TYPES[..VALUE_COUNT]),
+        builder: ProfileBuilder::new(&recording_texts::SAMPLE_TYPES[..VALUE_COUNT]),
         number: HashMap::new(),
         stacks: Vec::new(),
         live: HashMap::new(),
@@ -215,7 +215,7 @@ impl EventLogReader {
         };
         let reason = self.builder.text(reason);
         self.builder.profile.comment.push(reason);
-        let functions = self.builder.text(&recorded::drop_frames(""));
+        let functions = self.builder.text(&recording_texts::drop_frames(""));
         self.builder.profile.drop_frames = functions;
         let default = self.builder.text("inuse_space");
         self.builder.profile.default_sample_type = default;

@@ -24,6 +24,7 @@ mod cut_frames;
 mod error;
 mod event_log;
 mod figures;
+mod foreign_files;
 mod format;
 mod heap_line;
 mod heap_samples;
@@ -31,11 +32,10 @@ mod json;
 mod lines;
 mod mapped_files;
 mod open;
-mod others;
+#[cfg(test)]
+mod profile_text;
 mod readers;
 mod reading;
-#[cfg(test)]
-mod rendered;
 mod sampling;
 mod spread;
 mod stacks;
@@ -50,9 +50,9 @@ mod writers;
 pub use crate::{
     error::FormatError,
     event_log::{EventLog, read_log},
+    foreign_files::{SQLITE_DESCRIPTION, SQLITE_MAGIC},
     format::ProfileFormat,
     open::{perl_values, read},
-    others::{SQLITE_DESCRIPTION, SQLITE_MAGIC},
     readers::{formats, sniff},
     reading::{FormatReadOptions, MprofCall, PartSelector, ProfileReading, ValueTypeName},
     writers::{GperftoolsForm, WriteError, write_firefox, write_gperftools, write_speedscope},

@@ -7,9 +7,9 @@ use heapprof_profile::ReadOptions;
 
 use crate::binary::{self, BinaryFormat};
 use crate::error::{FormatError, shortened};
+use crate::foreign_files;
 use crate::format::ProfileFormat;
 use crate::lines::{LineReader, MAX_LINE_BYTES};
-use crate::others;
 use crate::readers::{self, BYTE_ORDER_MARK, HEAD_SIZE, TextFormat};
 use crate::reading::{FormatReadOptions, ProfileReading};
 use crate::spread;
@@ -122,7 +122,9 @@ fn read_text(
     let reader = match reader {
         Some(reader) => reader,
         // A file of another known kind does not contain a report further on.
-        None if others::known_json(head).is_some() => return Err(unknown_format_error(head)),
+        None if foreign_files::known_json(head).is_some() => {
+            return Err(unknown_format_error(head));
+        }
         None => find_report_format(&mut lines)?.ok_or_else(|| unknown_format_error(head))?,
     };
     check_options_apply(reader.format, options)?;
@@ -161,7 +163,7 @@ fn read_pprof(
     stream: impl Read,
     options: &FormatReadOptions,
 ) -> Result<ProfileReading, FormatError> {
-    if let Some(kind) = others::kind(head).filter(|_| !readers::is_text(head)) {
+    if let Some(kind) = foreign_files::kind(head).filter(|_| !readers::is_text(head)) {
         let tried = Vec::new();
         return Err(FormatError::Unknown { kind, tried });
     }
@@ -242,9 +244,11 @@ fn check_options_apply(
 
 /// Makes an error for a text that begins with `head` and is of no known format.
 fn unknown_format_error(head: &[u8]) -> FormatError {
-    let kind = others::kind(head);
+    let kind = foreign_files::kind(head);
     // A file of another known kind was not compared with the formats.
-    let is_known = kind.as_ref().is_some_and(|kind| kind != others::ANY_JSON);
+    let is_known = kind
+        .as_ref()
+        .is_some_and(|kind| kind != foreign_files::ANY_JSON);
     FormatError::Unknown {
         kind: kind.unwrap_or_else(|| begins_with(head)),
         tried: match is_known {
@@ -269,7 +273,9 @@ fn begins_with(text: &[u8]) -> String {
 fn explain_pprof_error(error: heapprof_profile::Error, plain: &[u8]) -> FormatError {
     use heapprof_profile::Error as Pprof;
     match error {
-        Pprof::NotAProfile(_) if others::kind(plain).is_some() => unknown_format_error(plain),
+        Pprof::NotAProfile(_) if foreign_files::kind(plain).is_some() => {
+            unknown_format_error(plain)
+        }
         Pprof::NotAProfile(kind) => FormatError::Unknown {
             kind,
             tried: match readers::is_text(plain) {
@@ -288,7 +294,7 @@ fn explain_pprof_error(error: heapprof_profile::Error, plain: &[u8]) -> FormatEr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rendered::samples;
+    use crate::profile_text::samples;
 
     fn read_defaults(text: &[u8]) -> ProfileReading {
         let reading = read(text, &FormatReadOptions::default());

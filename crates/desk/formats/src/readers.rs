@@ -9,6 +9,7 @@ mod gperftools;
 mod heaptrack;
 mod java_heapz;
 mod jemalloc;
+mod jeprof_raw;
 mod leaksanitizer;
 mod massif;
 mod memleak;
@@ -16,7 +17,6 @@ pub(crate) mod memray;
 mod mprof;
 mod perf_script;
 mod speedscope;
-mod symbolized;
 pub(crate) mod tracemalloc;
 
 use crate::error::FormatError;
@@ -58,8 +58,8 @@ const TEXT_FORMATS: &[TextFormat] = &[
     },
     TextFormat {
         format: ProfileFormat::Symbolized,
-        sniff: symbolized::sniff,
-        read: symbolized::read,
+        sniff: jeprof_raw::sniff,
+        read: jeprof_raw::read,
     },
     TextFormat {
         format: ProfileFormat::JavaHeapz,
@@ -147,7 +147,7 @@ pub(crate) fn find_text_format(head: &[u8]) -> Option<&'static TextFormat> {
     let head = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
     // All formats here are text, and no protobuf profile is, because its tags and lengths are
     // control characters. The binary words after a table of symbols are the exception.
-    if !is_text(head) && !symbolized::sniff(head) {
+    if !is_text(head) && !jeprof_raw::sniff(head) {
         return None;
     }
     TEXT_FORMATS.iter().find(|reader| (reader.sniff)(head))

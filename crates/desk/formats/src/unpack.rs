@@ -357,7 +357,10 @@ mod tests {
         let profile = read(&both[..], &FormatReadOptions::default())
             .unwrap()
             .profile;
-        assert_eq!(crate::rendered::samples(&profile), ["main;f 1", "main;g 2"]);
+        assert_eq!(
+            crate::profile_text::samples(&profile),
+            ["main;f 1", "main;g 2"]
+        );
         for at in 8..both.len() {
             let read = read(&both[..at], &FormatReadOptions::default());
             if at == first.len() {

@@ -33,13 +33,13 @@ mod next;
 mod peek;
 mod perl_heap;
 mod process;
+mod process_list;
+mod profile_list;
 mod range;
-mod recorded;
 mod schema;
 mod series;
 mod sql;
 mod stats;
-mod stored;
 mod style;
 mod table;
 mod tags;
@@ -76,21 +76,20 @@ pub use crate::{
     measure::{UnitFormatter, percent, time_utc},
     peek::peek,
     perl_heap::{
-        PerlHeap,
-        about::{perl_identify, perl_size, perl_who},
-        perl_cycles, perl_heap, perl_leaked, perl_pads,
+        PerlHeap, perl_cycles, perl_heap, perl_leaked, perl_pads,
+        value_facts::{perl_identify, perl_size, perl_who},
     },
     process::{
         ListedProcess, ProcessOptions, ProcessParts, ProcessRow, ProcessSnapshot, process,
         process_difference, processes,
     },
+    process_list::{RecordedProcess, recorded_processes},
+    profile_list::stored_profiles,
     range::give_or_take,
-    recorded::{RecordedProcess, recorded_processes},
     schema::schema,
     series::series,
     sql::{result_table, write_result_table},
     stats::stats,
-    stored::stored_profiles,
     style::{ReportFormat, ReportStyle},
     tags::tags,
     timeline::timeline,

@@ -1,6 +1,6 @@
 //! The report `perl-heap`: what holds the memory in a Perl program.
 
-pub(crate) mod about;
+pub(crate) mod value_facts;
 
 use heapprof_perl_values::{LeakedCycle, PadSummary, PerlHeapSummary, PerlLeak, ValueSum};
 use serde_json::json;

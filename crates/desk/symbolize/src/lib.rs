@@ -25,7 +25,7 @@ mod minidebug;
 mod package;
 mod places;
 pub mod program;
-mod public;
+mod public_file;
 mod resolve;
 mod scopes;
 mod simplify;

@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 use typed_arena::Arena;
 
 use crate::SymbolizeOptions;
-use crate::public::open_public;
+use crate::public_file::open_public;
 
 /// Maximum number of bytes that are read, for one binary, from files that other users may write to.
 const MAX_COPIED_BYTES: u64 = 1 << 30;

@@ -5,13 +5,13 @@
 //! has names of files as text, whatever bytes they have.
 #![forbid(unsafe_code)]
 
+mod decimal;
 mod escape;
 pub mod file_name;
 mod short_name;
-mod whole;
 
 pub use crate::{
+    decimal::{decimal, push_whole},
     escape::{ControlReplacement, EscapingWriter, escaping, printable, printable_lines},
     short_name::{MismatchReason, cut, explain_shown_match, shorten, shorten_one, similar_names},
-    whole::{decimal, push_whole},
 };

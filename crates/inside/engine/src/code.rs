@@ -2,17 +2,17 @@
 //! since.
 
 pub(crate) mod cfi;
-pub(crate) mod closed;
+pub(crate) mod closed_code;
 pub(crate) mod data;
 pub(crate) mod entries;
 pub(crate) mod frame_index;
 pub(crate) mod image;
-pub(crate) mod lasting;
-pub(crate) mod loading;
+pub(crate) mod lasting_code;
+pub(crate) mod loader_guard;
 pub(crate) mod mappings;
 pub(crate) mod maps;
 pub(crate) mod modules;
-pub(crate) mod seen;
+pub(crate) mod unwound_objects;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -24,10 +24,10 @@ use heapprof_platform::weak;
 use crate::process::EngineProcess;
 use crate::tables::probe_table::ProbeTable;
 use entries::EntryPoints;
-use lasting::LastingCode;
+use lasting_code::LastingCode;
 use mappings::CodeMappings;
 use modules::{LoadedModule, LoadedModules};
-use seen::SeenObjects;
+use unwound_objects::SeenObjects;
 
 /// All data about the program's code.
 pub(crate) struct ProgramCode {

@@ -2,12 +2,12 @@
 //! program's end.
 
 pub(crate) mod clock;
-pub(crate) mod due;
-pub(crate) mod following;
+pub(crate) mod dump_schedule;
+pub(crate) mod dump_turn;
+pub(crate) mod growth_reports;
 pub(crate) mod history;
 pub(crate) mod live;
 pub(crate) mod output;
-pub(crate) mod turn;
 
 use std::ffi::CString;
 use std::sync::OnceLock;
@@ -20,10 +20,10 @@ use heapprof_platform::sys;
 use crate::options::{DumpTriggers, RecordingOptions};
 use crate::process::EngineProcess;
 use clock::IntervalClock;
-use due::DumpSchedule;
+use dump_schedule::DumpSchedule;
+use dump_turn::DumpTurn;
 use history::RecordingHistory;
 use output::DumpNaming;
-use turn::DumpTurn;
 
 /// Why a dump was not written.
 #[derive(Debug)]

@@ -1,13 +1,13 @@
 //! What happens in the program's threads: allocations, frees, reallocations and mappings.
 
 pub(crate) mod block;
-pub(crate) mod counted;
 pub(crate) mod entry;
 pub(crate) mod mapping;
 pub(crate) mod moment;
 pub(crate) mod reentrancy_guard;
 pub(crate) mod stack;
 pub(crate) mod trace;
+pub(crate) mod unsampled_event;
 
 use heapprof_platform::tls;
 

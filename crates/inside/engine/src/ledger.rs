@@ -6,7 +6,7 @@ pub(crate) mod regions;
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::dropped::count;
+use crate::drop_counters::count;
 use crate::mode::RecordingMode;
 use crate::process::EngineProcess;
 use crate::tables::counters::{StackCounters, TemporarySum};

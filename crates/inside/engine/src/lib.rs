@@ -27,13 +27,13 @@
 //! 3. **The stack** (`capture.rs`). The thread's last stack is kept with the place of each return
 //!    address. When unwinding reaches a place that it knows, it compares the older frames with
 //!    memory instead of unwinding them. Of a deep stack (1,288 frames) both ends are kept, and
-//!    marks between them (`capture/deep.rs`). `recent_stacks.rs` keeps a few more stacks whole, for
-//!    loops that allocate on two or three in turn. One step is in `walk.rs`: the return address
-//!    finds its rule in a table. The first time, `modules.rs` finds the object and `cfi.rs` reads
-//!    its `.eh_frame_hdr`.
-//!    If a provider knows an interpreter that the thread runs (`provider.rs`), the stack is the
-//!    interpreter's instead: frames as numbers, whose texts are copied when they are new
-//!    (`script.rs`, `script_frames.rs`). With `--frames=both` it is put into the native one.
+//!    marks between them (`capture/deep_stack.rs`). `recent_stacks.rs` keeps a few more stacks
+//!    whole, for loops that allocate on two or three in turn. One step is in `walk.rs`: the return
+//!    address finds its rule in a table. The first time, `modules.rs` finds the object and `cfi.rs`
+//!    reads its `.eh_frame_hdr`. If a provider knows an interpreter that the thread runs
+//!    (`provider.rs`), the stack is the interpreter's instead: frames as numbers, whose texts are
+//!    copied when they are new (`script.rs`, `script_frames.rs`). With `--frames=both` it is put
+//!    into the native one.
 //! 4. **Its number** (`stacks.rs`). A hash leads to the number, without a lock if the stack was
 //!    seen before. A new stack is added under a lock, as an earlier stack and the frames above it,
 //!    with the generation of the mappings (`mappings.rs`). The generation goes up when code lies
@@ -49,8 +49,8 @@
 //!    an event: its counters are copied aside at their first change after the heap fell from a new
 //!    maximum. Well below the peak, threads count what is in use in budgets. Near it they count one
 //!    by one, and each event takes a lock for the process's sum and for its stack's counters.
-//! 8. **The end of the event.** A dump that became due meanwhile (`due.rs`: growth, a peak, a
-//!    signal) is made here.
+//! 8. **The end of the event.** A dump that became due meanwhile (`dump_schedule.rs`: growth, a
+//!    peak, a signal) is made here.
 //!
 //! A free goes the other way before the real free, because afterwards another thread may get the
 //! address: the live table, the counters, the real free. A realloc takes the old block out, calls
@@ -63,7 +63,7 @@
 //! renames that. The program's other threads go on meanwhile.
 //!
 //! If the growth of lines is to be reported, a scan (`lines.rs`) is made in the same way, whenever
-//! enough was allocated (`following.rs`). It compares the sums of stacks in use with what was
+//! enough was allocated (`growth_reports.rs`). It compares the sums of stacks in use with what was
 //! reported of them last, and adds a small profile of those that have changed to a file.
 //!
 //! Whenever threads report what they have allocated or freed, one of them checks the heap
@@ -104,8 +104,8 @@
 //! * `recording/`: a recording from start to stop, its dumps and files, forks and signals.
 //!
 //! The files beside them hold the engine (`engine.rs`), its own memory (`memory.rs`), the process
-//! (`process.rs`), what is recorded (`mode.rs`), what was dropped (`dropped.rs`), what was asked for
-//! (`options.rs`, `setting.rs`), and why dumps are made (`reason.rs`).
+//! (`process.rs`), what is recorded (`mode.rs`), what was dropped (`drop_counters.rs`), what was
+//! asked for (`options.rs`, `setting.rs`), and why dumps are made (`reason.rs`).
 //!
 //! # What every part keeps to
 //!
@@ -126,8 +126,8 @@
 //!   fork does not get in time belongs to a thread that a signal handler holds up. The child has no
 //!   such thread. It treats all locks as free and records nothing, which the parent counts.
 //! * **Layers.** Modules use no module that uses them. What is recorded (`mode.rs`), what a thread
-//!   has (`thread/`), the sums (`counters.rs`) and the tables know nothing of events. `due.rs`,
-//!   which every event checks, learns at the start what makes the dumps.
+//!   has (`thread/`), the sums (`counters.rs`) and the tables know nothing of events.
+//!   `dump_schedule.rs`, which every event checks, learns at the start what makes the dumps.
 //! * **Owners** (`access.rs`). A thread uses what it owns with plain loads and stores while it has
 //!   the ledger open, and it checks each time whether it still owns it. A thread that takes
 //!   something away from its owner marks that first, has the kernel run a barrier on every core,
@@ -140,10 +140,10 @@
 //! * **errno.** System calls are made directly (`sys.rs`) and return their error.
 //! * **No `__tls_get_addr`**, because it may allocate. Our slot is initial-exec storage, and std's
 //!   thread-locals come to heapprof-preload's `thread_local.rs`.
-//! * **Turns** (`turn.rs`). One thread dumps at a time. Meanwhile an automatic dump is put off, and
-//!   a dump that the program asks for waits, while signals are let through. A signal handler leaves
-//!   a note, and the thread that dumps makes one more dump. Nothing follows the last dump or an
-//!   exec's dump.
+//! * **Turns** (`dump_turn.rs`). One thread dumps at a time. Meanwhile an automatic dump is put
+//!   off, and a dump that the program asks for waits, while signals are let through. A signal
+//!   handler leaves a note, and the thread that dumps makes one more dump. Nothing follows the last
+//!   dump or an exec's dump.
 //! * **Signals.** A handler dumps, or asks for a dump if it interrupted the engine
 //!   (`DumpSchedule::request_dump`). Signals are blocked in a dump. A handler of ours is installed
 //!   only if the program left the default, and it calls nothing that is not async-signal-safe.
@@ -168,7 +168,7 @@
 
 mod arch;
 mod code;
-mod dropped;
+mod drop_counters;
 mod dump;
 mod engine;
 mod event;

@@ -12,7 +12,7 @@ use heapprof_abi::{
     frame, heap, moments, name, spread, stack, table, thread,
 };
 
-use crate::dropped::DroppedEvents;
+use crate::drop_counters::DroppedEvents;
 use crate::engine::{ENGINE, Engine};
 use crate::ledger::live::{BlockTable, LivePart};
 use crate::tables::counters::{HeapCounters, StackCounters, TemporarySum};

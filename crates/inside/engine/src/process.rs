@@ -10,7 +10,7 @@ use heapprof_platform::pages::PageSource;
 use heapprof_platform::program;
 use heapprof_platform::sys::{self, NOT_BLOCKED, PAGE_SIZE};
 
-use crate::dropped::DroppedEvents;
+use crate::drop_counters::DroppedEvents;
 use crate::mode::RecordingState;
 
 /// The process as the engine knows it. A function that waits for a lock, counts dropped events, or

@@ -12,4 +12,4 @@ pub(crate) mod provider;
 pub(crate) mod recent_stacks;
 pub(crate) mod script;
 pub(crate) mod walk;
-pub(crate) mod watched;
+pub(crate) mod watched_blocks;

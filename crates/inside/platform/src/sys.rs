@@ -3,8 +3,8 @@
 #[cfg(not(any(miri, shuttle)))]
 mod clock;
 mod file;
-mod keep;
 mod memory;
+mod memory_file;
 
 use std::sync::atomic::AtomicU32;
 
@@ -16,14 +16,14 @@ pub use file::{
     make_folder_in, read_link, rename_in, set_mode_in, stat_in, take_back_signal, unlink_in,
     working_folder,
 };
-pub use keep::{
-    hand_over, map_behind, map_file, memory_file, move_over, send_message, send_request,
-    soft_limit, try_to_send,
-};
 pub use memory::{
     LARGE_PAGE_SIZE, PAGE_SIZE, discard, map_dense, map_word, resident, shared_word, wipe_on_fork,
 };
 pub use memory::{map, read_each, read_memory, remap, unmap};
+pub use memory_file::{
+    hand_over, map_behind, map_file, memory_file, move_over, send_message, send_request,
+    soft_limit, try_to_send,
+};
 
 pub use crate::arch::call;
 use crate::tls;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use heapprof_engine::{AllocatorUsage, ENGINE};
 
-use crate::real;
+use crate::real_functions;
 
 /// `struct mallinfo2` as malloc.h declares it: the result of glibc's function of that name.
 #[repr(C)]
@@ -27,7 +27,7 @@ static MALLINFO2: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Looks up `mallinfo2`.
 pub fn prepare() {
-    let found = real::next(c"mallinfo2").filter(|&found| real::is_libc(found));
+    let found = real_functions::next(c"mallinfo2").filter(|&found| real_functions::is_libc(found));
     MALLINFO2.store(found.unwrap_or_default().cast_mut(), Ordering::Release);
     ENGINE.dumps().set_allocator_query(query_allocator);
 }
@@ -35,7 +35,7 @@ pub fn prepare() {
 /// Returns how much memory the allocator has; `None` if it is not glibc's own, or can't be asked.
 fn query_allocator() -> Option<AllocatorUsage> {
     let ask = MALLINFO2.load(Ordering::Acquire).cast_const();
-    if ask.is_null() || !real::is_libc(real::real().malloc as *const c_void) {
+    if ask.is_null() || !real_functions::is_libc(real_functions::real().malloc as *const c_void) {
         return None;
     }
     type MallInfo2Fn = unsafe extern "C" fn() -> MallInfo2;

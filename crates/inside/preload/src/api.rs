@@ -11,9 +11,9 @@ use heapprof_platform::sys;
 use heapprof_providers::perl::{PERL, PerlLayout, TracedInterpreter};
 use heapprof_providers::python;
 
-use crate::real::real;
-use crate::say::{report_misunderstood, say, status, text};
-use crate::{end, environment, mapped, wiretap};
+use crate::messages::{report_misunderstood, say, status, text};
+use crate::real_functions::real;
+use crate::{end, environment, mmap_hooks, wiretap};
 
 /// Starts a recording into `output`, a pattern as in HEAPPROF_OUTPUT. If `output` is null, the
 /// environment's pattern is used. If there is no such pattern either, no files are written. A
@@ -403,7 +403,7 @@ pub unsafe extern "C" fn HeapProfilerStart(prefix: *const c_char) {
             Err(wrong) => return report_misunderstood(&wrong),
         };
         if setup.mmap {
-            mapped::enable(true);
+            mmap_hooks::enable(true);
         }
         let recorded = ENGINE.lifecycle().default_options().unwrap_or_default();
         let output = DumpOutput {

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use crate::real::HookedFunction;
+use crate::real_functions::HookedFunction;
 
 static REGISTER_ATFORK: HookedFunction = HookedFunction::new(c"__register_atfork");
 

@@ -3,10 +3,10 @@
 //!
 //! * `attach/slots.rs`: the slots through which objects call malloc.
 //! * `attach/hooks.rs`: the hooks that the slots are pointed at.
-//! * `attach/opened.rs`: objects that are loaded later.
+//! * `attach/opened_objects.rs`: objects that are loaded later.
 
 mod hooks;
-mod opened;
+mod opened_objects;
 mod slots;
 
 use std::ffi::{CStr, c_void};
@@ -23,7 +23,7 @@ use heapprof_platform::sys;
 
 use self::hooks::HOOKS;
 use self::slots::{ImportSlot, LoaderObject, SettledObjects, each_object};
-use crate::{allocator, atfork, end, operators, real, start};
+use crate::{allocator, atfork, end, operators, real_functions, start};
 use heapprof_providers::{interpreters, python};
 
 /// How long the attaching process may need to take the ledger's file, in milliseconds. The thread
@@ -154,7 +154,7 @@ impl AttachState {
             return Err(failure::ALREADY_RECORDING);
         }
         self.prepare()?;
-        start::set_attached(opened::at_allocation);
+        start::set_attached(opened_objects::at_allocation);
         let led = self.with_slots(MAX_LOCK_ATTEMPTS, || {
             self.is_there.store(true, Ordering::Relaxed);
             self.lead()
@@ -166,7 +166,7 @@ impl AttachState {
             return Err(failure::NO_SLOTS);
         }
         // Another thread may be loading an object.
-        opened::expect();
+        opened_objects::expect();
         interpreters::scan_loaded_objects(on_new_code);
         let from = std::ptr::from_ref(letter).cast_mut();
         self.letter.store(from, Ordering::Release);
@@ -201,7 +201,7 @@ impl AttachState {
         }
         self.find()?;
         let find = |name: &CStr| self.real_function(name) as *const c_void;
-        real::set_real_functions(find);
+        real_functions::set_real_functions(find);
         if self.has_operators.load(Ordering::Relaxed) {
             operators::set_real_operators(find);
         }
@@ -414,7 +414,7 @@ fn hand_over(file: i32) {
 /// Called when an allocation's stack has code of an object that was not seen before, which begins
 /// at `start`. The program may have loaded it without asking dlopen.
 fn on_new_code(start: usize) {
-    opened::scan();
+    opened_objects::scan();
     interpreters::scan_new_object(start);
 }
 

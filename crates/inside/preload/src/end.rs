@@ -9,9 +9,9 @@ use heapprof_platform::sys;
 use heapprof_providers::interpreters;
 
 use crate::atfork;
-use crate::executed;
+use crate::exec_check;
 use crate::hook::{announced, label};
-use crate::real::{self, ALIGNED_ALLOC, HookedFunction};
+use crate::real_functions::{self, ALIGNED_ALLOC, HookedFunction};
 use crate::wiretap;
 
 /// The state of the last dump.
@@ -267,7 +267,7 @@ pub fn register() {
     unsafe {
         for _ in 0..MAX_EXITING_THREADS {
             let none = std::ptr::null_mut();
-            if let Some(at_quick_exit) = real::at_quick_exit() {
+            if let Some(at_quick_exit) = real_functions::at_quick_exit() {
                 at_quick_exit(at_exit, none);
             }
             __cxa_atexit(at_exit, none, none);
@@ -320,14 +320,14 @@ fn end_image() -> bool {
 /// Called before an exec with a path.
 unsafe extern "C" fn before_exec(path: usize) {
     if end_image() {
-        executed::report_path(path);
+        exec_check::report_path(path);
     }
 }
 
 /// Called before an exec with a path, or with a name that is looked up.
 unsafe extern "C" fn before_named_exec(name: usize) {
     if end_image() {
-        executed::report_name(name);
+        exec_check::report_name(name);
     }
 }
 

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use heapprof_engine::{CallSite, ENGINE};
 
 use crate::hook::{hook, label};
-use crate::real::{ALIGNED_ALLOC, RealFunctions, real};
+use crate::real_functions::{ALIGNED_ALLOC, RealFunctions, real};
 use crate::start;
 use heapprof_providers::python::note_realloc;
 

@@ -67,5 +67,5 @@ unsafe extern "C" fn chosen_free(address: *mut u8) {
         family::release(address);
     }
     // SAFETY: free's contract, passed on.
-    unsafe { (crate::real::real().free)(address) }
+    unsafe { (crate::real_functions::real().free)(address) }
 }

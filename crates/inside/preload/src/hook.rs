@@ -44,7 +44,7 @@ pub(crate) use label;
 /// The assembly of a hook that calls `before`, with the program's arguments in their registers, and
 /// then goes on to the real function. By then the arguments, which may be variadic, are where they
 /// were again. `at` is the offset of the function in `table`, an array of
-/// [`HookedFunction`](crate::real::HookedFunction).
+/// [`HookedFunction`](crate::real_functions::HookedFunction).
 macro_rules! announce {
     () => {
         "push rdi
@@ -83,8 +83,8 @@ macro_rules! announced {
         }
 
         /// The real functions behind the hooks.
-        static $table: [$crate::real::HookedFunction; [$(stringify!($name)),*].len()] =
-            [$($crate::real::HookedFunction::new($crate::hook::name!($name))),*];
+        static $table: [$crate::real_functions::HookedFunction; [$(stringify!($name)),*].len()] =
+            [$($crate::real_functions::HookedFunction::new($crate::hook::name!($name))),*];
 
         $(
             #[unsafe(naked)]
@@ -97,8 +97,9 @@ macro_rules! announced {
                     ".cfi_endproc",
                     before = sym $before,
                     table = sym $table,
-                    at = const $place::$name as usize * size_of::<$crate::real::HookedFunction>(),
-                    real = sym $crate::real::go_on_to,
+                    at = const $place::$name as usize
+                        * size_of::<$crate::real_functions::HookedFunction>(),
+                    real = sym $crate::real_functions::go_on_to,
                 )
             }
         )*

@@ -11,7 +11,7 @@ use heapprof_engine::{ENGINE, RightsLeft};
 use heapprof_platform::sys;
 
 use crate::hook::announced;
-use crate::real::HookedFunction;
+use crate::real_functions::HookedFunction;
 
 /// The user number that stands for no change.
 const NO_CHANGE: u32 = u32::MAX;

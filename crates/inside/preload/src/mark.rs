@@ -13,7 +13,7 @@ use heapprof_engine::ENGINE;
 use heapprof_wiretap::keeping_errno;
 
 use crate::environment;
-use crate::say::text;
+use crate::messages::text;
 
 /// Maximum length of a datagram. A longer text is cut.
 const MAX_DATAGRAM_LEN: usize = 1200;

@@ -15,7 +15,7 @@ use heapprof_engine::{CallSite, ENGINE};
 
 use crate::family;
 use crate::hook::{label, name};
-use crate::real::{self, next, object, real as allocator};
+use crate::real_functions::{self, next, object, real as allocator};
 
 type OperatorSlots = [AtomicPtr<c_void>; COUNT];
 
@@ -63,7 +63,7 @@ pub fn set_real_operators(find: impl Fn(&CStr) -> *const c_void) {
 /// Decides for each operator where its hook jumps to. `all` has the real operators.
 fn choose_targets(all: [*mut c_void; COUNT]) {
     let malloc = object(allocator().malloc as *const c_void);
-    let foreign = !real::is_libc(allocator().malloc as *const c_void);
+    let foreign = !real_functions::is_libc(allocator().malloc as *const c_void);
     for (i, found) in all.into_iter().enumerate() {
         let is_delete = i >= FIRST_DELETE;
         // A new that throws is called in the form that doesn't. That form must not lead back here,

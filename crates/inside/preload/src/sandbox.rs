@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_int, c_void};
 use heapprof_engine::ENGINE;
 
 use crate::hook::{announce, announced, label};
-use crate::real::{HookedFunction, go_on_to};
+use crate::real_functions::{HookedFunction, go_on_to};
 use crate::{end, identity, signals};
 
 static SYSCALL: HookedFunction = HookedFunction::new(c"syscall");

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use heapprof_engine::ENGINE;
 
 use crate::end;
-use crate::real::{self, HookedFunction, SigactionFn};
+use crate::real_functions::{self, HookedFunction, SigactionFn};
 
 /// Signals that we take whenever the program has them at their default, one bit each.
 static WANTED_SIGNALS: AtomicU64 = AtomicU64::new(0);
@@ -27,7 +27,7 @@ unsafe fn sigaction_of_libc(
     old: *mut libc::sigaction,
 ) -> c_int {
     // SAFETY: sigaction's contract, passed on.
-    real::sigaction(&SIGACTION).map_or(-1, |own| unsafe { own(signal, new, old) })
+    real_functions::sigaction(&SIGACTION).map_or(-1, |own| unsafe { own(signal, new, old) })
 }
 
 /// Passes on the program's own call: to another library's sigaction behind ours (such as

@@ -8,10 +8,10 @@ use heapprof_engine::{ENGINE, is_inside_engine};
 use heapprof_platform::sys;
 use heapprof_providers::{interpreters, perl, python};
 
-use crate::say::{report, report_misunderstood, say};
+use crate::messages::{report, report_misunderstood, say};
 use crate::{
-    allocator, end, environment, identity, imports, late, ledger_hooks, mapped, mark, real,
-    sandbox, signals, wiretap,
+    allocator, end, environment, identity, imports, late_start, ledger_hooks, mark, mmap_hooks,
+    real_functions, sandbox, signals, wiretap,
 };
 
 static START_STATE: AtomicU8 = AtomicU8::new(NOT_STARTED);
@@ -81,9 +81,9 @@ fn begin_once(caller: *const c_void) {
     imports::bind();
     ENGINE.lifecycle().with_reentrancy_guard(|| {
         // The allocator behind us must be known before anything is passed on to it.
-        real::find();
+        real_functions::find();
         let ready = environment::is_there();
-        if ready && !real::is_glibc() {
+        if ready && !real_functions::is_glibc() {
             stay_idle();
             return;
         }
@@ -92,7 +92,7 @@ fn begin_once(caller: *const c_void) {
                 .compare_exchange(NOT_STARTED, STARTING, Ordering::AcqRel, Ordering::Acquire)
                 .is_ok()
         {
-            if begin() && !real::is_libc(caller) {
+            if begin() && !real_functions::is_libc(caller) {
                 end::register();
             }
             START_STATE.store(STARTED, Ordering::Release);
@@ -118,7 +118,7 @@ static CONSTRUCTOR: extern "C" fn() = constructor;
 
 extern "C" fn constructor() {
     imports::bind();
-    if START_STATE.load(Ordering::Relaxed) == NOT_STARTED && late::is_loaded_so() {
+    if START_STATE.load(Ordering::Relaxed) == NOT_STARTED && late_start::is_loaded_so() {
         return;
     }
     begin_early();
@@ -131,7 +131,7 @@ pub fn begin_early() {
     }
     begin_once(begin_early as *const c_void);
     ENGINE.lifecycle().resume_clock();
-    if !real::is_glibc() {
+    if !real_functions::is_glibc() {
         return;
     }
     if is_done() && !is_secure() {
@@ -160,7 +160,7 @@ fn begin() -> bool {
     ENGINE.lifecycle().prepare();
     end::prepare();
     signals::prepare();
-    mapped::prepare();
+    mmap_hooks::prepare();
     identity::prepare();
     ledger_hooks::prepare();
     sandbox::prepare();
@@ -188,7 +188,7 @@ fn record() {
     if asked.verbose {
         ENGINE.dumps().on_dump(report);
     }
-    let other_malloc = real::defined_elsewhere(c"malloc");
+    let other_malloc = real_functions::defined_elsewhere(c"malloc");
     if other_malloc && asked.verbose {
         say(&[
             b"heapprof: this program has a malloc of its own, which comes before heapprof's; use \
@@ -198,7 +198,7 @@ fn record() {
     if !asked.options.follow_children && asked.options.output.parent != Some(sys::parent_id()) {
         return;
     }
-    mapped::enable(asked.mmap);
+    mmap_hooks::enable(asked.mmap);
     perl::PERL.keep_eval_numbers(asked.numbers_evals);
     if asked.start {
         python::PYTHON_OBJECTS.begin(asked.options.mode);

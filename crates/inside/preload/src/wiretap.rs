@@ -9,7 +9,7 @@ use heapprof_engine::{ENGINE, LoadAttempt, LoadOutcome};
 use heapprof_wiretap::{self as wiretap, DatagramSender, RouteError, WiretapRoute};
 
 use crate::environment;
-use crate::say::{say, text};
+use crate::messages::{say, text};
 
 static WIRETAP_SENDER: DatagramSender = DatagramSender::new();
 

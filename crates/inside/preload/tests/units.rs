@@ -12,13 +12,13 @@
 
 #[path = "../src/environment.rs"]
 mod environment;
-#[path = "../src/executed.rs"]
-mod executed;
+#[path = "../src/exec_check.rs"]
+mod exec_check;
 #[path = "../src/imports.rs"]
 mod imports;
 #[path = "../src/mark.rs"]
 mod mark;
-#[path = "../src/say.rs"]
-mod say;
+#[path = "../src/messages.rs"]
+mod messages;
 #[path = "../src/attach/slots.rs"]
 mod slots;

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use heapprof_engine::ENGINE;
-use heapprof_memory::loaded::LoadedObject;
+use heapprof_memory::loaded_modules::LoadedObject;
 use heapprof_memory::{Memory, OwnMemory};
 
 use crate::kernel_memory::KernelMemory;

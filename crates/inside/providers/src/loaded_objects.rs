@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use heapprof_memory::Memory;
-use heapprof_memory::loaded::{LoadedObject, objects};
+use heapprof_memory::loaded_modules::{LoadedObject, objects};
 
 use crate::kernel_memory::KernelMemory;
 

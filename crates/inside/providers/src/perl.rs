@@ -11,7 +11,7 @@
 //! * `perl/arena_values.rs`: the values that lie in an arena.
 //! * `perl/values.rs`: the stacks that made the values that are alive, if Devel::HeapProf is there.
 //! * `perl/trace.rs`: what the module reports, and what a profile gets of it.
-//! * `perl/turn.rs`: a lock that is tried for a short time only.
+//! * `perl/timed_lock.rs`: a lock that is tried for a short time only.
 //! * `perl/texts.rs`: the names of frames and labels.
 
 mod arena_values;
@@ -21,15 +21,15 @@ mod report;
 mod state;
 mod texts;
 mod thread_memory;
+mod timed_lock;
 mod trace;
-mod turn;
 mod values;
 
 use std::ffi::c_void;
 
 use heapprof_engine::{ENGINE, StackProvider};
 use heapprof_memory::Memory;
-use heapprof_memory::loaded::LoadedObject;
+use heapprof_memory::loaded_modules::LoadedObject;
 use heapprof_perl::{PerlRuntime, UnreadablePerl};
 
 pub use heapprof_perl::PerlLayout;

@@ -1,7 +1,7 @@
 //! What each interpreter implements.
 
 use heapprof_memory::Memory;
-use heapprof_memory::loaded::LoadedObject;
+use heapprof_memory::loaded_modules::LoadedObject;
 
 /// An interpreter whose stacks can be read inside the program.
 pub(crate) trait InterpreterProvider: Sync {

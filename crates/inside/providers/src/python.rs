@@ -22,7 +22,7 @@ use std::ffi::c_void;
 
 use heapprof_engine::{ENGINE, StackProvider};
 use heapprof_memory::Memory;
-use heapprof_memory::loaded::LoadedObject;
+use heapprof_memory::loaded_modules::LoadedObject;
 use heapprof_python::{PythonRuntime, UnreadablePython};
 
 pub use objects::{PYTHON_OBJECTS, is_released, note_realloc};

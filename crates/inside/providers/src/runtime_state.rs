@@ -6,7 +6,7 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use heapprof_memory::loaded::LoadedObject;
+use heapprof_memory::loaded_modules::LoadedObject;
 
 use crate::loaded_objects;
 

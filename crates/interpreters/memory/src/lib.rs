@@ -7,10 +7,10 @@
 //! This crate must never know an interpreter, an allocator or a profile.
 #![no_std]
 
-pub mod loaded;
-mod own;
+pub mod loaded_modules;
+mod own_memory;
 
-pub use own::OwnMemory;
+pub use own_memory::OwnMemory;
 
 /// Memory that can be read by address.
 pub trait Memory: Copy {

@@ -1,7 +1,7 @@
 //! A perl in a process: the addresses of its variables, and the layout of its structures.
 
 use heapprof_memory::Memory;
-use heapprof_memory::loaded::{DynamicSymbol, LoadedObject};
+use heapprof_memory::loaded_modules::{DynamicSymbol, LoadedObject};
 
 use crate::layout::{PerlLayout, PerlVersion};
 

@@ -16,13 +16,14 @@
 //! * `interpreter.rs`: finding a perl, its layout, and the addresses of its variables.
 //! * `frame.rs`: a frame as numbers, and as text.
 //! * `context.rs`: Perl's records of each sub, eval and block that it is in.
-//! * `walk.rs`, `deep.rs`: walking from the innermost frame to the outermost one, and from the far
-//!   end of a deep stack.
-//! * `last.rs`, `unchanged.rs`: the parts of a stack that a thread's next walk need not walk again.
+//! * `walk.rs`, `deep_stack.rs`: walking from the innermost frame to the outermost one, and from
+//!   the far end of a deep stack.
+//! * `last.rs`, `unchanged_stack.rs`: the parts of a stack that a thread's next walk need not walk
+//!   again.
 //! * `arenas.rs`: the memory that values are taken from, and how much of it is used.
 //! * `sv.rs`: the types and the flags of values.
 //! * `values.rs`: the type, the class and the size of a value.
-//! * `belongings.rs`: the parts of arenas, and the blocks, that a value has.
+//! * `value_memory.rs`: the parts of arenas, and the blocks, that a value has.
 //! * `name.rs`: the name, file and line of a frame.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -31,26 +32,26 @@
 extern crate std;
 
 mod arenas;
-mod belongings;
 mod context;
-mod deep;
+mod deep_stack;
 mod frame;
 mod interpreter;
 mod last;
 mod layout;
 mod name;
 pub mod sv;
-mod unchanged;
+mod unchanged_stack;
+mod value_memory;
 mod values;
 mod walk;
 
 pub use arenas::{ARENA_SIZE_RANGE, ArenaType, ArenaTypeUsage, ArenaUsage, FreeLists, may_be_slab};
-pub use belongings::PerlValueMemory;
 pub use context::MAX_FRAMES_PER_END;
 pub use frame::{BoundedText, NamedPerlFrame, PerlFrame, PerlFrameKind};
 pub use interpreter::{ContextLayout, InterpreterLocator, PerlRuntime, UnreadablePerl, XsubCall};
 pub use last::LastWalk;
 pub use layout::{PerlLayout, PerlVersion, column_of, parse_number};
+pub use value_memory::PerlValueMemory;
 pub use values::{
     BODY_WORDS, HEAD_BYTES, SvBody, SvBufferKind, SvHead, TYPE_NAMES, buffer_of, class_of,
     sharers_of,

@@ -1,7 +1,7 @@
 //! A CPython in a process: its version, and how to find the thread that runs it.
 
 use heapprof_memory::Memory;
-use heapprof_memory::loaded::LoadedObject;
+use heapprof_memory::loaded_modules::LoadedObject;
 
 use crate::layout::{LAYOUTS, ModulesOffset, PythonLayout};
 

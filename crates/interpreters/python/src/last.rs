@@ -8,7 +8,7 @@ use heapprof_memory::Memory;
 
 use crate::frame::{LocatedPythonFrame, PythonFrame};
 use crate::interpreter::PythonRuntime;
-use crate::unchanged;
+use crate::unchanged_stack;
 use crate::walk::{MAX_FRAMES_PER_END, PythonFrameSink, PythonWalkSummary, place_of};
 
 /// Maximum number of frames of a stack that is remembered.
@@ -85,7 +85,7 @@ impl PythonRuntime {
     pub fn is_unchanged<M: Memory>(&self, memory: M, state: u64, last: &LastPythonStack) -> bool {
         let same = self.layout.as_constant(
             #[inline(always)]
-            |layout| unchanged::compare(memory, layout, state, last.frames()),
+            |layout| unchanged_stack::compare(memory, layout, state, last.frames()),
         );
         same.is_some()
     }

@@ -17,7 +17,7 @@
 //! * `frame.rs`: a frame as numbers.
 //! * `walk.rs`: walking from the innermost frame to the outermost one.
 //! * `last.rs`: the frames that a stack has in common with the last one.
-//! * `unchanged.rs`: checking whether a stack is the same as the last one.
+//! * `unchanged_stack.rs`: checking whether a stack is the same as the last one.
 //! * `line.rs`: the line of an instruction.
 //! * `name.rs`: the name, the file and the lines of a frame.
 //! * `cell.rs`: the name of a notebook's cell.
@@ -36,7 +36,7 @@ mod last;
 mod layout;
 mod line;
 mod name;
-mod unchanged;
+mod unchanged_stack;
 mod walk;
 
 pub use cell::is_cell;

@@ -5,7 +5,7 @@ use heapprof_memory::Memory;
 use crate::frame::{LocatedPythonFrame, POINTER_MARK_MASK, PythonFrame, version_of};
 use crate::interpreter::PythonRuntime;
 use crate::layout::{FrameChain, OUTER_OFFSET, PythonLayout, TYPE_OFFSET};
-use crate::unchanged;
+use crate::unchanged_stack;
 
 /// Maximum number of frames that are kept of each end of a deep stack.
 pub const MAX_FRAMES_PER_END: usize = 256;
@@ -109,7 +109,8 @@ impl<M: Memory> PythonStackWalk<M> {
             let frame = self.frame(code, place)?;
             let may_be_known = self.put(to, n, at, PythonFrame { entry: 1, ..frame });
             (n, at) = (n + 1, previous);
-            if may_be_known && unchanged::objects(memory, layout, at, to.expected()).is_some() {
+            if may_be_known && unchanged_stack::objects(memory, layout, at, to.expected()).is_some()
+            {
                 (n, at) = (n + to.take_expected(), 0);
             }
         }
@@ -138,7 +139,7 @@ impl<M: Memory> PythonStackWalk<M> {
             let may_be_known = self.put(to, n, at, frame);
             (n, at) = (n + 1, previous);
             if may_be_known
-                && unchanged::entries(memory, layout, at, outer, to.expected()).is_some()
+                && unchanged_stack::entries(memory, layout, at, outer, to.expected()).is_some()
             {
                 (n, at) = (n + to.take_expected(), 0);
             }
@@ -176,7 +177,7 @@ impl<M: Memory> PythonStackWalk<M> {
                 let may_be_known = self.put(to, n, before_at, before);
                 n += 1;
                 if may_be_known
-                    && unchanged::shims(memory, layout, frame_at, to.expected()).is_some()
+                    && unchanged_stack::shims(memory, layout, frame_at, to.expected()).is_some()
                 {
                     n += to.take_expected();
                     (pending, at) = (None, 0);

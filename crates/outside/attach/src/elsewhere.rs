@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use crate::attach_options::{AttachOptions, AttachOutcome};
 use crate::error::AttachError;
-use crate::wish::{AttachOptions, AttachOutcome};
 
 /// A program that can be attached to: there is none on this kind of machine.
 #[derive(Debug)]

@@ -9,8 +9,8 @@
 //! Data of the program is not trusted. This crate must never know reports, SQLite or the command
 //! line.
 
+mod attach_options;
 mod error;
-mod wish;
 
 #[cfg(target_arch = "x86_64")]
 mod arch;
@@ -27,11 +27,11 @@ mod memory;
 #[cfg(target_arch = "x86_64")]
 mod process;
 #[cfg(target_arch = "x86_64")]
+mod process_file;
+#[cfg(target_arch = "x86_64")]
 mod region;
 #[cfg(target_arch = "x86_64")]
 mod suspended_thread;
-#[cfg(target_arch = "x86_64")]
-mod taken;
 #[cfg_attr(not(target_arch = "x86_64"), path = "elsewhere.rs")]
 mod target;
 #[cfg(target_arch = "x86_64")]
@@ -39,8 +39,8 @@ mod thread;
 #[cfg(target_arch = "x86_64")]
 mod unwind;
 
+pub use attach_options::{AttachOptions, AttachOutcome};
 pub use error::AttachError;
 #[cfg(target_arch = "x86_64")]
 pub use suspended_thread::SuspendedThread;
 pub use target::AttachTarget;
-pub use wish::{AttachOptions, AttachOutcome};

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use heapprof_memory::Memory;
-use heapprof_memory::loaded::{self, DynamicSymbol, LoadedObject};
+use heapprof_memory::loaded_modules::{self, DynamicSymbol, LoadedObject};
 use heapprof_process::maps::{self, ProcessMapping};
 use heapprof_process::{REFUSED_TO_ROOT, is_there, run_state, status};
 use rustix::fs::{FlockOperation, flock};
@@ -165,7 +165,7 @@ impl TargetProcess {
             return Err(AttachError::OtherMachine);
         }
         let memory = self.memory.memory();
-        let executable = loaded::executable(memory, &auxiliary);
+        let executable = loaded_modules::executable(memory, &auxiliary);
         let Some((executable, interpreter)) = executable.and_then(|of| Some((of, of.loader?)))
         else {
             return Err(match self.names_loader() {
@@ -183,8 +183,8 @@ impl TargetProcess {
         if !name.contains("ld-linux") {
             return Err(AttachError::OtherLibrary("not glibc"));
         }
-        self.loader = loaded::auxiliary_value(&auxiliary, AT_BASE).unwrap_or(0);
-        let objects = loaded::objects_from_executable(memory, executable.object);
+        self.loader = loaded_modules::auxiliary_value(&auxiliary, AT_BASE).unwrap_or(0);
+        let objects = loaded_modules::objects_from_executable(memory, executable.object);
         self.objects = objects.take(MAX_OBJECTS).collect();
         if self.objects.len() < 2 || !self.has_c_library() {
             return Err(AttachError::Starting);

@@ -10,12 +10,12 @@ use heapprof_abi::letter::{
 use heapprof_process::{is_there, start_ticks, status};
 
 use crate::arch::stub;
+use crate::attach_options::{AttachOptions, AttachOutcome};
 use crate::choice::SafeThreadSelector;
 use crate::error::AttachError;
 use crate::process::{TargetProcess, has_filter, is_ours};
 use crate::region::{AttachRegion, field, map};
-use crate::wish::{AttachOptions, AttachOutcome};
-use crate::{child_process, filter, taken};
+use crate::{child_process, filter, process_file};
 
 /// How long a thread that was sent to the library may take to come back.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -382,7 +382,7 @@ impl AttachTarget {
                 progress::OFFERS_LEDGER if !is_taken => {
                     is_taken = true;
                     let number = region.u32(memory, field!(file))?;
-                    kept = taken::file(self.process.pid, number);
+                    kept = process_file::file(self.process.pid, number);
                     region.write(memory, field!(is_file_taken), &1u32.to_ne_bytes())?;
                 }
                 _ if since.elapsed() > ANSWER_TIMEOUT => {

@@ -11,8 +11,8 @@ use heapprof_process::{
 use heapprof_profile::fork::{COW_TYPES, ChildMapping, Figures};
 use heapprof_profile::{Profile, ProfileBuilder};
 
-use crate::blame::{self, BlamedChild, UnsharedMapping};
-use crate::forked::{ForkBaseline, file_of, may_be_inherited, to_signed};
+use crate::child_allocations::{self, BlamedChild, UnsharedMapping};
+use crate::fork_state::{ForkBaseline, file_of, may_be_inherited, to_signed};
 
 /// The result of an audit of a child.
 #[derive(Clone, Debug)]
@@ -103,7 +103,7 @@ pub fn audit_child(
         .as_ref()
         .map_or(1, |process| process.period().unwrap_or(1));
     let blame = process
-        .and_then(|process| blame::blame(&process, &child, &counts.unshared, pieces))
+        .and_then(|process| child_allocations::blame(&process, &child, &counts.unshared, pieces))
         .map_err(|error: LiveError| error.to_string());
     Ok(ForkedChildAudit {
         figures,

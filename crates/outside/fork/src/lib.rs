@@ -9,9 +9,9 @@
 //! A page also counts as a child's own if all other processes that had it have ended. So children
 //! are audited while parent and siblings live.
 //!
-//! * `forked.rs`: the pages at the fork.
+//! * `fork_state.rs`: the pages at the fork.
 //! * `audit.rs`: the comparison.
-//! * `blame.rs`: the allocations on pages that are not shared.
+//! * `child_allocations.rs`: the allocations on pages that are not shared.
 //! * `cache.rs`: memory of another process, of which each page is read once.
 //! * `perl.rs`: the values in the arenas of a perl.
 //!
@@ -19,10 +19,10 @@
 #![forbid(unsafe_code)]
 
 mod audit;
-mod blame;
 mod cache;
-mod forked;
+mod child_allocations;
+mod fork_state;
 mod perl;
 
 pub use self::audit::{ForkedChildAudit, audit_child};
-pub use self::forked::ForkBaseline;
+pub use self::fork_state::ForkBaseline;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use heapprof_memory::Memory;
-use heapprof_memory::loaded::auxiliary_value;
+use heapprof_memory::loaded_modules::auxiliary_value;
 use heapprof_process::maps::ProcessMapping;
 use heapprof_process::{CoreFile, CoreSegment, PAGE_SIZE};
 use object::elf::{NT_AUXV, NT_PRSTATUS};

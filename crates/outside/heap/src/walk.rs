@@ -11,7 +11,7 @@ use crate::error::HeapWalkError;
 use crate::heap::{ChunkUse, HeapChunk, MallocHeap};
 use crate::image::ProcessImage;
 use crate::lists;
-use crate::mapped;
+use crate::mapped_chunks;
 
 /// Size of the smallest chunk, in bytes.
 const MIN_CHUNK_SIZE: u64 = 32;
@@ -58,7 +58,7 @@ impl MallocHeap {
             let next = walked.partition_point(|range| range.end <= at);
             walked.get(next).is_some_and(|range| range.contains(&at))
         };
-        for (chunk, whole) in mapped::find(image, is_walked) {
+        for (chunk, whole) in mapped_chunks::find(image, is_walked) {
             chunks.push(chunk);
             ranges.push(whole);
         }

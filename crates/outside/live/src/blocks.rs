@@ -3,14 +3,14 @@
 
 use heapprof_abi::{PART_COUNT, StackNumber, ThreadNumber, shadow, table, word};
 use heapprof_memory::Memory;
-use heapprof_memory::loaded::{LoadedObject, executable, objects_from_executable};
+use heapprof_memory::loaded_modules::{LoadedObject, executable, objects_from_executable};
 use heapprof_profile::Profile;
 
+use crate::bounded_reads::{BoundedMemoryReader, u64_at};
 use crate::error::LiveError;
 use crate::ledger::LiveLedger;
 use crate::process::{LiveProcess, path};
 use crate::profile::profile_from_rows;
-use crate::read::{BoundedMemoryReader, u64_at};
 use crate::stacks::LiveStackReader;
 use crate::sums::MAX_STACKS;
 use crate::writer::{LiveProfileRow, LiveThreadNames};

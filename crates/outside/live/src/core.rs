@@ -8,12 +8,12 @@ use heapprof_process::maps::ProcessMapping;
 use heapprof_process::{CoreFile, CoreSegment};
 use heapprof_profile::Profile;
 
+use crate::bounded_reads::BoundedMemoryReader;
 use crate::error::LiveError;
-use crate::frozen::LedgerSnapshot;
 use crate::ledger::{self, LiveLedger};
+use crate::ledger_copy::LedgerSnapshot;
 use crate::process::code;
 use crate::profile::{RecordingContext, profile};
-use crate::read::BoundedMemoryReader;
 use crate::writer::MAX_FRAMES;
 
 /// A core file with the ledger of a recording.

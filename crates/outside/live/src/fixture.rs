@@ -18,11 +18,11 @@ use heapprof_abi::{
 };
 
 use crate::blocks::{BlocksInUse, blocks};
+use crate::bounded_reads::BoundedMemoryReader;
+use crate::bounded_reads::tests::PiecewiseMemory;
 use crate::error::LiveError;
 use crate::ledger::LiveLedger;
 use crate::profile::{RecordingContext, profile};
-use crate::read::BoundedMemoryReader;
-use crate::read::tests::PiecewiseMemory;
 use heapprof_profile::Profile;
 
 /// Address at which the memory begins, with the ledger's header.

@@ -6,8 +6,8 @@ use std::ops::Range;
 use heapprof_abi::{LEDGER_ALIGN, LEDGER_MAGIC, LEDGER_VERSION, LedgerHeader as Layout, thread};
 use heapprof_memory::Memory;
 
+use crate::bounded_reads::{BoundedMemoryReader, u32_at, u64_at};
 use crate::error::LiveError;
-use crate::read::{BoundedMemoryReader, u32_at, u64_at};
 
 /// Maximum number of bytes that are searched.
 const MAX_SEARCH_BYTES: u64 = 512 << 20;

@@ -14,16 +14,16 @@
 #![forbid(unsafe_code)]
 
 mod blocks;
+mod bounded_reads;
 mod core;
 mod error;
 #[cfg(test)]
 mod fixture;
-mod frozen;
 mod ledger;
+mod ledger_copy;
 mod log;
 mod process;
 mod profile;
-mod read;
 mod ring;
 mod shared_ledger;
 mod stacks;
@@ -33,7 +33,7 @@ mod writer;
 pub use self::blocks::{BlockInUse, BlocksInUse};
 pub use self::core::CoreLedger;
 pub use self::error::LiveError;
-pub use self::frozen::LedgerSnapshot;
+pub use self::ledger_copy::LedgerSnapshot;
 pub use self::log::LogSource;
 pub use self::process::{LiveProcess, LiveProcessSummary, recorded_processes};
 pub use self::ring::{BlockEvent, LiveLogReader};

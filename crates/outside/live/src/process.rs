@@ -12,16 +12,16 @@ use heapprof_abi::RecordingEpoch;
 use heapprof_memory::Memory;
 use heapprof_process::maps::{self, ProcessMapping};
 use heapprof_process::{StatusCounters, status};
-use heapprof_profile::{Profile, recorded};
+use heapprof_profile::{Profile, recording_texts};
 use object::NativeEndian;
 use object::elf::{FileHeader64, NT_GNU_BUILD_ID, PT_NOTE};
 use object::read::elf::{FileHeader, ProgramHeader};
 use rustix::io::Errno;
 
+use crate::bounded_reads::{BoundedMemoryReader, u64_at};
 use crate::error::LiveError;
 use crate::ledger::{self, LiveLedger};
 use crate::profile::{RecordingContext, profile};
-use crate::read::{BoundedMemoryReader, u64_at};
 use crate::ring::LiveLogReader;
 use crate::writer::{MAX_FRAMES, MappedCode, STILL_MAPPED};
 
@@ -203,7 +203,7 @@ impl LiveProcess {
     pub fn snapshot(&self) -> Result<Profile, LiveError> {
         let thread_name = |tid: u32| {
             let name = std::fs::read(path(self.pid, &format!("task/{tid}/comm"))).ok()?;
-            Some(recorded::thread_name(name.strip_suffix(b"\n")?))
+            Some(recording_texts::thread_name(name.strip_suffix(b"\n")?))
         };
         let around = RecordingContext {
             reason: "read from outside",
@@ -357,7 +357,7 @@ pub(crate) fn summary<M: Memory>(
     let period = reader.u64(ledger.period)?;
     let scaled = |n: i64| match period {
         1 => n,
-        _ => recorded::rounded(n, heapprof_abi::BYTE_BITS),
+        _ => recording_texts::rounded(n, heapprof_abi::BYTE_BITS),
     };
     let heap = |offset: usize| reader.i64(ledger.heap.wrapping_add(offset as u64));
     Ok(LiveProcessSummary {

@@ -7,11 +7,13 @@ use heapprof_abi::{
     StackNumber, moments, name,
 };
 use heapprof_memory::Memory;
-use heapprof_profile::{HeapHistory, HeapMoment, HeapPeak, Profile, ResidentMoment, recorded};
+use heapprof_profile::{
+    HeapHistory, HeapMoment, HeapPeak, Profile, ResidentMoment, recording_texts,
+};
 
+use crate::bounded_reads::{BoundedMemoryReader, u32_at, u64_at};
 use crate::error::LiveError;
 use crate::ledger::LiveLedger;
-use crate::read::{BoundedMemoryReader, u32_at, u64_at};
 use crate::sums::{AllThreadSums, LiveStackSums, MAX_STACKS, read_sums};
 use crate::writer::{LiveProfileRow, LiveProfileWriter, LiveThreadNames, MappedCode, STILL_MAPPED};
 
@@ -60,7 +62,7 @@ pub(crate) fn profile<M: Memory>(
     let mut writer = LiveProfileWriter::new(
         reader,
         ledger,
-        &recorded::SAMPLE_TYPES[..width],
+        &recording_texts::SAMPLE_TYPES[..width],
         sums.len(),
         code,
         names,
@@ -82,14 +84,14 @@ pub(crate) fn profile<M: Memory>(
         comments.push("labels: those of an interpreter cannot be read from outside".to_string());
     }
     if sums.is_empty() {
-        comments.push(recorded::EMPTY_COMMENT.to_string());
+        comments.push(recording_texts::EMPTY_COMMENT.to_string());
     }
     let (micros, resident) = (duration / 1000, around.resident[0]);
     comments.push(history(reader, ledger, &sums, is_at_peak, micros, resident)?.comment());
     if !is_exact {
         for class in &mut sizes.classes {
-            class.allocated = recorded::rounded(class.allocated, OBJECT_BITS);
-            class.in_use = recorded::rounded(class.in_use, OBJECT_BITS);
+            class.allocated = recording_texts::rounded(class.allocated, OBJECT_BITS);
+            class.in_use = recording_texts::rounded(class.in_use, OBJECT_BITS);
         }
     }
     for class in &mut sizes.classes {
@@ -102,7 +104,7 @@ pub(crate) fn profile<M: Memory>(
     }
     let space = builder.value_type("space", "bytes");
     let default = builder.text("inuse_space");
-    let wrappers = builder.text(&recorded::drop_frames(around.wrappers));
+    let wrappers = builder.text(&recording_texts::drop_frames(around.wrappers));
     let profile = &mut builder.profile;
     profile.drop_frames = wrappers;
     profile.period_type = Some(space);
@@ -133,7 +135,7 @@ pub(crate) fn stacks<M: Memory>(
     });
     let code = known_code(reader, ledger, code)?;
     let names = LiveThreadNames::read(reader, ledger, &|_| None)?;
-    let types = &recorded::SAMPLE_TYPES[..VALUE_COUNT];
+    let types = &recording_texts::SAMPLE_TYPES[..VALUE_COUNT];
     let mut writer = LiveProfileWriter::new(reader, ledger, types, next as usize, code, names)?;
     writer.add_samples(stack_numbers(first).zip(sums), VALUE_COUNT)?;
     Ok((writer.builder.finish(), StackNumber::from_u32(next)))
@@ -263,19 +265,20 @@ fn describe<M: Memory>(
     period: u64,
 ) -> Result<Vec<String>, LiveError> {
     let version = env!("CARGO_PKG_VERSION");
-    let mut comments = recorded::head(version, &around.program, around.pid, period, around.reason);
+    let mut comments =
+        recording_texts::head(version, &around.program, around.pid, period, around.reason);
     let [resident, peak] = around.resident;
     if resident != 0 {
-        comments.extend(recorded::resident(resident, peak));
+        comments.extend(recording_texts::resident(resident, peak));
     }
     let others = reader.u32(ledger.names)?.saturating_sub(MAX_NAMED_THREADS);
-    comments.extend(recorded::threads(MAX_NAMED_THREADS, others));
+    comments.extend(recording_texts::threads(MAX_NAMED_THREADS, others));
     if period != 1 && !ledger.is_copy {
-        comments.push(recorded::sampled_blocks(blocks(reader, ledger)?));
+        comments.push(recording_texts::sampled_blocks(blocks(reader, ledger)?));
     }
     let bytes: [u8; 8 * DROPPED_COUNT] = reader.array(ledger.dropped)?;
     let counts = std::array::from_fn(|i| u64_at(&bytes, 8 * i));
-    comments.extend(recorded::dropped_comments(counts));
+    comments.extend(recording_texts::dropped_comments(counts));
     Ok(comments)
 }
 

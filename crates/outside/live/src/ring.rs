@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use heapprof_abi::log::{EventRing, FREE_EVENT_FLAG, RING_CAPACITY, RingEvent as Layout};
 use heapprof_abi::{StackNumber, ThreadNumber};
 
+use crate::bounded_reads::u64_at;
 use crate::error::LiveError;
-use crate::read::u64_at;
 
 /// Size of an event in bytes.
 const EVENT_LEN: usize = size_of::<Layout>();

@@ -14,11 +14,11 @@ use heapprof_memory::Memory;
 use heapprof_process::is_there;
 use heapprof_profile::Profile;
 
+use crate::bounded_reads::{BoundedMemoryReader, u32_at, u64_at};
 use crate::error::LiveError;
 use crate::ledger::LiveLedger;
 use crate::process::{LiveProcessSummary, monotonic, summary};
 use crate::profile::{RecordingContext, profile};
-use crate::read::{BoundedMemoryReader, u32_at, u64_at};
 use crate::ring::LiveLogReader;
 use crate::writer::MAX_FRAMES;
 

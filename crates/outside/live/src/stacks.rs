@@ -3,9 +3,9 @@
 use heapprof_abi::{FrameNumber, MappingGeneration, StackNumber, frame, stack};
 use heapprof_memory::Memory;
 
+use crate::bounded_reads::{BoundedMemoryReader, u16_at, u32_at};
 use crate::error::LiveError;
 use crate::ledger::LiveLedger;
-use crate::read::{BoundedMemoryReader, u16_at, u32_at};
 
 /// Longest name in bytes; a longer one is damaged.
 const MAX_NAME_LEN: u32 = 64 << 10;

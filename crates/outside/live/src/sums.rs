@@ -8,12 +8,12 @@ use heapprof_abi::{
     BYTE_BITS, OBJECT_BITS, SIZE_COUNT, counters, heap, spread as layout_of_spread,
 };
 use heapprof_memory::Memory;
-use heapprof_profile::recorded::rounded;
+use heapprof_profile::recording_texts::rounded;
 use heapprof_profile::{SIZE_CLASS_COUNT, SizeHistogram};
 
+use crate::bounded_reads::{BoundedMemoryReader, u64_at};
 use crate::error::LiveError;
 use crate::ledger::LiveLedger;
-use crate::read::{BoundedMemoryReader, u64_at};
 
 /// Maximum number of threads that are read. A thread's state stays when the thread has ended, and
 /// the next thread takes it over.

@@ -10,12 +10,12 @@ use heapprof_abi::{
 use heapprof_memory::Memory;
 use heapprof_profile::{
     EarlyEndCounts, EarlyEndReason, FrameText, Label, LabelSetIndex, LocationIndex, Mapping,
-    MappingIndex, ProfileBuilder, recorded,
+    MappingIndex, ProfileBuilder, recording_texts,
 };
 
+use crate::bounded_reads::{BoundedMemoryReader, u32_at};
 use crate::error::LiveError;
 use crate::ledger::LiveLedger;
-use crate::read::{BoundedMemoryReader, u32_at};
 use crate::stacks::{LiveScriptFrameReader, LiveStackReader};
 use crate::sums::LiveStackSums;
 
@@ -137,8 +137,9 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
 
     fn add_mappings(&mut self) {
         for code in &self.code {
-            let filename = recorded::mapped_file(&code.path, code.is_deleted, &code.build_id);
-            let hex = recorded::hex(&code.build_id);
+            let filename =
+                recording_texts::mapped_file(&code.path, code.is_deleted, &code.build_id);
+            let hex = recording_texts::hex(&code.build_id);
             let mapping = Mapping {
                 memory_start: code.start,
                 memory_limit: code.end,
@@ -286,7 +287,7 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
         let known = code.map(|code| &self.code[code]);
         self.early_ends.add(code, reason, allocated, || {
             known.map_or_else(String::new, |code| {
-                recorded::mapped_file(&code.path, code.is_deleted, &code.build_id)
+                recording_texts::mapped_file(&code.path, code.is_deleted, &code.build_id)
             })
         });
         Ok(())
@@ -307,8 +308,8 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
             return Ok(known);
         }
         let location = match word {
-            word::CUT => self.named_location(recorded::TRUNCATED_FRAME),
-            word::UNNAMED => self.named_location(recorded::NAMELESS_FRAME),
+            word::CUT => self.named_location(recording_texts::TRUNCATED_FRAME),
+            word::UNNAMED => self.named_location(recording_texts::NAMELESS_FRAME),
             _ if is_frame => match self
                 .reader
                 .if_reachable(self.frames.read(FrameNumber::from_u32(word as u32)))?
@@ -320,7 +321,7 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
                     line: frame.line.into(),
                     start_line: frame.start_line.into(),
                 }]),
-                None => self.named_location(recorded::NAMELESS_FRAME),
+                None => self.named_location(recording_texts::NAMELESS_FRAME),
             },
             _ => {
                 let address = FrameAddress::from_word(word).lookup_address();
@@ -359,13 +360,17 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
         let mut labels: Vec<Label> = Vec::new();
         if let Some(number) = thread {
             let (name, id, generation) = self.names.describe_thread(number);
-            labels.push(self.builder.text_label(recorded::THREAD_LABEL, &name));
+            labels.push(
+                self.builder
+                    .text_label(recording_texts::THREAD_LABEL, &name),
+            );
             let mut add = |key, value: u32| {
                 labels.push(self.builder.number_label(key, value.into(), ""));
             };
-            id.into_iter().for_each(|id| add(recorded::TID_LABEL, id));
+            id.into_iter()
+                .for_each(|id| add(recording_texts::TID_LABEL, id));
             if generation != 0 {
-                add(recorded::GENERATION_LABEL, generation.into());
+                add(recording_texts::GENERATION_LABEL, generation.into());
             }
         }
         labels.extend(other.map(|(key, text)| self.builder.text_label(key, text)));
@@ -399,12 +404,12 @@ impl<'r> LiveThreadNames<'r> {
             .to_index()
             .and_then(|index| self.recorded_names.get(index))
         else {
-            return (recorded::OTHER_THREADS.to_string(), None, 0);
+            return (recording_texts::OTHER_THREADS.to_string(), None, 0);
         };
         let id = Some(u32_at(bytes, name::ID)).filter(|&id| id != 0);
         let is_gone = bytes[name::IS_GONE] != 0;
         let now = id.filter(|_| !is_gone).and_then(self.now);
-        let kept = || recorded::thread_name(&bytes[name::NAME..]);
+        let kept = || recording_texts::thread_name(&bytes[name::NAME..]);
         (now.unwrap_or_else(kept), id, bytes[name::GENERATION])
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use heapprof_heap::{MallocHeap, ProcessImage};
 use heapprof_memory::Memory;
-use heapprof_memory::loaded::{LoadedObject, executable, objects_from_executable};
+use heapprof_memory::loaded_modules::{LoadedObject, executable, objects_from_executable};
 use heapprof_perl::{InterpreterLocator, PerlRuntime, PerlVersion};
 
 use crate::PerlAddress;

@@ -6,7 +6,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use crate::analysis::PerlValueAnalysis;
-use crate::leaked::{first_of, leaked_components};
+use crate::leak_roots::{first_of, leaked_components};
 use crate::step::ValueStep;
 use crate::values::ValueEdge;
 

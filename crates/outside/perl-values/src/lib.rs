@@ -13,7 +13,7 @@ mod analysis;
 mod builder;
 mod cycles;
 mod kind;
-mod leaked;
+mod leak_roots;
 mod leaks;
 mod pads;
 mod paths;

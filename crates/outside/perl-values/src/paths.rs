@@ -10,7 +10,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use crate::kind::PerlValueKind;
-use crate::leaked::firsts;
+use crate::leak_roots::firsts;
 use crate::step::ValueStep;
 use crate::text::TextId;
 use crate::values::{PathPhase, ValueEdge, ValueGraph, ValueRoot};

@@ -9,12 +9,12 @@
 mod cgroup;
 mod core_file;
 mod counters;
-mod explained;
 mod identity;
 pub mod job_control;
 mod kind;
 mod lines;
 pub mod maps;
+mod memory_breakdown;
 mod pages;
 mod region;
 mod run;
@@ -28,11 +28,11 @@ use std::sync::OnceLock;
 pub use self::cgroup::{Cgroup, CgroupFolder, CgroupPressure, machine_pressure};
 pub use self::core_file::{CoreError, CoreFile, CoreSegment};
 pub use self::counters::{COUNTERS, StatusCounter, StatusCounters};
-pub use self::explained::{MemoryBreakdown, MemoryPart, explain};
 pub use self::identity::{
     ProcessIdentity, comm, is_there, run_state, start_ticks, status, thread_state, title,
 };
 pub use self::kind::{MAPPING_KINDS, MappingKind};
+pub use self::memory_breakdown::{MemoryBreakdown, MemoryPart, explain};
 pub use self::pages::{PAGE_SIZE, PageMap, PageSet, PagemapEntry};
 pub use self::region::{NamedMapping, file_name, is_ours, regions};
 pub use self::run::{MemoryAtEnd, RunUsage, run};

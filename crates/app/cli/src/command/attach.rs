@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use heapprof_attach::{AttachOptions, AttachOutcome, AttachTarget};
 use heapprof_live::{LiveProcess, LogSource, SharedLedger};
 use heapprof_process::{is_there, status};
-use heapprof_profile::{EarlyEnds, Profile, recorded};
+use heapprof_profile::{EarlyEnds, Profile, recording_texts};
 use heapprof_report::{early_ends, unseen_frees};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -377,7 +377,7 @@ fn describe_missing_parts(profile: &Profile, is_exact: bool) -> Vec<String> {
         values.fold(0, i64::saturating_add)
     });
     let ends = early_ends(&EarlyEnds::from_comments(comments()), allocated);
-    let unseen = unseen_frees(recorded::unseen_frees(comments())).filter(|_| is_exact);
+    let unseen = unseen_frees(recording_texts::unseen_frees(comments())).filter(|_| is_exact);
     let unseen = unseen.map(|text| {
         format!(
             "{text}: the program frees through pointers that it got before the attachment, or by \

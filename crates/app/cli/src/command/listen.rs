@@ -21,7 +21,7 @@ use signal_hook::iterator::Signals;
 
 use crate::args::ListenArgs;
 use crate::context::CommandContext;
-use heapprof_recorder::inherited;
+use heapprof_recorder::inherited_state;
 
 use crate::{messages, now};
 
@@ -68,7 +68,7 @@ pub(super) fn run(context: &CommandContext, args: &ListenArgs) -> Result<()> {
     collected.load_senders(&mut store).with_context(named)?;
     let ending = [SIGINT, SIGTERM, SIGHUP]
         .into_iter()
-        .filter(|&signal| signal != SIGHUP || !inherited::is_ignored(signal));
+        .filter(|&signal| signal != SIGHUP || !inherited_state::is_ignored(signal));
     let mut signals = Signals::new(ending).context("signals")?;
     let is_over = Arc::new(AtomicBool::new(false));
     let (sender, receiver) = sync_channel(MAX_QUEUED_DATAGRAMS);

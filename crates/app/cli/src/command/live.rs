@@ -18,7 +18,7 @@ use heapprof_files::FileOwner;
 use heapprof_recorder::outside::OutsideProcess;
 use heapprof_recorder::{ProcessMoments, resident};
 use heapprof_terminal::feed::{FeedNews, FeedRequest, SnapshotFeed};
-use heapprof_terminal::plain::PlainBlocks;
+use heapprof_terminal::plain_view::PlainBlocks;
 use heapprof_terminal::run::ViewSignals;
 use heapprof_terminal::screen::tty;
 
@@ -43,7 +43,7 @@ pub(super) fn run(context: &CommandContext, args: &LiveArgs) -> Result<()> {
             )
         }
         None => {
-            let signals = ViewSignals::listen(true, heapprof_recorder::inherited::is_ignored)
+            let signals = ViewSignals::listen(true, heapprof_recorder::inherited_state::is_ignored)
                 .context("signals")?;
             let is_over = || signals.ends.load(Ordering::Relaxed);
             let printed = plain(

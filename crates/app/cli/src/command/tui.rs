@@ -12,7 +12,7 @@ use super::view::{VIEW_ACTIONS, screen_style};
 use crate::args::TuiArgs;
 use crate::context::CommandContext;
 use crate::messages;
-use heapprof_recorder::inherited;
+use heapprof_recorder::inherited_state;
 use heapprof_terminal::feed::SnapshotFeed;
 use heapprof_terminal::files::FileFeed;
 use heapprof_terminal::run::{ViewSignals, run as show};
@@ -32,7 +32,7 @@ pub(super) fn run(context: &CommandContext, args: &TuiArgs) -> Result<()> {
 
 /// Shows a feed on a terminal until the user leaves the view, or a signal ends heapprof.
 pub(super) fn view(context: &CommandContext, tty: File, feed: &mut dyn SnapshotFeed) -> Result<()> {
-    let signals = ViewSignals::listen(true, inherited::is_ignored).context("signals")?;
+    let signals = ViewSignals::listen(true, inherited_state::is_ignored).context("signals")?;
     let screen = TerminalScreen::take(tty, messages::defer_messages).context("the terminal")?;
     let is_over = || signals.ends.load(Ordering::Relaxed);
     let look = screen_style(context.color);

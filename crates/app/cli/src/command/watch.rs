@@ -27,7 +27,7 @@ use crate::args::size::size;
 use crate::context::CommandContext;
 use crate::{messages, named_process, now, output};
 use heapprof_recorder::sockets::{ListeningSocket, SocketKind};
-use heapprof_recorder::{ProgramExit, inherited, outside, run_unrecorded};
+use heapprof_recorder::{ProgramExit, inherited_state, outside, run_unrecorded};
 
 /// Longest wait between two checks whether the watch is over. Most events that end the watch wake
 /// the thread, too.
@@ -108,7 +108,7 @@ pub(super) fn run(context: &CommandContext, args: &WatchArgs) -> Result<ExitCode
             let ending = [SIGINT, SIGTERM, SIGHUP];
             let ending = ending
                 .into_iter()
-                .filter(|&signal| !inherited::is_ignored(signal));
+                .filter(|&signal| !inherited_state::is_ignored(signal));
             let asked = Arc::new(AtomicBool::new(false));
             for signal in ending {
                 signal_hook::flag::register(signal, Arc::clone(&asked)).context("signals")?;

@@ -25,6 +25,7 @@ mod statement;
 use std::sync::{Arc, Mutex, TryLockError};
 
 use anyhow::{Context, Result};
+use heapprof_recorder::inherited_state;
 use heapprof_sources::ProfileSources;
 use heapprof_text::printable;
 use heapprof_web::{
@@ -40,7 +41,7 @@ use self::pages::ReportViews;
 use crate::args::web::MAX_NODES;
 use crate::args::{ProfileArgs, SourceArgs, WebArgs};
 use crate::context::CommandContext;
-use crate::{inherited, messages, name, output};
+use crate::{messages, name, output};
 
 /// The media type of bytes that have no other type.
 const BINARY_MEDIA_TYPE: &str = "application/octet-stream";
@@ -103,7 +104,7 @@ fn serve(sources: ProfileSources, args: &WebArgs) -> Result<()> {
     // Under nohup, the end of the terminal is not the server's end.
     let ending = [SIGINT, SIGTERM, SIGHUP]
         .into_iter()
-        .filter(|&signal| signal != SIGHUP || !inherited::is_ignored(signal));
+        .filter(|&signal| signal != SIGHUP || !inherited_state::is_ignored(signal));
     let mut signals = Signals::new(ending).context("signals")?;
     let stopper = stop.clone();
     std::thread::spawn(move || {

@@ -9,7 +9,7 @@ use heapprof_process::comm;
 use heapprof_profile::fork::{
     COW_TYPES, ChildAudit, ChildEnding, ForkedChild, KIND_LABEL, LoadAttempt, LoadOutcome,
 };
-use heapprof_profile::{Profile, ProfileBuilder, ValueType, recorded};
+use heapprof_profile::{Profile, ProfileBuilder, ValueType, recording_texts};
 
 use crate::outside;
 use crate::rights::ProcessRights;
@@ -341,7 +341,7 @@ fn describe(profile: &mut Profile, audited: &ChildAudit) {
     let fork = &audited.fork;
     let period = u64::try_from(fork.period).unwrap_or(1).max(1);
     let reason = "audit of a forked child";
-    let plain = recorded::recording_comments(&fork.program, fork.pid.into(), period, reason);
+    let plain = recording_texts::recording_comments(&fork.program, fork.pid.into(), period, reason);
     for comment in plain.into_iter().chain(audited.comments()) {
         let text = profile.strings.intern(&comment);
         profile.comment.push(text);

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::callers::{CallerRegistry, open_listening_socket};
-use super::saved::KeeperOutcome;
+use super::keeper_outcome::KeeperOutcome;
 use super::start::allow_files;
 use super::{KeeperMessage, KeeperTask, SIGNAL_DELAY_TIMEOUT};
 use crate::audit::ForkAuditor;
-use crate::kept::{OwnFiles, ProfileWriteOptions};
+use crate::kept_ledger::{OwnFiles, ProfileWriteOptions};
 use crate::log::EventLogWriter;
 use crate::oom::OomCounts;
 use crate::rights::RightsLedger;

@@ -18,7 +18,7 @@ use anyhow::{Context, Result};
 use heapprof_profile::{Profile, ReadOptions, decode_with};
 use heapprof_symbolize::SymbolizeOptions;
 
-use super::printed::ProgramOutput;
+use super::program_output::ProgramOutput;
 use super::{SharedLiveState, lock_state};
 use crate::list::{ASKED_FILE_NAME, ProfileList};
 use crate::outside::executable_of;

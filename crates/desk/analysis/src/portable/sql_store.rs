@@ -6,7 +6,7 @@ use foldhash::HashMap;
 use heapprof_profile::Profile;
 
 use super::engine::{SqlEngine, int_at, sample_types, text_at};
-use super::read;
+use super::profile_rows;
 use crate::error::AnalysisError;
 use crate::sample_plan::SamplePlan;
 use crate::stored_moment::{SeriesStore, StoredMoment, StoredMomentBuilder, StoredProfileFacts};
@@ -90,6 +90,6 @@ impl<E: SqlEngine> SeriesStore for SqlStore<E> {
     }
 
     fn sum(&self, plan: &SamplePlan) -> Result<Profile, AnalysisError> {
-        read::sum(&self.0, plan)
+        profile_rows::sum(&self.0, plan)
     }
 }

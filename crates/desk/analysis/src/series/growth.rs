@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use foldhash::HashMap;
 
-use super::matched::match_steps;
+use super::matched_functions::match_steps;
 use super::sum::{MomentSelection, is_counter};
 use crate::diff::{ChangeSpread, ValueChange};
 use crate::error::AnalysisError;

@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow, bail};
 use heapprof_profile::{Profile, StringId, UnitRules, merge_as_pprof};
 
 use super::config::PprofConfig;
-use super::{binaries, remote, saved, symbols};
+use super::{binaries, profile_copy, remote, symbols};
 use crate::host::{DropinHost, ToolReadOptions};
 
 /// The label that marks samples of a base that stays visible.
@@ -82,7 +82,7 @@ pub(super) fn load(config: &PprofConfig<'_>, keep: PprofFrameSelection) -> Resul
         profile.comment.push(comment);
     }
     if save {
-        saved::save(config.host, &profile);
+        profile_copy::save(config.host, &profile);
     }
     Ok(profile)
 }

@@ -12,7 +12,7 @@ use heapprof_profile::Profile;
 use heapprof_text::{ControlReplacement, escaping};
 
 use super::config::PprofConfig;
-use super::saved::create_numbered;
+use super::profile_copy::create_numbered;
 use super::sources::SourceFileCache;
 use super::{filters, image};
 

@@ -199,8 +199,8 @@ fn values(lines: &LineReader<'_>, text: &[u8]) -> Result<MapValue, FormatError> 
 
 #[cfg(test)]
 mod tests {
+    use crate::profile_text::{read, read_with, samples, types};
     use crate::reading::{FormatReadOptions, PartSelector};
-    use crate::rendered::{read, read_with, samples, types};
 
     #[test]
     fn maps_of_the_same_stacks_join() {

@@ -337,7 +337,7 @@ impl<'de> Deserialize<'de> for PointKey {
 
 #[cfg(test)]
 mod tests {
-    use crate::rendered::{read, samples, types};
+    use crate::profile_text::{read, samples, types};
 
     #[test]
     fn program_points_are_samples() {

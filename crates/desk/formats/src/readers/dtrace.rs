@@ -143,7 +143,7 @@ impl DtraceRecord {
 
 #[cfg(test)]
 mod tests {
-    use crate::rendered::{read, samples};
+    use crate::profile_text::{read, samples};
 
     #[test]
     fn records_end_with_their_value() {

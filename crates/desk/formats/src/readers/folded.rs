@@ -183,7 +183,7 @@ pub(crate) fn frame(text: &str) -> TextFrame<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rendered::{read, read_with, samples, types};
+    use crate::profile_text::{read, read_with, samples, types};
 
     #[test]
     fn stacks_and_numbers() {

@@ -382,7 +382,7 @@ fn numbers<const N: usize>(
 
 #[cfg(test)]
 mod tests {
-    use crate::rendered::{read, samples};
+    use crate::profile_text::{read, samples};
 
     /// A program whose `main` allocates 16 bytes twice in an inlined function, and frees one block.
     const EVENTS: &str = "i 20 1 2 3 7 4 3 8\ni 30 1\nt 2 0\nt 1 1\n";

@@ -441,9 +441,9 @@ mod tests {
                     /src/m.c:3:9\n\nIndirect leak of 5 byte(s) in 1 object(s) allocated from:\n    \
                     #0 0x20 in main /src/m.c:3:9\n\nOmitting 3 more leak(s).\nSUMMARY: \
                     AddressSanitizer: 100 byte(s) leaked in 6 allocation(s).\n";
-        let profile = crate::rendered::read(text);
+        let profile = crate::profile_text::read(text);
         assert_eq!(
-            crate::rendered::samples(&profile),
+            crate::profile_text::samples(&profile),
             [
                 "main@/src/m.c:3;malloc [leak=direct] 2 32",
                 "main@/src/m.c:3 [leak=indirect] 1 5",
@@ -459,9 +459,9 @@ mod tests {
                     object(s) allocated from:\n\x1b[1m\x1b[0m    #0 0x20 in main \
                     /src/m.c:3:9\n\nSUMMARY: AddressSanitizer: 32 byte(s) leaked in 2 \
                     allocation(s).\n";
-        let profile = crate::rendered::read(text);
+        let profile = crate::profile_text::read(text);
         assert_eq!(
-            crate::rendered::samples(&profile),
+            crate::profile_text::samples(&profile),
             ["main@/src/m.c:3 [leak=direct] 2 32"]
         );
     }

@@ -246,7 +246,7 @@ fn bytes(lines: &mut LineReader<'_>, key: &'static str) -> Result<i64, FormatErr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rendered::{read, read_with, samples, types};
+    use crate::profile_text::{read, read_with, samples, types};
 
     fn snapshot(number: u64, heap: i64, tree: &str) -> String {
         format!(

@@ -185,7 +185,7 @@ impl MemleakReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rendered::{read, read_with, samples};
+    use crate::profile_text::{read, read_with, samples};
 
     #[test]
     fn the_last_report_is_read_unless_another_is_asked_for() {

@@ -237,7 +237,7 @@ fn profile(
 
 #[cfg(test)]
 mod tests {
-    use crate::rendered::{read, samples};
+    use crate::profile_text::{read, samples};
 
     /// Returns the samples of a text, with pages of 4096 bytes as values.
     fn pages(text: &str) -> Vec<String> {

@@ -261,7 +261,7 @@ impl PerfScriptFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rendered::{read, read_with, samples, types};
+    use crate::profile_text::{read, read_with, samples, types};
 
     #[test]
     fn events_with_bytes_are_allocations() {

@@ -171,8 +171,8 @@ impl SpeedscopeUnit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile_text::{read, read_with, samples, types};
     use crate::reading::PartSelector;
-    use crate::rendered::{read, read_with, samples, types};
 
     const FRAMES: &str =
         r#""shared":{"frames":[{"name":"main","file":"m.c","line":3},{"name":"f","col":null}]}"#;

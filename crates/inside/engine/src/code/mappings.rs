@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use crate::code::closed::{ClosedCode, ClosedMapping, ClosedMappings};
+use crate::code::closed_code::{ClosedCode, ClosedMapping, ClosedMappings};
 use crate::code::image::MappedImage;
 use crate::code::maps;
 use crate::code::modules::LoadedModule;
@@ -17,7 +17,7 @@ use heapprof_platform::pages::PageSource;
 use heapprof_platform::table_file::TableLifetime;
 use heapprof_platform::weak;
 
-mod met;
+mod first_use;
 
 /// A mapping of code, present or former.
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ struct KnownMappings {
     /// Whether a mapping has changed since it was published.
     is_changed: bool,
     /// Buffer in which a path is put together.
-    room: met::PathBuffer,
+    room: first_use::PathBuffer,
     /// Number of times that mappings were noted. A thread that reads the mapped code takes this
     /// number before, so that it can recognize what other threads have found since.
     turn: u64,
@@ -160,7 +160,7 @@ impl CodeMappings {
                 all: Vec::new(),
                 paths: WordMemory::new(),
                 is_changed: false,
-                room: met::PathBuffer::new(),
+                room: first_use::PathBuffer::new(),
                 turn: 0,
             }),
             published: AtomicU32::new(0),

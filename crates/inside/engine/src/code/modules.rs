@@ -9,7 +9,7 @@ use heapprof_platform::table_file::TableLifetime;
 use heapprof_platform::{sys, weak};
 
 use crate::code::frame_index::{FrameIndex, FrameIndexes};
-use crate::code::loading::LoaderAccess;
+use crate::code::loader_guard::LoaderAccess;
 use crate::process::EngineProcess;
 
 /// A loaded object, with the data that unwinding needs.

@@ -1,6 +1,6 @@
 //! What happens at an allocation, at a free and at a reallocation, in exact and in sampled mode.
 
-use crate::dropped::count;
+use crate::drop_counters::count;
 use crate::engine::Engine;
 use crate::event::entry::CountdownState::{GoesOn, RanOut};
 use crate::event::entry::{StateOwnership, ThreadEvent, charge};

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
-use crate::dropped::count;
+use crate::drop_counters::count;
 use crate::engine::Engine;
 use crate::mode::RecordingMode;
 use crate::thread::state::{self, ThreadOwnState, ThreadState};

@@ -3,7 +3,7 @@
 use heapprof_platform::sys::PAGE_SIZE;
 
 use crate::engine::Engine;
-use crate::event::counted;
+use crate::event::unsampled_event;
 use crate::stack::call_site::CallSite;
 
 /// Counts a new mapping. What lay there before is gone (MAP_FIXED).
@@ -18,7 +18,7 @@ pub(super) fn map(engine: &'static Engine, address: usize, len: usize, frame: Ca
         return;
     }
     unmap(engine, address, len, || 0);
-    counted::with_ledger(engine, |ledger| {
+    unsampled_event::with_ledger(engine, |ledger| {
         let Some(stack) = ledger.count_allocation(epoch, frame, len as u64) else {
             return;
         };
@@ -48,7 +48,7 @@ pub(super) fn unmap(
         return kernel();
     }
     let (mut kernel, mut said) = (Some(kernel), 0);
-    counted::with_ledger(engine, |ledger| {
+    unsampled_event::with_ledger(engine, |ledger| {
         engine.ledger.regions.with(process, |regions| {
             said = kernel.take().map_or(0, |kernel| kernel());
             if said >= 0 {

@@ -21,7 +21,7 @@ use heapprof_platform::pages::{PageSource, TableFill};
 use heapprof_platform::sys;
 use heapprof_platform::table_file::TableLifetime;
 
-use crate::dropped::count;
+use crate::drop_counters::count;
 use crate::ledger::access::{ClaimOutcome, LedgerHolder, OpenLedger, PartOwner};
 use crate::process::EngineProcess;
 use crate::tables::counters::AccessMode;

@@ -8,7 +8,7 @@ use heapprof_platform::lock::WaitPolicy;
 use heapprof_platform::{sys, tls, trial};
 
 use crate::code::mappings::CodeScanOutcome;
-use crate::dump::turn::DumpTurnGuard;
+use crate::dump::dump_turn::DumpTurnGuard;
 use crate::dump::{AllocatorUsage, DumpError, DumpListener, DumpState, output};
 use crate::engine::Engine;
 use crate::event::reentrancy_guard::is_inside_engine;

@@ -1,7 +1,7 @@
 //! The number of stacks in a profile that end before their outermost frame, by file.
 
 use heapprof_abi::{StackNumber, stack_end};
-use heapprof_profile::{EarlyEndCounts, EarlyEndReason, recorded};
+use heapprof_profile::{EarlyEndCounts, EarlyEndReason, recording_texts};
 
 use crate::code::mappings::{CodeMapping, find};
 use crate::engine::Engine;
@@ -40,7 +40,7 @@ pub(super) fn early_ends(engine: &Engine, sums: &[StackSums]) -> Vec<String> {
         counts.add(mapping, reason, sum.allocated, || {
             let file = mapping.map(|i| &known[i]);
             file.map_or_else(String::new, |of| {
-                recorded::mapped_file(&of.path, of.deleted, of.image.build_id())
+                recording_texts::mapped_file(&of.path, of.deleted, of.image.build_id())
             })
         });
     }

@@ -8,7 +8,7 @@ use heapprof_platform::sys;
 use heapprof_platform::table_file::TableMemory;
 use heapprof_platform::weak::{self, StreamLockAction, single_threaded};
 
-use crate::dropped;
+use crate::drop_counters;
 use crate::engine::Engine;
 use crate::event::reentrancy_guard::is_inside_engine;
 use crate::event::{entry, moment};
@@ -104,7 +104,7 @@ impl EngineForks {
             is_closing: engine.code.modules.loading.is_inside(),
         });
         if !whole {
-            dropped::count(&process.dropped.torn);
+            drop_counters::count(&process.dropped.torn);
         }
     }
 

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::Ordering;
 
-use crate::dump::following::{ReportedStack, growth_step};
+use crate::dump::growth_reports::{ReportedStack, growth_step};
 use crate::dump::output;
 use crate::engine::Engine;
 use crate::options::RecordingOptions;

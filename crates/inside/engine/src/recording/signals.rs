@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use heapprof_platform::lock::WaitPolicy;
 use heapprof_platform::sys;
 
-use crate::dump::due::DueDumper;
+use crate::dump::dump_schedule::DueDumper;
 use crate::engine::Engine;
 use crate::event::reentrancy_guard::is_inside_engine;
 use crate::reason::DumpReason;

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use heapprof_abi::{MappingGeneration, StackNumber, ThreadNumber};
 use heapprof_profile::{
     FrameText, Label, LabelSetIndex, LocationIndex, Mapping as ProfileMapping, MappingIndex,
-    ProfileBuilder, QuickSample, SizeHistogram, encode_samples_quickly, recorded,
+    ProfileBuilder, QuickSample, SizeHistogram, encode_samples_quickly, recording_texts,
 };
 
 use heapprof_platform::{status, sys};
@@ -28,7 +28,7 @@ use crate::stack::capture::CUT;
 use crate::stack::provider::ProviderReport;
 use crate::tables::script_frames::FrameWord;
 use crate::tables::spread;
-use crate::tables::stacks::expanded::ExpandedStack;
+use crate::tables::stacks::stack_reader::ExpandedStack;
 use crate::thread::names::{self, NamedThread};
 
 /// Returns how many bytes a dump may take at most: sums by stack, locations by frame, text, gzip.
@@ -112,7 +112,7 @@ pub(super) fn write_profile(
     let mut values = ValueRows::begin(engine);
     let names = values.types();
     let traced = names.iter().map(|(name, unit)| (name.as_str(), *unit));
-    let types: Vec<(&str, &str)> = recorded::SAMPLE_TYPES[..width]
+    let types: Vec<(&str, &str)> = recording_texts::SAMPLE_TYPES[..width]
         .iter()
         .copied()
         .chain(traced)
@@ -207,7 +207,7 @@ fn write_stacks<'a>(
         .collect();
     let mut locations = LocationsByAddress::default();
     let (mut labels, mut threads, mut cut) = (HashMap::new(), ThreadsByNumber::new(), None);
-    builder.profile.drop_frames = builder.text(&recorded::drop_frames(wrappers));
+    builder.profile.drop_frames = builder.text(&recording_texts::drop_frames(wrappers));
     let (mut stack, mut last) = (ExpandedStack::default(), (None, 0));
     let next = |builder: &mut ProfileBuilder, sample: &mut QuickSample| {
         let row = next(sample)?;
@@ -248,7 +248,7 @@ fn write_stacks<'a>(
             if word == CUT {
                 return *cut.get_or_insert_with(|| {
                     builder.frame(&[FrameText {
-                        name: recorded::TRUNCATED_FRAME,
+                        name: recording_texts::TRUNCATED_FRAME,
                         ..FrameText::default()
                     }])
                 });
@@ -285,7 +285,7 @@ fn script_location(builder: &mut ProfileBuilder, engine: &Engine, word: u64) -> 
     };
     let Some(frame) = frame else {
         return builder.frame(&[FrameText {
-            name: recorded::NAMELESS_FRAME,
+            name: recording_texts::NAMELESS_FRAME,
             ..FrameText::default()
         }]);
     };
@@ -317,7 +317,7 @@ fn label_set(
                 let provider = engine.scripts.providers.get(provider);
                 let Some(provider) = provider else { continue };
                 for (key, text) in provider.labels(label) {
-                    let key = match has_thread && key == recorded::THREAD_LABEL {
+                    let key = match has_thread && key == recording_texts::THREAD_LABEL {
                         true => format!("{} {key}", provider.language()),
                         false => key,
                     };
@@ -327,13 +327,17 @@ fn label_set(
             FrameWord::Thread(number) => {
                 let named = threads.entry(number);
                 let named = named.or_insert_with(|| engine.threads.names.find_named(number));
-                labels.push(builder.text_label(recorded::THREAD_LABEL, &named.name));
+                labels.push(builder.text_label(recording_texts::THREAD_LABEL, &named.name));
                 let id = named
                     .id
-                    .map(|id| builder.number_label(recorded::TID_LABEL, id.into(), ""));
+                    .map(|id| builder.number_label(recording_texts::TID_LABEL, id.into(), ""));
                 labels.extend(id);
                 if let generation @ 1.. = i64::from(named.generation) {
-                    labels.push(builder.number_label(recorded::GENERATION_LABEL, generation, ""));
+                    labels.push(builder.number_label(
+                        recording_texts::GENERATION_LABEL,
+                        generation,
+                        "",
+                    ));
                 }
             }
             FrameWord::Address(_) | FrameWord::Frame(_) => {}
@@ -344,9 +348,9 @@ fn label_set(
 
 fn add_mapping(builder: &mut ProfileBuilder, mapping: &CodeMapping) -> MappingIndex {
     let build_id = mapping.image.build_id();
-    let filename = recorded::mapped_file(&mapping.path, mapping.deleted, build_id);
+    let filename = recording_texts::mapped_file(&mapping.path, mapping.deleted, build_id);
     let filename = builder.text(&filename);
-    let build_id = builder.text(&recorded::hex(build_id));
+    let build_id = builder.text(&recording_texts::hex(build_id));
     builder.mapping(ProfileMapping {
         memory_start: mapping.start as u64,
         memory_limit: mapping.end as u64,
@@ -402,7 +406,7 @@ fn process_comments(process: &EngineProcess, program: &str) -> Vec<String> {
     let tells_all = process.tells_command_line.load(Ordering::Relaxed);
     // One byte more shows that the command line is longer.
     let most = if tells_all {
-        recorded::MAX_COMMAND_LINE + 1
+        recording_texts::MAX_COMMAND_LINE + 1
     } else {
         MAX_COMMAND_LINE_LEN
     };
@@ -410,8 +414,8 @@ fn process_comments(process: &EngineProcess, program: &str) -> Vec<String> {
     let read =
         sys::EngineFile::open(path, libc::O_RDONLY, 0).map_or(0, |file| file.read(&mut bytes));
     bytes.truncate(read);
-    let whole = tells_all.then(|| recorded::command_line(program, &bytes));
-    recorded::process_name_comments(program, &bytes)
+    let whole = tells_all.then(|| recording_texts::command_line(program, &bytes));
+    recording_texts::process_name_comments(program, &bytes)
         .chain(whole.flatten())
         .collect()
 }
@@ -428,19 +432,24 @@ fn describe(
     let (started, duration) = engine.dumping.times();
     let program = String::from_utf8_lossy(process.name());
     let (version, pid) = (env!("CARGO_PKG_VERSION"), sys::process_id());
-    let mut comments = recorded::head(version, &program, pid.into(), period, reason.text());
+    let mut comments = recording_texts::head(version, &program, pid.into(), period, reason.text());
     comments.extend(process_comments(process, &program));
     comments.extend(frame_comments(engine, facts.reports));
     let (resident, peak_resident) = status::resident();
     if resident != 0 {
-        comments.extend(recorded::resident(resident, peak_resident));
+        comments.extend(recording_texts::resident(resident, peak_resident));
         comments.push(format!("own tables: {} bytes", engine.resident()));
     }
     comments.extend(facts.account);
     let others = engine.threads.names.others();
-    comments.extend(recorded::threads(names::MAX_NUMBERED_THREADS, others));
+    comments.extend(recording_texts::threads(
+        names::MAX_NUMBERED_THREADS,
+        others,
+    ));
     if !exact {
-        comments.push(recorded::sampled_blocks(engine.ledger.live.len() as u64));
+        comments.push(recording_texts::sampled_blocks(
+            engine.ledger.live.len() as u64
+        ));
     }
     let dropped = &process.dropped;
     let counters = [
@@ -453,10 +462,10 @@ fn describe(
         &dropped.unseen_bytes,
     ];
     let counts = counters.map(|counter| counter.load(Ordering::Relaxed));
-    comments.extend(recorded::dropped_comments(counts));
+    comments.extend(recording_texts::dropped_comments(counts));
     comments.extend(early_ends(engine, facts.sums));
     if facts.sums.is_empty() {
-        comments.push(recorded::EMPTY_COMMENT.to_string());
+        comments.push(recording_texts::EMPTY_COMMENT.to_string());
     }
     comments.extend(notes(engine, facts.sums, facts.sizes, resident));
     for comment in comments {

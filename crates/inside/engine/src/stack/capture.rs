@@ -13,11 +13,11 @@
 //! Only both ends of a deep stack are kept, so only they need to be proved. Between them the record
 //! has marks (`deep`).
 
-mod deep;
+mod deep_stack;
+mod full_walk;
 #[cfg(test)]
 mod tests;
 mod verify;
-mod whole;
 
 use heapprof_abi::{FrameAddress, MappingGeneration, StackNumber};
 
@@ -28,8 +28,8 @@ use crate::stack::recent_stacks::{NumberAge, RecentStacks, WalkedStack, WalkedWo
 use crate::stack::walk::{
     self, DirectMemory, ForeignMemory, FrameCursor, StackBounds, Unwinder, WalkMemory,
 };
-use deep::ThinnedFrames;
-use whole::MixedMemory;
+use deep_stack::ThinnedFrames;
+use full_walk::MixedMemory;
 
 /// Number of frames that are kept at each end of a stack, with `CUT` between them.
 pub(crate) const FRAMES_PER_END: usize = 256;
@@ -551,14 +551,14 @@ fn walk_into<Frame: Copy>(
     unwinder: Unwinder<'_>,
 ) -> (usize, bool) {
     if frame.slot < own.start || frame.slot >= own.end {
-        return whole::walk(foreign.begin(frame.slot), frame, to, kept, unwinder);
+        return full_walk::walk(foreign.begin(frame.slot), frame, to, kept, unwinder);
     }
     let bounds = StackBounds {
         start: frame.slot,
         end: own.end,
     };
     let memory = &mut MixedMemory(DirectMemory(bounds), foreign.begin_elsewhere());
-    whole::walk(memory, frame, to, kept, unwinder)
+    full_walk::walk(memory, frame, to, kept, unwinder)
 }
 
 /// Returns the return address at `slot`.

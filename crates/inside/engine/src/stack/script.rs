@@ -19,7 +19,7 @@ use crate::stack::provider::{
     NamedFrame, ProviderTable, RawFrame, StackCapture, StackProvider, StackRequest,
 };
 use crate::stack::walk::StackBounds;
-use crate::stack::watched::WatchedBlocks;
+use crate::stack::watched_blocks::WatchedBlocks;
 use crate::tables::script_frames::{FrameWord, ScriptFrame, ScriptFrames};
 
 /// Maximum number of frames of a stack: those of both ends, and one for the part that was left out

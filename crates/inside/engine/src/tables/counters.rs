@@ -9,7 +9,7 @@ use std::sync::atomic::{self, Ordering};
 use heapprof_platform::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use heapprof_platform::lock::{SpinLock, rank};
 
-use crate::dropped::count;
+use crate::drop_counters::count;
 use crate::process::EngineProcess;
 
 /// Counters of one stack in one thread. That thread writes them, and a thread that dumps reads

@@ -11,7 +11,7 @@ use heapprof_platform::arch::prefetch;
 use heapprof_platform::lock::FutexLock;
 use heapprof_platform::table_file::TableLifetime;
 
-use crate::dropped::count;
+use crate::drop_counters::count;
 use crate::process::EngineProcess;
 
 const EMPTY_KEY: u64 = 0;

@@ -14,7 +14,7 @@ use crate::tables::counters::EventWeight;
 /// cancel allocations to the bit.
 pub(crate) use heapprof_abi::{BYTE_BITS, OBJECT_BITS};
 
-pub(crate) use heapprof_profile::recorded::rounded;
+pub(crate) use heapprof_profile::recording_texts::rounded;
 
 /// The generator of a thread's random numbers: xoshiro256** (Blackman and Vigna), zero until
 /// seeded.

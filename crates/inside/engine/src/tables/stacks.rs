@@ -19,7 +19,7 @@ use crate::tables::probe_table::ProbeTable;
 use crate::tables::script_frames::FrameWord;
 use crate::tables::word_memory::WordMemory;
 
-pub(crate) mod expanded;
+pub(crate) mod stack_reader;
 
 /// The stacks of a process.
 pub(crate) struct ProcessStacks {

@@ -15,7 +15,7 @@ use heapprof_platform::pages::PageSource;
 use heapprof_platform::sys::{self, EngineFile, THREAD_NAME_LEN};
 use heapprof_platform::table_file::TableLifetime;
 use heapprof_platform::tls::{self, ThreadSlot};
-use heapprof_profile::recorded::{OTHER_THREADS, thread_name};
+use heapprof_profile::recording_texts::{OTHER_THREADS, thread_name};
 
 use crate::process::EngineProcess;
 use crate::tables::chunks::ChunkedArray;

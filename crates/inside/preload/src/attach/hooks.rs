@@ -3,10 +3,10 @@
 use std::ffi::CStr;
 
 use crate::hook::{announce, name};
-use crate::real::{self, HookedFunction, go_on_to};
+use crate::real_functions::{self, HookedFunction, go_on_to};
 use crate::{end, sandbox};
 
-use super::opened;
+use super::opened_objects;
 use super::slots::SlotHook;
 
 /// Declares the hooks, which are exported by these names, and the table of all hooks.
@@ -89,7 +89,7 @@ pub fn prepare(find: impl Fn(&CStr) -> *const std::ffi::c_void) {
     }
     end::set_real_functions(&find);
     sandbox::set_real_functions(&find);
-    real::ALIGNED_ALLOC.find();
+    real_functions::ALIGNED_ALLOC.find();
 }
 
 /// Defines a hook that calls `before`, and then jumps to the loader's function of this name. It
@@ -114,11 +114,19 @@ macro_rules! opens {
         );
     };
 }
-opens!("heapprof_opens_dlopen", opened::before_open, DLOPEN);
-opens!("heapprof_opens_dlmopen", opened::before_open, DLMOPEN);
-opens!("heapprof_opens_dlsym", opened::before_symbol_lookup, DLSYM);
+opens!("heapprof_opens_dlopen", opened_objects::before_open, DLOPEN);
+opens!(
+    "heapprof_opens_dlmopen",
+    opened_objects::before_open,
+    DLMOPEN
+);
+opens!(
+    "heapprof_opens_dlsym",
+    opened_objects::before_symbol_lookup,
+    DLSYM
+);
 opens!(
     "heapprof_opens_dlvsym",
-    opened::before_symbol_lookup,
+    opened_objects::before_symbol_lookup,
     DLVSYM
 );

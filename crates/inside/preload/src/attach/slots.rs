@@ -11,7 +11,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use heapprof_memory::loaded::LoadedObject;
+use heapprof_memory::loaded_modules::LoadedObject;
 use heapprof_memory::{Memory, OwnMemory};
 use heapprof_platform::sys;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 use super::*;
-use crate::say::say;
+use crate::messages::say;
 
 /// Starts each line that the reading process writes for a test.
 const LINE_START: &str = "request: ";

@@ -9,7 +9,7 @@ use heapprof_perl::{ArenaUsage, FreeLists, PerlRuntime, buffer_of};
 use heapprof_platform::sys;
 
 use super::arena_values::ArenaValues;
-use super::turn::TurnLock;
+use super::timed_lock::TurnLock;
 use crate::kernel_memory::KernelMemory;
 
 /// The arenas that freed interpreters left.

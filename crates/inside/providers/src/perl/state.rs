@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use heapprof_engine::{ENGINE, FrameChoice};
 use heapprof_memory::Memory;
-use heapprof_memory::loaded::LoadedObject;
+use heapprof_memory::loaded_modules::LoadedObject;
 use heapprof_perl::{PerlLayout, PerlRuntime, UnreadablePerl};
 
 use super::arenas::{ArenaHoldings, LeftArenas, read_holdings};
-use super::turn::TurnLock;
+use super::timed_lock::TurnLock;
 use super::values::PerlValueTracker;
 use crate::kernel_memory::KernelMemory;
 use crate::loaded_objects::loaded_objects;

@@ -5,14 +5,14 @@
 //! code that needs a value when a free list is empty allocates an arena for many values.
 //!
 //! * `values/heads.rs`: which heads have a value, and who made it.
-//! * `values/traced.rs`: an interpreter whose values are traced.
+//! * `values/traced_interpreter.rs`: an interpreter whose values are traced.
 //! * `values/rows.rs`: the values that are alive, counted.
-//! * `values/grown.rs`: lists in memory of their own.
+//! * `values/mapped_list.rs`: lists in memory of their own.
 
-mod grown;
 mod heads;
+mod mapped_list;
 mod rows;
-mod traced;
+mod traced_interpreter;
 
 use std::cell::UnsafeCell;
 use std::ffi::CStr;
@@ -21,13 +21,13 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 use heapprof_engine::{ENGINE, RecordingEpoch, StackNumber, TracedValues};
 use heapprof_perl::{PerlRuntime, TYPE_NAMES};
 
-use self::grown::MappedVec;
 use self::heads::{COMPILED_STACK, NEWER_STACK, RESTING_STACK, UNKNOWN_STACK, UNSEEN_STACK};
+use self::mapped_list::MappedVec;
 use self::rows::PerlLabelTexts;
 pub(super) use self::rows::{IS_VALUE, PerlValueFilter, PerlValueRow, PerlValueRows, split_label};
-pub use self::traced::TracedInterpreter;
-pub(super) use self::traced::{BROKEN_LIST, NO_MEMORY, PROGRAM_ENDED, TRACING};
-use super::turn::TurnLock;
+pub use self::traced_interpreter::TracedInterpreter;
+pub(super) use self::traced_interpreter::{BROKEN_LIST, NO_MEMORY, PROGRAM_ENDED, TRACING};
+use super::timed_lock::TurnLock;
 
 /// The values of all interpreters.
 pub(super) struct PerlValueTracker {

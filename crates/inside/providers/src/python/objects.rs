@@ -27,7 +27,7 @@ use std::sync::atomic::{
 
 use heapprof_engine::RecordingMode;
 use heapprof_memory::Memory;
-use heapprof_memory::loaded::LoadedObject;
+use heapprof_memory::loaded_modules::LoadedObject;
 
 use crate::kernel_memory::KernelMemory;
 use wrappers::{CALLOC, FREE, MALLOC, REALLOC, arena_alloc, arena_free};

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 
-use heapprof_memory::loaded::LoadedObject;
+use heapprof_memory::loaded_modules::LoadedObject;
 use heapprof_memory::{Memory, OwnMemory};
 use heapprof_python::{CurrentThreadState, PythonRuntime, UnreadablePython};
 

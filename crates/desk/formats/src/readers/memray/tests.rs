@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::rendered::{error, folder, read_bytes, samples, types};
+use crate::profile_text::{error, folder, read_bytes, samples, types};
 use crate::{FormatReadOptions, ProfileFormat, ProfileReading, read};
 
 fn capture(name: &str) -> Vec<u8> {

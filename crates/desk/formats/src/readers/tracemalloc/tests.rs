@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::rendered::{error, folder, read_bytes, samples};
+use crate::profile_text::{error, folder, read_bytes, samples};
 use crate::{FormatReadOptions, ProfileFormat, ProfileReading, read};
 
 fn snapshot(name: &str) -> Vec<u8> {

@@ -9,7 +9,7 @@
 use heapprof_engine::StackNumber;
 use heapprof_perl::HEAD_BYTES;
 
-use super::grown::{MappedVec, NumberMultimap};
+use super::mapped_list::{MappedVec, NumberMultimap};
 
 /// The heads of an interpreter.
 pub(in crate::perl) struct HeadTable {

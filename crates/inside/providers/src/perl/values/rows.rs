@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use heapprof_engine::StackNumber;
 use heapprof_perl::{BoundedText, HEAD_BYTES, PerlRuntime, SvHead, class_of};
 
-use super::grown::{MappedVec, NumberMultimap, PlainNumbers};
 use super::heads::{RESTING_STACK, UNSEEN_STACK};
-use super::traced::TracedInterpreter;
+use super::mapped_list::{MappedVec, NumberMultimap, PlainNumbers};
+use super::traced_interpreter::TracedInterpreter;
 use crate::kernel_memory::KernelMemory;
 use crate::perl::arena_values::ArenaValues;
 

@@ -7,7 +7,8 @@
 //! that dlopen brought is suspect. Its unwind rules and the stacks through it are not remembered,
 //! and each walk that meets it compares its build id (or its first page) with what is known of the
 //! place. If they differ, another generation of mappings begins before the stack gets its number.
-//! Code that the program began with can't go (`lasting.rs`), and costs no more than at other times.
+//! Code that the program began with can't go (`lasting_code.rs`), and costs no more than at other
+//! times.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};

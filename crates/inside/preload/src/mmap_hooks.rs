@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use heapprof_engine::{ENGINE, is_inside_engine};
 use heapprof_platform::sys;
 
-use crate::real::HookedFunction;
+use crate::real_functions::HookedFunction;
 
 static IS_ENABLED: AtomicBool = AtomicBool::new(false);
 

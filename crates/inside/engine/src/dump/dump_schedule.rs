@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 use heapprof_platform::lock::{ForkLock, LockedValue, rank};
 use heapprof_platform::sys;
 
-use crate::dump::following::LineGrowthSchedule;
+use crate::dump::growth_reports::LineGrowthSchedule;
 use crate::dump::live::LiveRequests;
 use crate::options::DumpTriggers;
 use crate::process::EngineProcess;

@@ -1,6 +1,6 @@
 //! Counting of events that are counted one by one, sampled or not: the program's own mappings.
 
-use crate::dropped::count;
+use crate::drop_counters::count;
 use crate::engine::Engine;
 use crate::event::entry::{self, StateOwnership, acquire_state};
 use crate::event::stack::find_stack_number;

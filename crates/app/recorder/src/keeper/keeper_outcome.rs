@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use crate::executables::OpenExecutables;
-use crate::kept::ProcessDeath;
+use crate::kept_ledger::ProcessDeath;
 use crate::log::EventLogEnd;
 use crate::note::RecordingNote;
-use crate::written::{SmallChild, WrittenProfile};
+use crate::profile_entries::{SmallChild, WrittenProfile};
 
 /// The results of the ledger keeper.
 #[derive(Default)]

@@ -7,11 +7,11 @@ use heapprof_process::maps::ProcessMapping;
 use heapprof_profile::Profile;
 
 use crate::blocks::{BlocksInUse, blocks};
+use crate::bounded_reads::BoundedMemoryReader;
 use crate::error::LiveError;
 use crate::ledger::{self, LiveLedger};
 use crate::process::code;
 use crate::profile::profile_from_rows;
-use crate::read::BoundedMemoryReader;
 use crate::writer::{LiveProfileRow, MappedCode};
 
 /// The ledger of one moment.

@@ -6,8 +6,8 @@ use heapprof_text::{printable, shorten_one};
 use super::canvas::signed;
 use super::feed::FeedNews;
 use super::head;
-use super::known::ViewData;
 use super::state::ViewState;
+use super::view_data::ViewData;
 
 /// Maximum number of functions in a block.
 const MAX_ROWS: usize = 10;

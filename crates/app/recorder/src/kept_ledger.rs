@@ -17,8 +17,8 @@ use rustix::fs::FileType;
 use crate::names::ProfileNamePatterns;
 use crate::oom::OomKill;
 use crate::outside::{add_command_line_comment, add_script_comment};
+use crate::profile_entries::{SmallChild, WrittenProfile};
 use crate::rights::ProcessRights;
-use crate::written::{SmallChild, WrittenProfile};
 use heapprof_files::{FileAccess, FileOwner, FilePlace, PathTrust, make_folder, replace_file};
 pub(crate) use own_files::OwnFiles;
 

@@ -13,7 +13,7 @@ use heapprof_process::{PAGE_SIZE, PageSet, SmapsMapping};
 use heapprof_profile::Profile;
 use heapprof_profile::fork::{COW_TYPES, KIND_LABEL};
 
-use crate::forked::to_signed;
+use crate::fork_state::to_signed;
 use crate::perl::{PerlInventory, PerlValuePart, read_inventory};
 
 /// Kind of a block that the parent has allocated.
