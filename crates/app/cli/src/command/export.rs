@@ -1,20 +1,23 @@
 //! `heapprof export --parquet DIR`: writes stored profiles as files that other engines read.
 
-use crate::args::{ExportArgs, ImportArgs};
-use crate::context::CommandContext;
+pub(super) use self::parquet::{import, run};
 
 #[cfg(not(feature = "parquet"))]
-pub(super) fn run(_: &CommandContext, _: &ExportArgs) -> anyhow::Result<()> {
-    anyhow::bail!("{}", heapprof_stores::WITHOUT_PARQUET)
-}
+mod parquet {
+    use anyhow::{Result, bail};
+    use heapprof_stores::WITHOUT_PARQUET;
 
-#[cfg(not(feature = "parquet"))]
-pub(super) fn import(_: &CommandContext, _: &ImportArgs) -> anyhow::Result<()> {
-    anyhow::bail!("{}", heapprof_stores::WITHOUT_PARQUET)
-}
+    use crate::args::{ExportArgs, ImportArgs};
+    use crate::context::CommandContext;
 
-#[cfg(feature = "parquet")]
-pub(super) use parquet::{import, run};
+    pub(in crate::command) fn run(_: &CommandContext, _: &ExportArgs) -> Result<()> {
+        bail!(WITHOUT_PARQUET)
+    }
+
+    pub(in crate::command) fn import(_: &CommandContext, _: &ImportArgs) -> Result<()> {
+        bail!(WITHOUT_PARQUET)
+    }
+}
 
 #[cfg(feature = "parquet")]
 mod parquet {
@@ -23,7 +26,8 @@ mod parquet {
     use anyhow::{Result, bail};
     use heapprof_stores::{BatchStore, export_moments, import_moments};
 
-    use super::{CommandContext, ExportArgs, ImportArgs};
+    use crate::args::{ExportArgs, ImportArgs};
+    use crate::context::CommandContext;
     use crate::{messages, now, panics};
 
     fn open(place: &Path) -> Result<BatchStore> {
