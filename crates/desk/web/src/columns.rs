@@ -147,10 +147,10 @@ mod tests {
     /// A number of JavaScript is exact up to 2^53, and so is the code of a value.
     #[test]
     fn only_exact_numbers_are_written() {
-        for value in [0, MAX_VALUE, MIN_VALUE] {
+        for value in [0, 1 << 53, -1 << 52] {
             assert_eq!(check_exact("a value", value), Ok(value));
         }
-        for value in [MAX_VALUE + 1, MIN_VALUE - 1, i64::MAX, i64::MIN] {
+        for value in [(1 << 53) + 1, (-1 << 52) - 1, i64::MAX, i64::MIN] {
             let what = "a value";
             let expected = PackError::TooLarge {
                 what,

@@ -348,7 +348,16 @@ impl Drop for WritableRelro<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
     use super::*;
+
+    /// The access rights of the executable's pages: one test changes them, another one reads them.
+    static ACCESS_RIGHTS: Mutex<()> = Mutex::new(());
+
+    fn lock_access_rights() -> MutexGuard<'static, ()> {
+        ACCESS_RIGHTS.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     #[test]
     fn mappings_that_cannot_be_written_are_read() {
@@ -390,7 +399,7 @@ mod tests {
     #[test]
     fn the_executable_comes_first_and_has_this_code() {
         let own = mappings_that_cannot_be_written_are_read as *const () as u64;
-        let (mut all, mut holding) = (Vec::new(), Vec::new());
+        let (mut all, mut holding, mut is_inside) = (Vec::new(), Vec::new(), true);
         each_object(|object| {
             all.push(object.is_executable);
             if object.contains(own) {
@@ -398,8 +407,9 @@ mod tests {
             }
             // What the object defines lies in it.
             let found = object.function(c"malloc");
-            assert!(found.is_none_or(|at| object.contains(at)));
+            is_inside &= found.is_none_or(|at| object.contains(at));
         });
+        assert!(is_inside);
         assert_eq!(holding, [0]);
         assert_eq!(
             all.iter().filter(|&&is_executable| is_executable).count(),
@@ -412,12 +422,12 @@ mod tests {
     fn a_function_is_found_where_it_is_defined() {
         // SAFETY: a lookup by a name.
         let expected = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"getppid".as_ptr()) } as u64;
-        let mut found = Vec::new();
+        let (mut found, mut others) = (Vec::new(), Vec::new());
         each_object(|object| {
             found.extend(object.function(c"getppid"));
-            assert_eq!(object.function(c"heapprof_no_such_function"), None);
+            others.extend(object.function(c"heapprof_no_such_function"));
         });
-        assert_eq!(found, [expected]);
+        assert_eq!((found, others), (vec![expected], Vec::new()));
     }
 
     /// Stands for the hook of getppid.
@@ -433,21 +443,28 @@ mod tests {
         is_operator: false,
     }];
 
+    // What is called with an object can't unwind, so nothing is asserted there.
+
     /// The slots of the executable are pointed at a function and back. They are read-only before
     /// and after.
     #[test]
     fn slots_are_led_to_a_hook_and_back() {
-        let objects = SettledObjects::now();
+        let _lock = lock_access_rights();
         let lead = |to: &mut dyn FnMut(ImportSlot) -> Option<u64>| {
             let mut changed = 0;
             each_object(|object| {
                 if object.is_executable {
-                    assert!(objects.has(object));
                     changed = object.lead(&HOOKS, to);
                 }
             });
             changed
         };
+        let is_settled = || {
+            let (objects, mut is_settled) = (SettledObjects::now(), false);
+            each_object(|object| is_settled |= object.is_executable && objects.has(object));
+            is_settled
+        };
+        assert!(is_settled());
         // SAFETY: asks for a number.
         let parent = unsafe { libc::getppid() };
         let before = std::cell::RefCell::new(Vec::new());
@@ -473,18 +490,16 @@ mod tests {
         assert_eq!(lead(&mut |_| left.next()), slots);
         // SAFETY: as above.
         assert_eq!(unsafe { libc::getppid() }, parent);
-        let after = SettledObjects::now();
-        each_object(|object| {
-            if object.is_executable {
-                assert!(after.has(object));
-            }
-        });
+        assert!(is_settled());
     }
 
     #[test]
     fn a_scan_ends_when_all_objects_are_settled() {
+        let _lock = lock_access_rights();
         let scan = SettledObjects::now();
-        each_object(|object| assert!(scan.has(object)));
+        let mut are_settled = true;
+        each_object(|object| are_settled &= scan.has(object));
+        assert!(are_settled);
         scan.end();
         assert!(!has_new_objects());
         // An object that is not settled yet is waited for.
