@@ -132,8 +132,10 @@ impl HeapProfileKind {
         let mut mean_size = None;
         let mut found = [(0, 0); 2];
         let mut in_use = None;
-        for pair in 0..=usize::from(self.has_allocations) {
-            let [count, bytes] = [sample.values[2 * pair], sample.values[2 * pair + 1]];
+        let [count, bytes, all_count, all_bytes] = sample.values;
+        let pairs = [[count, bytes], [all_count, all_bytes]].into_iter();
+        let pairs = pairs.take(1 + usize::from(self.has_allocations));
+        for (pair, [count, bytes]) in pairs.enumerate() {
             let number = |digits| {
                 value(digits)
                     .ok_or_else(|| lines.wrong_part("a number of 64 bits", shortened(digits)))

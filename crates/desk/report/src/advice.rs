@@ -1,5 +1,5 @@
-//! Advice that a report gives to its reader: what to ask for, or to record, if the rows do not help.
-//! The program words it, because only the program has commands and options.
+//! Advice that a report gives to its reader: what to ask for, or to record, if the rows do not
+//! help. The program words it, because only the program has commands and options.
 
 use std::fmt;
 

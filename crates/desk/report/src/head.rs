@@ -72,8 +72,8 @@ pub(crate) fn lines(
     lines
 }
 
-/// Returns the line about what was folded into own code, if that was asked for. The line has the sum that was
-/// folded, and the sum that has no caller in the program's own code.
+/// Returns the line about what was folded into own code, if that was asked for. The line has the
+/// sum that was folded, and the sum that has no caller in the program's own code.
 pub(crate) fn own_code(header: &ReportHeader, measure: &UnitFormatter) -> Option<String> {
     let [counted, left] = header.folded?;
     let show = |sum: i128| {

@@ -111,6 +111,12 @@ fn sample_rows(engine: &impl SqlEngine, plan: &SamplePlan) -> Result<SampleRows,
     Ok(rows.finish(plan.divisor))
 }
 
+/// The position of the first value in a row of heap samples, after the stack and the label set.
+const FIRST_VALUE_COLUMN: usize = 2;
+/// The number of columns of a value in a row of heap samples: a sum and the same sum as a
+/// floating-point number, or the samples and the variance.
+const VALUE_COLUMN_COUNT: usize = 2;
+
 /// Adds the four values of heap samples. A row may be stored twice, so the largest of equal rows is
 /// taken first.
 fn heap(
@@ -145,8 +151,9 @@ fn heap(
     );
     for row in engine.rows(&sql)? {
         let mut at = None;
-        for (column, &n) in wanted.iter().enumerate() {
-            let value = sum_cell(&row, 2 + 2 * column, HEAP_TYPES[n].0)?;
+        let columns = (FIRST_VALUE_COLUMN..).step_by(VALUE_COLUMN_COUNT);
+        for (column, &n) in columns.zip(&wanted) {
+            let value = sum_cell(&row, column, HEAP_TYPES[n].0)?;
             if value != 0 {
                 let key = (int_at(&row, 0)?, int_at(&row, 1)?);
                 let at = *at.get_or_insert_with(|| rows.row(key));
@@ -182,8 +189,9 @@ fn heap(
         columns(&|name| format!("MAX({name}) AS most_{name}")),
     );
     for row in engine.rows(&sql)? {
-        for (column, &n) in wanted.iter().enumerate() {
-            if let Some(known) = spread_at(&row, 2 + 2 * column)
+        let columns = (FIRST_VALUE_COLUMN..).step_by(VALUE_COLUMN_COUNT);
+        for (column, &n) in columns.zip(&wanted) {
+            if let Some(known) = spread_at(&row, column)
                 && let Some(at) = rows.find_row((int_at(&row, 0)?, int_at(&row, 1)?))
             {
                 for add in of(n).filter(|add| add.with_spread) {
