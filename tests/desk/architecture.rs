@@ -23,8 +23,8 @@ const OWNED: &[(&str, &str)] = &[
     ("clap", "heapprof-cli"),
     (
         "anyhow",
-        "heapprof-cli heapprof-carried heapprof-sources heapprof-stores heapprof-recorder heapprof-dropin \
-         heapprof-terminal",
+        "heapprof-cli heapprof-carried heapprof-page heapprof-sources heapprof-recorder heapprof-stores \
+         heapprof-dropin heapprof-terminal",
     ),
     ("ureq", "heapprof-sources heapprof-stores"),
     // heapprof-cli uses it for children and files of other users, heapprof-symbolize for files of
@@ -51,11 +51,11 @@ const OWNED: &[(&str, &str)] = &[
          heapprof-attach heapprof-cli heapprof-heap heapprof-process heapprof-recorder heapprof-wiretap",
     ),
     ("inferno", "heapprof-report"),
-    // heapprof-cli writes the lists of the server's API with it, and heapprof-analysis reads
+    // heapprof-page writes the lists of the server's API with it, and heapprof-analysis reads
     // ClickHouse's answers.
     (
         "serde_json",
-        "heapprof-formats heapprof-report heapprof-web heapprof-cli heapprof-analysis",
+        "heapprof-formats heapprof-report heapprof-web heapprof-page heapprof-analysis",
     ),
     ("datafusion", "heapprof-analysis"),
     ("object_store", "heapprof-stores"),

@@ -82,6 +82,12 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("app/stores", &["analysis", "files", "report", "wiretap"]),
     (
+        "app/page",
+        &[
+            "analysis", "formats", "profile", "report", "sources", "text", "web",
+        ],
+    ),
+    (
         "app/terminal",
         &["analysis", "process", "profile", "report", "text"],
     ),
@@ -117,6 +123,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "live",
             "perl-values",
             "perl-snapshot",
+            "page",
             "process",
             "profile",
             "recorder",

@@ -45,6 +45,21 @@ const ALLOWED: &[(&str, &str, &str)] = &[
         "it documents a table, which users of sql read",
     ),
     (
+        "crates/app/stores/src/batches.rs",
+        "--features",
+        "it is cargo's",
+    ),
+    (
+        "crates/app/stores/src/clickhouse.rs",
+        "--features",
+        "it is cargo's",
+    ),
+    (
+        "crates/app/stores/src/open.rs",
+        "--features",
+        "it is cargo's",
+    ),
+    (
         "crates/inside/providers/src/python/report.rs",
         "--python-objects",
         "the profiled program writes it, into the profile",

@@ -1,8 +1,10 @@
 //! The words of the advice that libraries give: which command or option does what is advised.
 
 use heapprof_analysis::FilterNote;
+use heapprof_page::QuestionNote;
 use heapprof_report::{AdviceWords, ReportAdvice};
-use heapprof_text::MismatchReason;
+
+use crate::messages;
 
 /// The words of advice.
 pub(crate) const ADVICE_WORDS: AdviceWords = AdviceWords(word_advice);
@@ -44,28 +46,44 @@ fn word_advice(advice: ReportAdvice<'_>) -> String {
     .to_string()
 }
 
-/// Returns the text of a note about filters, in which a filter has the name of its option.
-pub(crate) fn note_text(note: &FilterNote) -> String {
+/// Prints a note about a question.
+pub(crate) fn note_question(note: QuestionNote<'_>) {
+    messages::note(&question_note_text(&note));
+}
+
+/// Returns the text of a note about a question.
+pub(crate) fn question_note_text(note: &QuestionNote<'_>) -> String {
     match note {
-        FilterNote::NoFrame { reason, .. } => {
-            format!("--{note}{}", reason_advice(reason.as_ref()))
+        QuestionNote::Filter(note) => filter_note_text(note),
+        QuestionNote::Incomparable(found) => {
+            let rows = match found.rows {
+                1 => "1 row".to_string(),
+                rows => format!("{rows} rows"),
+            };
+            let file = &found.file;
+            match found.is_rebuilt {
+                true => format!(
+                    "{rows} of {file} may be new or gone only because the two sides have \
+                     different builds of it, and its code has no names: heapprof symbolize names \
+                     both sides"
+                ),
+                false => format!(
+                    "{rows} of {file} may be new or gone only because its code has names on one \
+                     side: heapprof symbolize names the other one"
+                ),
+            }
         }
-        FilterNote::NoWrapper(_) => format!("--{note}"),
-        FilterNote::NoSample | FilterNote::WrongExpression { .. } => note.to_string(),
     }
 }
 
-/// Returns the end of a sentence that says that an expression matches nothing: the likely reason
-/// and what to do, or nothing.
-pub(crate) fn mismatch_text(reason: Option<MismatchReason>) -> String {
-    let advice = reason_advice(reason.as_ref());
-    reason.map_or_else(String::new, |reason| format!("{reason}{advice}"))
-}
-
-fn reason_advice(reason: Option<&MismatchReason>) -> &'static str {
-    match reason {
-        Some(MismatchReason::Ellipsis) => ", and --full-names shows it",
-        Some(MismatchReason::Unescaped(_) | MismatchReason::ShortName { .. }) | None => "",
+/// Returns the text of a note about filters, in which a filter has the name of its option.
+fn filter_note_text(note: &FilterNote) -> String {
+    match note {
+        FilterNote::NoFrame { reason, .. } => {
+            format!("--{note}{}", messages::mismatch_advice(reason.as_ref()))
+        }
+        FilterNote::NoWrapper(_) => format!("--{note}"),
+        FilterNote::NoSample | FilterNote::WrongExpression { .. } => note.to_string(),
     }
 }
 

@@ -50,6 +50,7 @@ mod traces;
 mod tree;
 mod tui;
 mod view;
+mod view_commands;
 mod watch;
 mod web;
 mod wiretap;

@@ -8,15 +8,15 @@ use heapprof_analysis::{
     AnalysisSession, PortableQuery, ProfileQuestion, Query, QuestionSource, SampleType, SortKey,
     TypeSelection, is_counter,
 };
+use heapprof_page::{compile_regex, open_session};
 use heapprof_report::ReportStyle;
 use heapprof_sources::ProfileSources;
 use heapprof_text::printable_lines;
 use regex::Regex;
 
-use crate::advice::ADVICE_WORDS;
+use crate::advice::{ADVICE_WORDS, note_question};
 use crate::args::{ColorMode, LimitArg, ReportArgs};
-use crate::question::{compile_regex, open_session};
-use crate::{messages, name, output};
+use crate::{name, output};
 
 /// The context that every command gets.
 pub(crate) struct CommandContext {
@@ -51,7 +51,7 @@ impl CommandContext {
         types: TypeSelection,
         change: impl FnOnce(ProfileQuestion) -> ProfileQuestion,
     ) -> Result<AnalysisSession> {
-        open_session(sources, query, types, &messages::note, change)
+        open_session(sources, query, types, &note_question, change)
     }
 
     pub(crate) fn style(&self, report: &ReportArgs) -> ReportStyle {

@@ -21,8 +21,6 @@ mod outside;
 mod panics;
 mod perl_offer;
 mod progress;
-mod question;
-mod source_file;
 mod sources;
 mod suggestion;
 

@@ -9,9 +9,10 @@ use std::sync::{Mutex, PoisonError};
 use clap::error::{ContextKind, ErrorKind};
 use heapprof_analysis::TotalsError;
 use heapprof_bench::RunError;
+use heapprof_page::QuestionError;
 use heapprof_report::ReportError;
 use heapprof_stores::StoreError;
-use heapprof_text::printable;
+use heapprof_text::{MismatchReason, printable};
 
 use crate::{name, suggestion};
 
@@ -33,7 +34,43 @@ pub(crate) fn text(error: &anyhow::Error) -> String {
 fn cause_text(cause: &(dyn std::error::Error + 'static)) -> String {
     match cause.downcast_ref() {
         Some(ReportError::Unit { unit, why }) => format!("--unit {unit:?}: {why}"),
-        _ => cause.to_string(),
+        _ => match cause.downcast_ref() {
+            Some(error) => question_error_text(error),
+            None => cause.to_string(),
+        },
+    }
+}
+
+/// Returns the text of an error of a question, in which a value has the name of its option.
+fn question_error_text(error: &QuestionError) -> String {
+    match error {
+        QuestionError::NoGranularity => {
+            "list shows lines of functions; --granularity has no effect here".to_string()
+        }
+        QuestionError::NoShares => {
+            "diff shows growth, not shares of a total; --relative-percentages has no effect here"
+                .to_string()
+        }
+        QuestionError::NotInUse(asked) => format!(
+            "--sample-type {asked:?}: leaks is about what is in use; inuse_space or inuse_objects \
+             says what to order by (for Perl's values, sv_inuse_space or sv_inuse_objects; for a \
+             walked heap, leaked_space, maybe_space or reached_space)"
+        ),
+        QuestionError::NoMatch { reason, .. } => {
+            let advice = mismatch_advice(reason.as_ref());
+            let reason = reason
+                .as_ref()
+                .map_or_else(String::new, ToString::to_string);
+            format!("{error}{reason}{advice}")
+        }
+    }
+}
+
+/// Returns advice on an expression that matches nothing.
+pub(crate) fn mismatch_advice(reason: Option<&MismatchReason>) -> &'static str {
+    match reason {
+        Some(MismatchReason::Ellipsis) => ", and --full-names shows it",
+        Some(MismatchReason::Unescaped(_) | MismatchReason::ShortName { .. }) | None => "",
     }
 }
 

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::question::check_wrappers;
+use heapprof_page::check_wrappers;
 
 #[derive(Debug, Args)]
 pub(crate) struct CodeArgs {

@@ -1,10 +1,10 @@
 //! The command line of `flame`, the one report that is a picture.
 
 use clap::{Args, ValueEnum};
+use heapprof_page::parse_percent;
 
 use super::{OutputArgs, ProfileArgs, QuestionArgs};
 use crate::name;
-use crate::question::parse_percent;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FlameFormat {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use heapprof_page::SourceFolders;
 
 use super::{LimitArg, ProfileArgs, QuestionArgs, ReportArgs};
 
@@ -29,8 +30,22 @@ pub(crate) struct SourceArgs {
     /// Folders to look for source in, separated by colons; the default is the current folder and
     /// the folders above it
     #[arg(long, value_name = "PATH", value_delimiter = ':')]
-    pub(crate) source_path: Vec<PathBuf>,
+    source_path: Vec<PathBuf>,
     /// Beginnings to cut off the profile's file names, separated by colons
     #[arg(long, value_name = "PATH", value_delimiter = ':')]
-    pub(crate) trim_path: Vec<String>,
+    trim_path: Vec<String>,
 }
+
+impl SourceArgs {
+    /// Where source files are, for the page and reports.
+    pub(crate) fn folders(&self) -> SourceFolders {
+        SourceFolders {
+            folders: self.source_path.clone(),
+            trims: self.trim_path.clone(),
+            advice: SOURCE_ADVICE,
+        }
+    }
+}
+
+/// What to do about a source file that is not found.
+pub(crate) const SOURCE_ADVICE: &str = "; say where with --source-path";

@@ -16,6 +16,16 @@ pub(crate) enum PathNames {
     None,
 }
 
+impl From<PathNames> for heapprof_page::PathNames {
+    fn from(which: PathNames) -> Self {
+        match which {
+            PathNames::Full => Self::Full,
+            PathNames::Short => Self::Short,
+            PathNames::None => Self::None,
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct PageArgs {
     #[command(flatten)]

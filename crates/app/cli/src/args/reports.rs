@@ -1,11 +1,11 @@
 //! The command lines of reports of profiles: `top`, `tree`, `peek`, `traces`, `tags`, `info`.
 
 use clap::Args;
+use heapprof_page::parse_percent;
 
 use super::{
     GateArgs, LabelArgs, LimitArg, ProfileArgs, QuestionArgs, ReportArgs, SortArg, SourceArgs,
 };
-use crate::question::parse_percent;
 
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {

@@ -34,10 +34,4 @@ pub(crate) struct WebArgs {
     pub(crate) source: bool,
     #[command(flatten)]
     pub(crate) source_files: SourceArgs,
-    /// Whether the profiles are added up. Only pprof's -http does that.
-    #[arg(skip)]
-    pub(crate) added_up: bool,
-    /// What the page begins with, as its address says it.
-    #[arg(skip)]
-    pub(crate) state: String,
 }

@@ -4,12 +4,13 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use heapprof_analysis::{Query, diff_sql};
+use heapprof_page::DiffQuestion;
 
 use super::gate::GateRules;
+use crate::advice::note_question;
 use crate::args::DiffArgs;
 use crate::context::{CommandContext, portable_statement, row_limit};
 use crate::messages;
-use crate::question::DiffQuestion;
 
 pub(super) fn run(context: &CommandContext, args: &DiffArgs) -> Result<ExitCode> {
     let query = Query {
@@ -39,7 +40,7 @@ pub(super) fn run(context: &CommandContext, args: &DiffArgs) -> Result<ExitCode>
     ];
     let [selected_before, selected_after] = sources.each_ref().map(|read| read.selected.clone());
     let sources = sources.map(|read| read.source);
-    let session = question.open(sources, gate.names_a_type(), &messages::note)?;
+    let session = question.open(sources, gate.names_a_type(), &note_question)?;
     let report = question.rows(&session)?;
     let portable = portable_statement(query, &report.before.sample_type, |asked| {
         if args.normalize {
@@ -62,7 +63,7 @@ pub(super) fn run(context: &CommandContext, args: &DiffArgs) -> Result<ExitCode>
             count(&after)
         ));
     }
-    question.explain_rows(&session, &report, &messages::note);
+    question.explain_rows(&session, &report, &note_question);
     let is_sampled = report.before.sampled.is_some() || report.after.sampled.is_some();
     let of_peak = gate.rules().find(|(rule, _)| rule.is_about_peak(&report));
     if is_sampled && let Some((_, text)) = of_peak {

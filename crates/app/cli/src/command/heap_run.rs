@@ -7,11 +7,11 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::FilterNote;
 use heapprof_bench::{RecordedRun, RunError, RunSetup};
+use heapprof_page::QuestionNote;
 
 use super::forks::profiles_of;
-use crate::advice::note_text;
+use crate::advice::note_question;
 use crate::context::CommandContext;
-use crate::messages;
 
 /// Joins the words of a command to one line, as a person reads it.
 pub(super) fn join_words(words: &[OsString]) -> String {
@@ -60,7 +60,7 @@ pub(super) fn record_heap(
         false => Vec::new(),
     };
     let read = |name: &String| context.sources.read(std::slice::from_ref(name));
-    let note = |note: &FilterNote| messages::note(&note_text(note));
+    let note = |note: &FilterNote| note_question(QuestionNote::Filter(note));
     match RecordedRun::find(names.iter().map(read), uncounted, note)? {
         Some(found) => Ok(found),
         None => bail!(

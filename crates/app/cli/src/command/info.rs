@@ -4,19 +4,19 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use heapprof_analysis::stats;
+use heapprof_page::InfoQuestion;
 use heapprof_report::ReportFormat;
 
 use super::gate::GateRules;
+use crate::advice::note_question;
 use crate::args::InfoArgs;
 use crate::context::CommandContext;
-use crate::messages;
-use crate::question::InfoQuestion;
 
 pub(super) fn run(context: &CommandContext, args: &InfoArgs) -> Result<ExitCode> {
     let mut gate = GateRules::for_one_profile(&args.gate)?;
-    let question = InfoQuestion::new();
+    let question = InfoQuestion::default();
     let names = context.sources.or_newest(&args.profiles.profiles)?;
-    let session = question.open(context.sources.read(&names)?, &messages::note)?;
+    let session = question.open(context.sources.read(&names)?, &note_question)?;
     let report = question.rows(&session)?;
     let stats = match args.report.format {
         ReportFormat::Json => Some(stats(&session)?),

@@ -10,12 +10,13 @@ use heapprof_analysis::{
     AnalysisSession, ProfileQuestion, Query, QuestionSource, SuppressionSet, TypeSelection,
 };
 use heapprof_formats::{self as formats, EventLog};
+use heapprof_page::LeaksQuestion;
 
 use super::gate::GateRules;
+use crate::advice::note_question;
 use crate::args::LeaksArgs;
 use crate::context::{CommandContext, row_limit};
 use crate::messages;
-use crate::question::LeaksQuestion;
 
 pub(super) fn run(context: &CommandContext, args: &LeaksArgs) -> Result<ExitCode> {
     // The rules are read first, so that a rule that can't be read does not cost the reading of a
@@ -34,7 +35,7 @@ pub(super) fn run(context: &CommandContext, args: &LeaksArgs) -> Result<ExitCode
         }
     };
     let question = question.about(&source);
-    let session = question.open(source.clone(), &messages::note)?;
+    let session = question.open(source.clone(), &note_question)?;
     let report = question.rows(&session)?;
     gate.judge("in use", |rule| {
         match rule.judge_leaks(&session, &report)? {

@@ -2,12 +2,12 @@
 
 use anyhow::Result;
 use heapprof_analysis::Query;
+use heapprof_page::{ListQuestion, SourceFiles};
 
+use crate::advice::note_question;
 use crate::args::ListArgs;
 use crate::context::{CommandContext, regex, row_limit, statements};
-use crate::question::ListQuestion;
-use crate::source_file::SourceFiles;
-use crate::{messages, output};
+use crate::output;
 
 pub(super) fn run(context: &CommandContext, args: &ListArgs) -> Result<()> {
     let wanted = regex(&args.regex, &args.profiles.profiles)?;
@@ -17,9 +17,10 @@ pub(super) fn run(context: &CommandContext, args: &ListArgs) -> Result<()> {
     };
     let question = ListQuestion::new(query, wanted)?;
     let names = context.sources.or_newest(&args.profiles.profiles)?;
-    let sessions = question.open(context.sources.read(&names)?, &messages::note)?;
+    let sessions = question.open(context.sources.read(&names)?, &note_question)?;
     let report = question.rows(&sessions, &names.join(" + "))?;
-    let sources = SourceFiles::new(&args.source);
+    let folders = args.source.folders();
+    let sources = SourceFiles::new(&folders);
     let read = |file: &str| sources.lines(file);
     let text = heapprof_report::list(&report, &read, &context.style(&args.report))?;
     let file = args.report.output.file();

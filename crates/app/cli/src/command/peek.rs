@@ -2,11 +2,11 @@
 
 use anyhow::Result;
 use heapprof_analysis::Query;
+use heapprof_page::PeekQuestion;
 
+use crate::advice::note_question;
 use crate::args::MatchArgs;
 use crate::context::{CommandContext, regex, row_limit};
-use crate::messages;
-use crate::question::PeekQuestion;
 
 pub(super) fn run(context: &CommandContext, args: &MatchArgs) -> Result<()> {
     let question = PeekQuestion {
@@ -18,7 +18,7 @@ pub(super) fn run(context: &CommandContext, args: &MatchArgs) -> Result<()> {
         },
     };
     let names = context.sources.or_newest(&args.profiles.profiles)?;
-    let session = question.open(context.sources.read(&names)?, &messages::note)?;
+    let session = question.open(context.sources.read(&names)?, &note_question)?;
     let report = question.rows(&session, &names.join(" + "))?;
     context.finish_into(&args.report, &session, |style, out| {
         Ok(heapprof_report::peek(&report, style, out)?)

@@ -1,10 +1,5 @@
 //! `heapprof report`: writes one page that has everything in it.
 
-mod anonymous;
-mod paths;
-mod process;
-mod rows;
-
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -13,15 +8,15 @@ use heapprof_analysis::{
     ForkAudit, Granularity, Query, QuestionSource, TreeOptions, TypeSelection, agree,
     in_order_of_time, report,
 };
+use heapprof_page::{PathRule, ReportPage, SourceFiles, hash_names, page_rows};
 use heapprof_report::UnitFormatter;
 use heapprof_web::{ReportContainer, page};
 
-use self::paths::PathRule;
 use super::forks;
+use super::view_commands::view_commands;
 use crate::args::report::PathNames;
 use crate::args::{Cli, CliCommand, PageArgs};
 use crate::context::CommandContext;
-use crate::source_file::SourceFiles;
 use crate::{messages, name, output, sources};
 
 /// Smallest number of profiles that count as moments over time.
@@ -62,21 +57,23 @@ pub(super) fn run(context: &CommandContext, args: &PageArgs) -> Result<()> {
         q.with_tree(options)
     })?;
     let found = report(&session)?;
-    let sources = SourceFiles::new(&args.source_files);
+    let folders = args.source_files.folders();
+    let sources = SourceFiles::new(&folders);
     let mut rows = page_rows(
         found,
         &ReportPage {
             names: &names,
             base: &args.base,
-            paths: args.paths,
+            paths: args.paths.into(),
             sources: args.source.then_some(&sources),
+            commands: &view_commands,
         },
     );
     if let Some(asked) = &args.question.sample_type {
         rows.default_type.clone_from(asked);
     }
     if let Some(audit) = audit {
-        let paths = PathRule::new(args.paths);
+        let paths = PathRule::new(args.paths.into());
         let path = |path: &str| paths.shown(path);
         let document = heapprof_report::fork_document(&audit.found, &named.join(" + "), &path);
         rows.forks = Some(document.into());
@@ -85,7 +82,7 @@ pub(super) fn run(context: &CommandContext, args: &PageArgs) -> Result<()> {
         rows.commands.insert("forks".to_string(), command);
     }
     if args.anonymize {
-        anonymous::make(&mut rows);
+        hash_names(&mut rows);
     }
     let container = ReportContainer::pack(&rows).with_context(|| names.join(" + "))?;
     let title = match rows.program.as_str() {
@@ -133,30 +130,6 @@ fn read_audit(
         found,
         sql: crate::context::statements(&session),
     }))
-}
-
-/// The names, paths and sources of a page.
-pub(super) struct ReportPage<'a> {
-    /// The names of the profiles, without the base.
-    pub(super) names: &'a [String],
-    /// The names of the base's profiles. The report has them as one moment, the first.
-    pub(super) base: &'a [String],
-    /// Which paths the page shows.
-    pub(super) paths: PathNames,
-    /// The source files, if the page shows the text of source lines.
-    pub(super) sources: Option<&'a SourceFiles<'a>>,
-}
-
-/// Makes the rows of a page.
-pub(super) fn page_rows(
-    found: heapprof_analysis::ReportContents,
-    page: &ReportPage<'_>,
-) -> heapprof_web::WebReport {
-    let paths = PathRule::new(page.paths);
-    let base = (!page.base.is_empty()).then_some(0);
-    let mut rows = rows::rows(found, base, &paths, page.sources);
-    rows.commands = rows::commands(page.names, page.base, &paths);
-    rows
 }
 
 /// Writes the page of a profile that is a file, as `heapprof report` without options does.

@@ -4,14 +4,14 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use heapprof_analysis::{Query, add_code_hints, top_sql};
+use heapprof_page::{SourceFiles, TopQuestion};
 use heapprof_report::{ReportFormat, ReportStyle};
 
 use super::gate::GateRules;
+use crate::advice::note_question;
 use crate::args::TopArgs;
 use crate::context::{CommandContext, portable_statement, row_limit};
-use crate::question::TopQuestion;
-use crate::source_file::SourceFiles;
-use crate::{messages, output};
+use crate::output;
 
 pub(super) fn run(context: &CommandContext, args: &TopArgs) -> Result<ExitCode> {
     let mut gate = GateRules::for_one_profile(&args.gate)?;
@@ -27,7 +27,7 @@ pub(super) fn run(context: &CommandContext, args: &TopArgs) -> Result<ExitCode> 
     let names = context.sources.or_newest(&args.profiles.profiles)?;
     let read = context.sources.read_selected(&names)?;
     let selected = read.selected;
-    let session = question.open(read.source, gate.names_a_type(), &messages::note)?;
+    let session = question.open(read.source, gate.names_a_type(), &note_question)?;
     let mut report = question.rows(&session)?;
     let portable = portable_statement(query, &report.header.sample_type, |asked| {
         let names = selected?;
@@ -46,7 +46,8 @@ pub(super) fn run(context: &CommandContext, args: &TopArgs) -> Result<ExitCode> 
         Some(width) => Some(width),
         None => output::is_terminal(args.report.output.file()).then(output::console_columns),
     };
-    let sources = SourceFiles::new(&args.source);
+    let folders = args.source.folders();
+    let sources = SourceFiles::new(&folders);
     let written = context.finish_portable(&args.report, &session, portable, |style| {
         let style = &ReportStyle {
             width,

@@ -2,12 +2,12 @@
 
 use anyhow::Result;
 use heapprof_analysis::Query;
+use heapprof_page::TracesQuestion;
 use heapprof_report::TraceOrder;
 
+use crate::advice::note_question;
 use crate::args::TracesArgs;
 use crate::context::{CommandContext, row_limit};
-use crate::messages;
-use crate::question::TracesQuestion;
 
 pub(super) fn run(context: &CommandContext, args: &TracesArgs) -> Result<()> {
     let question = TracesQuestion {
@@ -17,7 +17,7 @@ pub(super) fn run(context: &CommandContext, args: &TracesArgs) -> Result<()> {
         },
     };
     let names = context.sources.or_newest(&args.profiles.profiles)?;
-    let session = question.open(context.sources.read(&names)?, &messages::note)?;
+    let session = question.open(context.sources.read(&names)?, &note_question)?;
     let report = question.rows(&session)?;
     let order = match args.ascending {
         true => TraceOrder::Ascending,

@@ -2,11 +2,11 @@
 
 use anyhow::Result;
 use heapprof_analysis::TreeOptions;
+use heapprof_page::TreeQuestion;
 
+use crate::advice::note_question;
 use crate::args::TreeArgs;
 use crate::context::CommandContext;
-use crate::messages;
-use crate::question::TreeQuestion;
 
 pub(super) fn run(context: &CommandContext, args: &TreeArgs) -> Result<()> {
     let question = TreeQuestion {
@@ -19,7 +19,7 @@ pub(super) fn run(context: &CommandContext, args: &TreeArgs) -> Result<()> {
         is_full: args.full,
     };
     let names = context.sources.or_newest(&args.profiles.profiles)?;
-    let session = question.open(context.sources.read(&names)?, &messages::note)?;
+    let session = question.open(context.sources.read(&names)?, &note_question)?;
     let report = question.rows(&session)?;
     context.finish_into(&args.report, &session, |style, out| {
         Ok(heapprof_report::tree(

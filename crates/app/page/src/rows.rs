@@ -5,13 +5,42 @@ use std::collections::{BTreeMap, HashMap};
 use heapprof_analysis::{FunctionGrowth, ReportFunction, ReportMoment, report_sql};
 use heapprof_web as web;
 
-use super::paths::PathRule;
-use super::process;
-use crate::name;
+use crate::paths::{PathNames, PathRule};
+use crate::process;
 use crate::source_file::SourceFiles;
 
+/// Makes the command that shows the same as each view of a page, by the view's name: from the names
+/// of the profiles, those of the base, and the rule by which paths are shown.
+pub type ViewCommands<'a> = &'a dyn Fn(&[String], &[String], &PathRule) -> BTreeMap<String, String>;
+
+/// The names, paths and sources of a page.
+pub struct ReportPage<'a> {
+    /// The names of the profiles, without the base.
+    pub names: &'a [String],
+    /// The names of the base's profiles. The report has them as one moment, the first.
+    pub base: &'a [String],
+    /// Which paths the page shows.
+    pub paths: PathNames,
+    /// The source files, if the page shows the text of source lines.
+    pub sources: Option<&'a SourceFiles<'a>>,
+    /// Makes the command that shows the same as each view.
+    pub commands: ViewCommands<'a>,
+}
+
+/// Makes the rows of a page.
+pub fn page_rows(
+    found: heapprof_analysis::ReportContents,
+    page: &ReportPage<'_>,
+) -> heapprof_web::WebReport {
+    let paths = PathRule::new(page.paths);
+    let base = (!page.base.is_empty()).then_some(0);
+    let mut rows = rows(found, base, &paths, page.sources);
+    rows.commands = (page.commands)(page.names, page.base, &paths);
+    rows
+}
+
 /// Makes the rows. `base` is the moment that the last moment is compared with.
-pub(super) fn rows(
+fn rows(
     found: heapprof_analysis::ReportContents,
     base: Option<usize>,
     paths: &PathRule,
@@ -220,43 +249,4 @@ fn source_lines<'a>(
         }
     }
     all
-}
-
-/// Returns the command that shows the same as each view.
-pub(super) fn commands(
-    names: &[String],
-    base: &[String],
-    paths: &PathRule,
-) -> BTreeMap<String, String> {
-    let quoted = |names: &[String]| {
-        let shown = names
-            .iter()
-            .map(|name| name::quoted(paths.name(name).as_ref()));
-        shown.collect::<Vec<_>>().join(" ")
-    };
-    let all = quoted(names);
-    let last = quoted(&names[names.len().saturating_sub(1)..]);
-    let mut commands = BTreeMap::new();
-    for (view, command) in [
-        ("flame", format!("heapprof flame {last} > flame.svg")),
-        ("table", format!("heapprof top {last}")),
-        ("map", format!("heapprof top -n 0 {last}")),
-        ("sizes", format!("heapprof stats {last}")),
-        ("timeline", format!("heapprof timeline {all}")),
-        ("growth", format!("heapprof report {all} -o report.html")),
-        ("pivot", format!("heapprof peek '{{pattern}}' {last}")),
-    ] {
-        commands.insert(view.to_string(), command);
-    }
-    let before = match base {
-        [] => quoted(&names[..1]),
-        base => quoted(base),
-    };
-    commands.insert(
-        "table.diff".to_string(),
-        format!("heapprof diff {before} {last}"),
-    );
-    let flame = format!("heapprof flame --base {before} {last} > diff.svg");
-    commands.insert("flame.diff".to_string(), flame);
-    commands
 }

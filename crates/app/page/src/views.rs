@@ -16,14 +16,17 @@ use heapprof_analysis::{
 use heapprof_web::{ApiAnswer, ApiRefusal, ApiRequest, ReportContainer};
 use sha2::{Digest, Sha256};
 
-use super::super::report::{ReportPage, page_rows};
-use super::library::{ProfileChoice, ProfileLibrary};
-use super::{BINARY_MEDIA_TYPE, allow, refusal};
-use crate::advice::note_text;
-use crate::args::report::PathNames;
-use crate::args::{SourceArgs, WebArgs};
-use crate::source_file::SourceFiles;
+use crate::host::{PageHost, refusal};
+use crate::library::{ProfileChoice, ProfileLibrary};
+use crate::parameters::allow;
+use crate::paths::PathNames;
+use crate::question::QuestionNote;
+use crate::rows::{ReportPage, page_rows};
+use crate::settings::PageSettings;
+use crate::source_file::{SourceFiles, SourceFolders};
 
+/// The media type of bytes that have no other type.
+pub(crate) const BINARY_MEDIA_TYPE: &str = "application/octet-stream";
 /// Maximum number of views that are kept.
 const MAX_VIEWS: usize = 4;
 /// Maximum number of functions in a path.
@@ -32,13 +35,14 @@ const MAX_PATH_DEPTH: usize = 4096;
 const MAX_OPENED_PARTS: usize = 64;
 
 /// The views of a server.
-pub(super) struct ReportViews {
+pub(crate) struct ReportViews {
     views: Mutex<Vec<Arc<ReportView>>>,
     most: usize,
     /// A number that makes the tags of every server different.
     salt: u64,
-    /// The options about source files, if the text of their lines is shown.
-    source: Option<SourceArgs>,
+    /// Where source files are, if the text of their lines is shown.
+    source: Option<SourceFolders>,
+    host: Arc<dyn PageHost>,
 }
 
 /// The profiles and filters of a view.
@@ -67,17 +71,18 @@ struct ViewSession {
 
 impl ReportViews {
     /// Makes an empty list of views.
-    pub(super) fn new(args: &WebArgs) -> Self {
+    pub(crate) fn new(settings: &PageSettings, host: Arc<dyn PageHost>) -> Self {
         Self {
             views: Mutex::default(),
-            most: args.max_nodes.max(1),
+            most: settings.max_nodes.max(1),
             salt: RandomState::new().build_hasher().finish(),
-            source: args.source.then(|| args.source_files.clone()),
+            source: settings.has_source.then(|| settings.source_folders.clone()),
+            host,
         }
     }
 
     /// Answers with the report of a view.
-    pub(super) fn report(
+    pub(crate) fn report(
         &self,
         library: &ProfileLibrary,
         asked: &ApiRequest,
@@ -96,7 +101,8 @@ impl ReportViews {
         let packed = match &made.packed {
             Some(packed) => packed.clone(),
             None => {
-                let found = report(&made.session).map_err(|error| refusal(&error.into()))?;
+                let found =
+                    report(&made.session).map_err(|error| refusal(&*self.host, &error.into()))?;
                 let packed = self.pack_report(&view.key, found)?;
                 made.packed.insert(packed).clone()
             }
@@ -111,7 +117,7 @@ impl ReportViews {
 
     /// Answers with the report of what was left out below the functions of the parameter `path`: a
     /// list of names, or a list of such lists, each within the part that the list before led to.
-    pub(super) fn subtree(
+    pub(crate) fn subtree(
         &self,
         library: &ProfileLibrary,
         asked: &ApiRequest,
@@ -123,7 +129,8 @@ impl ReportViews {
         };
         let view = self.view_as_shown(library, asked)?;
         let made = self.lock_session(&view, library)?;
-        let found = report_below(&made.session, &paths).map_err(|error| refusal(&error.into()))?;
+        let found = report_below(&made.session, &paths)
+            .map_err(|error| refusal(&*self.host, &error.into()))?;
         if found.nodes.is_empty() {
             let what = "Nothing was left out below this path";
             return Err(ApiRefusal::new(404, what, "Ask for the report again"));
@@ -238,7 +245,9 @@ impl ReportViews {
                 agree(before, after)?;
             }
             let question = ProfileQuestion::new(sources, &query, TypeSelection::All)?;
-            let mut notes: Vec<String> = question.notes().iter().map(note_text).collect();
+            let notes = question.notes();
+            let notes = notes.iter().map(QuestionNote::Filter);
+            let mut notes: Vec<String> = notes.map(|note| self.host.note_text(&note)).collect();
             notes.extend_from_slice(&key.late);
             Ok(ViewSession {
                 session: AnalysisSession::new(question.with_tree(options))?,
@@ -246,7 +255,7 @@ impl ReportViews {
                 packed: None,
             })
         };
-        made().map_err(|error| refusal(&error))
+        made().map_err(|error| refusal(&*self.host, &error))
     }
 
     fn pack_report(
@@ -265,9 +274,12 @@ impl ReportViews {
             base,
             paths: PathNames::Full,
             sources: files.as_ref(),
+            commands: &|names, base, paths| self.host.view_commands(names, base, paths),
         };
         let packed = ReportContainer::pack_quickly(&page_rows(found, &page)).context("the page");
-        Ok(packed.map_err(|error| refusal(&error))?.into_bytes())
+        Ok(packed
+            .map_err(|error| refusal(&*self.host, &error))?
+            .into_bytes())
     }
 }
 

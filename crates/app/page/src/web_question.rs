@@ -8,7 +8,7 @@ use heapprof_analysis::{
 };
 use heapprof_report::{ReportFormat, ReportStyle, TraceOrder};
 
-use super::parameters::ParameterValues;
+use crate::parameters::ParameterValues;
 use crate::question::{
     DiffQuestion, InfoQuestion, LeaksQuestion, ListQuestion, NoteSink, PeekQuestion, StatsQuestion,
     TagsQuestion, TimelineQuestion, TopQuestion, TracesQuestion, TreeQuestion, compile_regex,
@@ -16,7 +16,7 @@ use crate::question::{
 use crate::source_file::SourceFiles;
 
 /// A question that a server answers.
-pub(super) enum WebQuestion {
+pub(crate) enum WebQuestion {
     Top(TopQuestion),
     Tree(TreeQuestion),
     Peek(PeekQuestion),
@@ -33,14 +33,14 @@ pub(super) enum WebQuestion {
 
 /// Each function makes the question of a command from the values of its parameters.
 impl WebQuestion {
-    pub(super) fn top(values: ParameterValues) -> Result<Self> {
+    pub(crate) fn top(values: ParameterValues) -> Result<Self> {
         Ok(Self::Top(TopQuestion {
             query: values.query_by(Granularity::Functions),
             is_wide: values.is_wide,
         }))
     }
 
-    pub(super) fn tree(values: ParameterValues) -> Result<Self> {
+    pub(crate) fn tree(values: ParameterValues) -> Result<Self> {
         Ok(Self::Tree(TreeQuestion {
             query: values.query_by(Granularity::Functions),
             options: TreeOptions {
@@ -52,38 +52,38 @@ impl WebQuestion {
         }))
     }
 
-    pub(super) fn peek(values: ParameterValues) -> Result<Self> {
+    pub(crate) fn peek(values: ParameterValues) -> Result<Self> {
         Ok(Self::Peek(PeekQuestion {
             query: values.query_by(Granularity::Functions),
             wanted: compile_regex(&values.regex)?,
         }))
     }
 
-    pub(super) fn list(values: ParameterValues) -> Result<Self> {
+    pub(crate) fn list(values: ParameterValues) -> Result<Self> {
         let wanted = compile_regex(&values.regex)?;
         let query = values.query_by(Granularity::Functions);
         Ok(Self::List(ListQuestion::new(query, wanted)?))
     }
 
-    pub(super) fn traces(values: ParameterValues) -> Result<Self> {
+    pub(crate) fn traces(values: ParameterValues) -> Result<Self> {
         Ok(Self::Traces(TracesQuestion {
             query: values.query_by(Granularity::Functions),
         }))
     }
 
-    pub(super) fn tags(values: ParameterValues) -> Result<Self> {
+    pub(crate) fn tags(values: ParameterValues) -> Result<Self> {
         Ok(Self::Tags(TagsQuestion {
             query: values.query_by(Granularity::Functions),
         }))
     }
 
-    pub(super) fn stats(values: ParameterValues) -> Result<Self> {
+    pub(crate) fn stats(values: ParameterValues) -> Result<Self> {
         Ok(Self::Stats(StatsQuestion {
             query: values.query_by(Granularity::Functions),
         }))
     }
 
-    pub(super) fn leaks(values: ParameterValues) -> Result<Self> {
+    pub(crate) fn leaks(values: ParameterValues) -> Result<Self> {
         let query = values.query_by(Granularity::Lines);
         Ok(Self::Leaks(LeaksQuestion::new(
             query,
@@ -91,25 +91,25 @@ impl WebQuestion {
         )?))
     }
 
-    pub(super) fn info(_: ParameterValues) -> Result<Self> {
-        Ok(Self::Info(InfoQuestion::new()))
+    pub(crate) fn info(_: ParameterValues) -> Result<Self> {
+        Ok(Self::Info(InfoQuestion::default()))
     }
 
-    pub(super) fn timeline(_: ParameterValues) -> Result<Self> {
+    pub(crate) fn timeline(_: ParameterValues) -> Result<Self> {
         Ok(Self::Timeline(TimelineQuestion))
     }
 
-    pub(super) fn diff(values: ParameterValues) -> Result<Self> {
+    pub(crate) fn diff(values: ParameterValues) -> Result<Self> {
         let query = values.query_by(Granularity::Functions);
         Ok(Self::Diff(DiffQuestion::new(query, values.is_normalized)?))
     }
 
-    pub(super) fn schema(_: ParameterValues) -> Result<Self> {
+    pub(crate) fn schema(_: ParameterValues) -> Result<Self> {
         Ok(Self::Schema)
     }
 
     /// Writes the answer about profiles, which are called `names`: JSON, or for the schema text.
-    pub(super) fn answer(
+    pub(crate) fn answer(
         &self,
         names: &[String],
         sources: Vec<QuestionSource>,

@@ -8,22 +8,19 @@ use heapprof_analysis::{
 use super::{NoteSink, open_plain_session};
 
 /// The question of `stats`.
-pub(crate) struct StatsQuestion {
-    pub(crate) query: Query,
+pub struct StatsQuestion {
+    /// What is asked of the profile.
+    pub query: Query,
 }
 
 impl StatsQuestion {
     /// Starts the session.
-    pub(crate) fn open(
-        &self,
-        source: QuestionSource,
-        note: NoteSink<'_>,
-    ) -> Result<AnalysisSession> {
+    pub fn open(&self, source: QuestionSource, note: NoteSink<'_>) -> Result<AnalysisSession> {
         open_plain_session(source, &self.query, TypeSelection::All, note)
     }
 
     /// Returns the totals and sizes.
-    pub(crate) fn rows(&self, session: &AnalysisSession) -> Result<StatsReport> {
+    pub fn rows(&self, session: &AnalysisSession) -> Result<StatsReport> {
         Ok(stats(session)?)
     }
 }

@@ -8,14 +8,15 @@ use heapprof_analysis::{
 use super::{NoteSink, open_plain_session};
 
 /// The question of `info`.
-pub(crate) struct InfoQuestion {
-    pub(crate) query: Query,
+pub struct InfoQuestion {
+    /// What is asked of the profile.
+    pub query: Query,
 }
 
-impl InfoQuestion {
+impl Default for InfoQuestion {
     /// Makes the question. It is about facts: no frame is cut, no sample is left out, and stacks
     /// that differ in anything are counted as two.
-    pub(crate) fn new() -> Self {
+    fn default() -> Self {
         let query = Query {
             all_frames: true,
             granularity: Granularity::Addresses,
@@ -23,18 +24,16 @@ impl InfoQuestion {
         };
         Self { query }
     }
+}
 
+impl InfoQuestion {
     /// Starts the session.
-    pub(crate) fn open(
-        &self,
-        source: QuestionSource,
-        note: NoteSink<'_>,
-    ) -> Result<AnalysisSession> {
+    pub fn open(&self, source: QuestionSource, note: NoteSink<'_>) -> Result<AnalysisSession> {
         open_plain_session(source, &self.query, TypeSelection::All, note)
     }
 
     /// Returns the facts.
-    pub(crate) fn rows(&self, session: &AnalysisSession) -> Result<InfoReport> {
+    pub fn rows(&self, session: &AnalysisSession) -> Result<InfoReport> {
         Ok(info(session)?)
     }
 }

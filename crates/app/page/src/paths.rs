@@ -2,17 +2,26 @@
 
 use std::path::PathBuf;
 
-use crate::args::report::PathNames;
+/// Which paths of source files and profiles a page shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathNames {
+    /// Paths as the profile has them.
+    Full,
+    /// Paths with `~` for the home folder.
+    Short,
+    /// No paths.
+    None,
+}
 
 /// The rule by which paths are shown.
-pub(super) struct PathRule {
+pub struct PathRule {
     which: PathNames,
     home: Option<String>,
 }
 
 impl PathRule {
     /// Makes the rule that the user asked for.
-    pub(super) fn new(which: PathNames) -> Self {
+    pub fn new(which: PathNames) -> Self {
         let home = std::env::var_os("HOME").map(PathBuf::from);
         let home = home.filter(|home| home.components().count() > 1);
         Self {
@@ -22,7 +31,7 @@ impl PathRule {
     }
 
     /// Returns a path as the page shows it; empty if the page shows no paths.
-    pub(super) fn shown(&self, path: &str) -> String {
+    pub fn shown(&self, path: &str) -> String {
         match self.which {
             PathNames::Full => path.to_string(),
             PathNames::None => String::new(),
@@ -34,7 +43,7 @@ impl PathRule {
     }
 
     /// Returns the name of a profile: the whole path, or its last part.
-    pub(super) fn name(&self, path: &str) -> String {
+    pub fn name(&self, path: &str) -> String {
         match self.which {
             PathNames::None => path.rsplit('/').next().unwrap_or(path).to_string(),
             _ => self.shown(path),

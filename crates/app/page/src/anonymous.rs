@@ -5,7 +5,7 @@ use heapprof_web::WebReport;
 use sha2::{Digest, Sha256};
 
 /// Replaces all names and leaves out paths, sources and commands.
-pub(super) fn make(report: &mut WebReport) {
+pub fn hash_names(report: &mut WebReport) {
     let key = key(report);
     let hashed = |kind: &str, name: &str| {
         if name.is_empty() || name == OTHER_NAME {

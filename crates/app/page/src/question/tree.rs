@@ -8,20 +8,18 @@ use heapprof_analysis::{
 use super::{NoteSink, open_session};
 
 /// The question of `tree`.
-pub(crate) struct TreeQuestion {
-    pub(crate) query: Query,
-    pub(crate) options: TreeOptions,
+pub struct TreeQuestion {
+    /// What is asked of the profile.
+    pub query: Query,
+    /// The form of the tree.
+    pub options: TreeOptions,
     /// Whether each frame is on a row of its own.
-    pub(crate) is_full: bool,
+    pub is_full: bool,
 }
 
 impl TreeQuestion {
     /// Starts the session.
-    pub(crate) fn open(
-        &self,
-        source: QuestionSource,
-        note: NoteSink<'_>,
-    ) -> Result<AnalysisSession> {
+    pub fn open(&self, source: QuestionSource, note: NoteSink<'_>) -> Result<AnalysisSession> {
         let types = TypeSelection::Requested;
         open_session(vec![source], &self.query, types, note, |question| {
             question.with_tree(self.options)
@@ -29,7 +27,7 @@ impl TreeQuestion {
     }
 
     /// Returns the rows.
-    pub(crate) fn rows<'s>(&self, session: &'s AnalysisSession) -> Result<TreeReport<'s>> {
+    pub fn rows<'s>(&self, session: &'s AnalysisSession) -> Result<TreeReport<'s>> {
         Ok(tree(session, &self.query)?)
     }
 }

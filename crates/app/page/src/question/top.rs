@@ -6,15 +6,16 @@ use heapprof_analysis::{AnalysisSession, Query, QuestionSource, TopReport, TypeS
 use super::{NoteSink, open_plain_session};
 
 /// The question of `top`.
-pub(crate) struct TopQuestion {
-    pub(crate) query: Query,
+pub struct TopQuestion {
+    /// What is asked of the profile.
+    pub query: Query,
     /// Whether every sample type is shown.
-    pub(crate) is_wide: bool,
+    pub is_wide: bool,
 }
 
 impl TopQuestion {
     /// Starts the session. `needs_types` says whether somebody also asks for other sample types.
-    pub(crate) fn open(
+    pub fn open(
         &self,
         source: QuestionSource,
         needs_types: bool,
@@ -28,7 +29,7 @@ impl TopQuestion {
     }
 
     /// Returns the rows.
-    pub(crate) fn rows(&self, session: &AnalysisSession) -> Result<TopReport> {
+    pub fn rows(&self, session: &AnalysisSession) -> Result<TopReport> {
         Ok(top(session, 1, &self.query, self.is_wide)?)
     }
 }

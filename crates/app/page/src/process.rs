@@ -9,7 +9,7 @@ const SIZE_CLASS_COUNT: usize = 64;
 
 /// Makes the curve of a history. If a value is not known at a moment, it is that of the moment
 /// before.
-pub(super) fn curve(history: &[TimelineRow]) -> Option<web::HistoryCurve> {
+pub(crate) fn curve(history: &[TimelineRow]) -> Option<web::HistoryCurve> {
     let first = history.iter().position(|row| row.inuse_space.is_some())?;
     let mut curve = web::HistoryCurve::default();
     let (mut inuse, mut objects, mut rss) = (0, 0, None);
@@ -39,7 +39,7 @@ fn milliseconds(nanos: i64) -> f64 {
 }
 
 /// Makes the histograms of sizes. Mappings have no size, and are left out.
-pub(super) fn sizes(found: &[StatsSize], is_exact: bool) -> Option<web::PageSizeHistograms> {
+pub(crate) fn sizes(found: &[StatsSize], is_exact: bool) -> Option<web::PageSizeHistograms> {
     if found.is_empty() {
         return None;
     }

@@ -5,31 +5,31 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
 use heapprof_analysis::{ProfileStore, QuestionSource, agree, in_order_of_time};
 use heapprof_formats::SQLITE_MAGIC;
 use heapprof_sources::ProfileSources;
+use heapprof_text::file_name as name;
 use heapprof_web::{ApiRefusal, ApiRequest};
 use serde_json::json;
 
-use super::super::report::expand_names;
-use super::refusal;
-use crate::args::WebArgs;
-use crate::{name, now, outside};
+use crate::host::{PageHost, refusal};
+use crate::settings::PageSettings;
 
 /// Maximum number of the database's profiles that are kept once they were read.
 const MAX_KEPT_PROFILES: usize = 8;
 /// Time after which a process is read again, in milliseconds.
-pub(super) const REFRESH_INTERVAL_MS: u32 = 2000;
+pub(crate) const REFRESH_INTERVAL_MS: u32 = 2000;
 /// Maximum number of profiles that may be sent.
 const MAX_SENT_PROFILES: usize = 16;
 /// The longest name of a profile that is sent, in characters.
 const MAX_NAME_CHARS: usize = 100;
 
 /// The profiles of a server.
-pub(super) struct ProfileLibrary {
+pub(crate) struct ProfileLibrary {
+    host: Arc<dyn PageHost>,
     shelf: Mutex<LibraryShelf>,
     /// Locked while a profile is read, so that no profile is read twice at once. The shelf is not
     /// locked then.
@@ -42,6 +42,7 @@ pub(super) struct ProfileLibrary {
 
 struct LibraryShelf {
     sources: ProfileSources,
+    host: Arc<dyn PageHost>,
     offered: Vec<OfferedProfile>,
     /// The state of the database when its profiles were listed.
     database: Option<[i64; 4]>,
@@ -87,27 +88,31 @@ enum ShelfLookup {
 
 /// A profile that was read.
 #[derive(Clone)]
-pub(super) struct LibraryProfile {
-    pub(super) source: QuestionSource,
+pub(crate) struct LibraryProfile {
+    pub(crate) source: QuestionSource,
     /// The number of the reading.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// The state of the file when it was read.
     file: Option<[i64; 4]>,
     /// Why the profile is not the present one, if it is not.
-    pub(super) note: Option<String>,
+    pub(crate) note: Option<String>,
 }
 
 /// The profiles that a question is about, and whether the first is compared with the last.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ProfileChoice {
-    pub(super) names: Vec<String>,
-    pub(super) is_compared: bool,
+pub(crate) struct ProfileChoice {
+    pub(crate) names: Vec<String>,
+    pub(crate) is_compared: bool,
 }
 
 impl ProfileLibrary {
     /// Reads the profiles of the first view.
-    pub(super) fn open(mut sources: ProfileSources, args: &WebArgs) -> Result<Self> {
-        let mut named = sources.or_newest(&args.profiles.profiles)?;
+    pub(crate) fn open(
+        mut sources: ProfileSources,
+        settings: &PageSettings,
+        host: Arc<dyn PageHost>,
+    ) -> Result<Self> {
+        let mut named = sources.or_newest(&settings.profiles)?;
         if let [one] = &named[..]
             && is_database(one)
         {
@@ -136,6 +141,7 @@ impl ProfileLibrary {
             offered: offered.collect(),
             database: state(sources.db()),
             sources,
+            host: host.clone(),
             readings: 0,
             sent: 0,
         };
@@ -148,14 +154,14 @@ impl ProfileLibrary {
                 "{}: there is no profile in it; heapprof load puts them in",
                 shelf.sources.db().display()
             );
-        } else if args.base.is_empty() && args.added_up {
+        } else if settings.base.is_empty() && settings.is_sum {
             first.push(shelf.offer(&named));
-        } else if args.base.is_empty() {
-            for name in expand_names(&named)? {
+        } else if settings.base.is_empty() {
+            for name in host.expand_names(&named)? {
                 first.push(shelf.offer(&[name]));
             }
         } else {
-            first.push(shelf.offer(&args.base));
+            first.push(shelf.offer(&settings.base));
             first.push(shelf.offer(&named));
         }
         let mut read = Vec::new();
@@ -171,7 +177,7 @@ impl ProfileLibrary {
             source.name.clone_from(name);
             read.push(source);
         }
-        let is_compared = !args.base.is_empty();
+        let is_compared = !settings.base.is_empty();
         match is_compared {
             // Profiles that can't be compared are an error before the first view is shown.
             true => {
@@ -188,6 +194,7 @@ impl ProfileLibrary {
                 .retain(|offered| !matches!(offered.from, ProfileOrigin::Database));
         }
         Ok(Self {
+            host,
             first: read.into_iter().map(|source| source.name).collect(),
             is_compared,
             shelf: Mutex::new(shelf),
@@ -196,19 +203,19 @@ impl ProfileLibrary {
     }
 
     /// Whether a profile of the first view is a process, which changes by itself.
-    pub(super) fn is_live(&self) -> bool {
+    pub(crate) fn is_live(&self) -> bool {
         let shelf = self.shelf();
         let mut offered = shelf.offered.iter();
         offered.any(|offered| match &offered.from {
             ProfileOrigin::Arguments(arguments) => {
-                arguments.iter().any(|one| outside::is_process(one))
+                arguments.iter().any(|one| self.host.is_process(one))
             }
             ProfileOrigin::Database | ProfileOrigin::Upload => false,
         })
     }
 
     /// Returns a title of what is served, for people.
-    pub(super) fn title(&self) -> String {
+    pub(crate) fn title(&self) -> String {
         match &self.first[..] {
             [before, after] if self.is_compared => {
                 format!("{} beside {}", name::shown(after), name::shown(before))
@@ -219,7 +226,7 @@ impl ProfileLibrary {
     }
 
     /// Returns the list of all profiles.
-    pub(super) fn offered(&self) -> Vec<serde_json::Value> {
+    pub(crate) fn offered(&self) -> Vec<serde_json::Value> {
         let mut shelf = self.shelf();
         shelf.refresh();
         let one = |offered: &OfferedProfile| {
@@ -233,7 +240,7 @@ impl ProfileLibrary {
     }
 
     /// Returns the profiles of the first view, if it is one profile, or two that are compared.
-    pub(super) fn shown(&self) -> serde_json::Value {
+    pub(crate) fn shown(&self) -> serde_json::Value {
         match &self.first[..] {
             [base, profile] if self.is_compared => json!({ "profile": profile, "base": base }),
             [profile] => json!({ "profile": profile }),
@@ -243,7 +250,7 @@ impl ProfileLibrary {
 
     /// Returns the profiles that a question is about: those that it names, or those of the first
     /// view.
-    pub(super) fn parse_choice(&self, asked: &ApiRequest) -> Result<ProfileChoice, ApiRefusal> {
+    pub(crate) fn parse_choice(&self, asked: &ApiRequest) -> Result<ProfileChoice, ApiRefusal> {
         let one = |parameter: &str| -> Result<Option<String>, ApiRefusal> {
             let Some(name) = asked.parameter(parameter) else {
                 return Ok(None);
@@ -268,8 +275,9 @@ impl ProfileLibrary {
     }
 
     /// Returns the profile of a name, which must be one that is offered.
-    pub(super) fn read(&self, name: &str) -> Result<LibraryProfile, ApiRefusal> {
-        self.read_or_fail(name).map_err(|error| refusal(&error))
+    pub(crate) fn read(&self, name: &str) -> Result<LibraryProfile, ApiRefusal> {
+        self.read_or_fail(name)
+            .map_err(|error| refusal(&*self.host, &error))
     }
 
     fn read_or_fail(&self, name: &str) -> Result<LibraryProfile> {
@@ -299,13 +307,13 @@ impl ProfileLibrary {
     }
 
     /// Returns the profiles of some names.
-    pub(super) fn read_all(&self, names: &[String]) -> Result<Vec<QuestionSource>, ApiRefusal> {
+    pub(crate) fn read_all(&self, names: &[String]) -> Result<Vec<QuestionSource>, ApiRefusal> {
         let one = |name: &String| Ok(self.read(name)?.source);
         names.iter().map(one).collect()
     }
 
     /// Returns the database's file, if any profile of it is offered.
-    pub(super) fn database(&self) -> Option<std::path::PathBuf> {
+    pub(crate) fn database(&self) -> Option<std::path::PathBuf> {
         let shelf = self.shelf();
         let is_offered = shelf
             .offered
@@ -315,7 +323,7 @@ impl ProfileLibrary {
     }
 
     /// Refuses to take another profile if there are many.
-    pub(super) fn check_sent(&self) -> Result<(), ApiRefusal> {
+    pub(crate) fn check_sent(&self) -> Result<(), ApiRefusal> {
         if self.shelf().sent < MAX_SENT_PROFILES {
             return Ok(());
         }
@@ -328,7 +336,7 @@ impl ProfileLibrary {
     }
 
     /// Adds a profile that was sent. Returns the name that it has here.
-    pub(super) fn take(&self, wished: Option<&str>, bytes: &[u8]) -> Result<String, ApiRefusal> {
+    pub(crate) fn take(&self, wished: Option<&str>, bytes: &[u8]) -> Result<String, ApiRefusal> {
         self.check_sent()?;
         let wished: String = wished
             .unwrap_or("sent")
@@ -337,7 +345,7 @@ impl ProfileLibrary {
             .collect();
         let sources = self.shelf().sources.clone();
         let profile = sources.read_sent(&wished, bytes);
-        let profile = profile.map_err(|error| refusal(&error))?;
+        let profile = profile.map_err(|error| refusal(&*self.host, &error))?;
         let mut shelf = self.shelf();
         let mut name = wished.clone();
         let mut count = 1;
@@ -388,7 +396,7 @@ impl LibraryShelf {
         let at = at.with_context(|| format!("{name}: there is no such profile"))?;
         let offered = &self.offered[at];
         let file = match &offered.from {
-            ProfileOrigin::Arguments(arguments) => state_of_file(arguments),
+            ProfileOrigin::Arguments(arguments) => state_of_file(arguments, &*self.host),
             ProfileOrigin::Database => state(self.sources.db()),
             ProfileOrigin::Upload => None,
         };
@@ -431,7 +439,7 @@ impl LibraryShelf {
         let ProfileOrigin::Arguments(arguments) = &offered.from else {
             return None;
         };
-        let is_process = arguments.iter().any(|one| outside::is_process(one));
+        let is_process = arguments.iter().any(|one| self.host.is_process(one));
         let read = offered.read.as_ref().filter(|_| is_process)?;
         Some(read.source.clone())
     }
@@ -482,9 +490,9 @@ impl LibraryShelf {
 
 /// Returns the state of what the arguments name: of one file, or of a process, whose state changes
 /// with time. Returns `None` for anything else.
-fn state_of_file(arguments: &[String]) -> Option<[i64; 4]> {
-    if arguments.iter().any(|one| outside::is_process(one)) {
-        return Some([now::millis() / i64::from(REFRESH_INTERVAL_MS), 0, 0, 0]);
+fn state_of_file(arguments: &[String], host: &dyn PageHost) -> Option<[i64; 4]> {
+    if arguments.iter().any(|one| host.is_process(one)) {
+        return Some([host.now_millis() / i64::from(REFRESH_INTERVAL_MS), 0, 0, 0]);
     }
     let [one] = arguments else { return None };
     let (whole, _) = heapprof_sources::split_part(one);

@@ -8,22 +8,19 @@ use heapprof_analysis::{
 use super::{NoteSink, open_plain_session};
 
 /// The question of `traces`.
-pub(crate) struct TracesQuestion {
-    pub(crate) query: Query,
+pub struct TracesQuestion {
+    /// What is asked of the profile.
+    pub query: Query,
 }
 
 impl TracesQuestion {
     /// Starts the session.
-    pub(crate) fn open(
-        &self,
-        source: QuestionSource,
-        note: NoteSink<'_>,
-    ) -> Result<AnalysisSession> {
+    pub fn open(&self, source: QuestionSource, note: NoteSink<'_>) -> Result<AnalysisSession> {
         open_plain_session(source, &self.query, TypeSelection::Requested, note)
     }
 
     /// Returns the rows.
-    pub(crate) fn rows(&self, session: &AnalysisSession) -> Result<TracesReport> {
+    pub fn rows(&self, session: &AnalysisSession) -> Result<TracesReport> {
         Ok(traces(session, &self.query)?)
     }
 }

@@ -6,11 +6,20 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use crate::args::SourceArgs;
+/// Where source files are.
+#[derive(Clone, Debug, Default)]
+pub struct SourceFolders {
+    /// Folders to look for source in; if there are none, the current folder and those above it.
+    pub folders: Vec<PathBuf>,
+    /// Beginnings to cut off the profile's file names.
+    pub trims: Vec<String>,
+    /// Advice for a file that is not found.
+    pub advice: &'static str,
+}
 
 /// The source files that were looked for. Each is read once, however often it is asked for.
-pub(crate) struct SourceFiles<'a> {
-    args: &'a SourceArgs,
+pub struct SourceFiles<'a> {
+    places: &'a SourceFolders,
     /// Why no file is read; `None` if files are read.
     closed: Option<&'static str>,
     known: RefCell<HashMap<String, SourceLines>>,
@@ -21,62 +30,67 @@ const MAX_FILE_BYTES: u64 = 64 << 20;
 
 impl<'a> SourceFiles<'a> {
     /// Begins without any file that was read.
-    pub(crate) fn new(args: &'a SourceArgs) -> Self {
+    pub fn new(places: &'a SourceFolders) -> Self {
         Self {
-            args,
+            places,
             closed: None,
             known: RefCell::default(),
         }
     }
 
-    /// Refuses to read any file.
-    pub(crate) fn none(args: &'a SourceArgs) -> Self {
+    /// Refuses to read any file, and says why.
+    pub fn closed(places: &'a SourceFolders, why: &'static str) -> Self {
         Self {
-            closed: Some("source files are read with --source only"),
-            ..Self::new(args)
+            closed: Some(why),
+            ..Self::new(places)
         }
     }
 
     /// Returns the lines of a file that a profile names.
-    pub(crate) fn lines(&self, file: &str) -> SourceLines {
+    pub fn lines(&self, file: &str) -> SourceLines {
         if let Some(why) = self.closed {
             return Err(why.to_string());
         }
         let mut known = self.known.borrow_mut();
         let lines = known.entry(file.to_string());
-        let read = || source_text(file, &self.args.source_path, &self.args.trim_path);
+        let read = || source_text(file, self.places);
         lines.or_insert_with(read).clone()
     }
 
     /// Returns one line of a file that a profile names, counted from 1.
-    pub(crate) fn line(&self, file: &str, line: i64) -> Option<String> {
+    pub fn line(&self, file: &str, line: i64) -> Option<String> {
         let index = usize::try_from(line).ok()?.checked_sub(1)?;
         self.lines(file).ok()?.get(index).cloned()
     }
 }
 
 /// A source file's lines, or why there are none.
-pub(crate) type SourceLines = Result<Rc<[String]>, String>;
+pub type SourceLines = Result<Rc<[String]>, String>;
 
 /// Returns the lines of a source file that a profile names.
 ///
-/// If `file` begins with one of `trim`, that beginning is cut off, and the rest is searched for in
-/// each of `folders` and nowhere else. Any other `file` is searched for as it is, and then in each
-/// of `folders`. If that fails, the ends of its path are searched for in `folders`, the longest
+/// If `file` begins with one of the beginnings to cut off, that beginning is cut off, and the rest is searched for in
+/// each of the folders and nowhere else. Any other `file` is searched for as it is, and then in each
+/// of the folders. If that fails, the ends of its path are searched for in the folders, the longest
 /// first: each end has one part less than the one before. In this way a file that was built
-/// elsewhere is found in a checkout. The bare file name is not tried in this step. If `folders` is
-/// empty, the current folder and all folders above it are searched.
-fn source_text(file: &str, folders: &[PathBuf], trim: &[String]) -> SourceLines {
+/// elsewhere is found in a checkout. The bare file name is not tried in this step. If there
+/// are no folders, the current folder and all folders above it are searched.
+fn source_text(file: &str, places: &SourceFolders) -> SourceLines {
+    let SourceFolders {
+        folders,
+        trims,
+        advice,
+    } = places;
     if file.is_empty() {
         return Err("the profile names no file".to_string());
     }
     let file = file.strip_prefix("/proc/self/cwd/").unwrap_or(file);
-    let trimmed = trim.iter().find_map(|t| {
+    let trimmed = trims.iter().find_map(|t| {
         let rest = file.strip_prefix(t.trim_end_matches('/'))?;
         rest.strip_prefix('/')
     });
     let here = std::env::current_dir().map_err(|e| e.to_string())?;
-    let folders: Vec<&Path> = match folders {
+    let folders: Vec<&Path> = match &folders[..] {
         [] => here.ancestors().collect(),
         given => given.iter().map(PathBuf::as_path).collect(),
     };
@@ -95,7 +109,7 @@ fn source_text(file: &str, folders: &[PathBuf], trim: &[String]) -> SourceLines 
     }
     let found = candidates.iter().find(|path| path.is_file());
     let Some(found) = found else {
-        return Err(format!("{file} is not found; say where with --source-path"));
+        return Err(format!("{file} is not found{advice}"));
     };
     let failed = |error: std::io::Error| format!("{}: {error}", found.display());
     let mut bytes = Vec::new();

@@ -9,9 +9,9 @@ use heapprof_analysis::{
 use heapprof_report::{ReportFormat, ReportStyle, result_table};
 use heapprof_web::{ApiAnswer, ApiRefusal, ApiRequest, JSON_MEDIA_TYPE};
 
-use super::library::ProfileLibrary;
-use super::parameters::parse_switch;
-use super::{allow, refusal};
+use crate::host::{PageHost, refusal};
+use crate::library::ProfileLibrary;
+use crate::parameters::{allow, parse_switch};
 
 /// Longest time that a statement may run.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -21,9 +21,10 @@ const MAX_ROWS: usize = 10_000;
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 /// Answers a statement: `{"sql": "…"}`.
-pub(super) fn answer(
+pub(crate) fn answer(
     library: &ProfileLibrary,
     asked: &ApiRequest,
+    host: &dyn PageHost,
 ) -> Result<ApiAnswer, ApiRefusal> {
     allow(asked, &["database"])?;
     let sql = serde_json::from_slice::<serde_json::Value>(&asked.body).ok();
@@ -32,8 +33,8 @@ pub(super) fn answer(
         let what = "What is sent is not {\"sql\": \"STATEMENT\"}";
         return Err(ApiRefusal::new(400, what, "Send JSON with the statement"));
     };
-    let mut session = session(library, asked)?;
-    let (text, is_cut) = run(&mut session, sql).map_err(|error| refusal(&error))?;
+    let mut session = session(library, asked, host)?;
+    let (text, is_cut) = run(&mut session, sql).map_err(|error| refusal(host, &error))?;
     let notes = match is_cut {
         true => vec!["only the first rows are here; add LIMIT or a condition".to_string()],
         false => Vec::new(),
@@ -46,7 +47,11 @@ pub(super) fn answer(
     })
 }
 
-fn session(library: &ProfileLibrary, asked: &ApiRequest) -> Result<AnalysisSession, ApiRefusal> {
+fn session(
+    library: &ProfileLibrary,
+    asked: &ApiRequest,
+    host: &dyn PageHost,
+) -> Result<AnalysisSession, ApiRefusal> {
     let of_database = match asked.parameter("database") {
         Some(value) => parse_switch("database", value)?,
         None => false,
@@ -64,7 +69,7 @@ fn session(library: &ProfileLibrary, asked: &ApiRequest) -> Result<AnalysisSessi
             question.and_then(AnalysisSession::new).map_err(Into::into)
         }
     };
-    made.map_err(|error| refusal(&error))
+    made.map_err(|error| refusal(host, &error))
 }
 
 /// Runs the statement. Returns its rows, and whether there are more.

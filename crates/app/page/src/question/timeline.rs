@@ -8,11 +8,11 @@ use heapprof_analysis::{
 use super::{NoteSink, open_session};
 
 /// The question of `timeline`. It is about whole profiles, so nothing is left out.
-pub(crate) struct TimelineQuestion;
+pub struct TimelineQuestion;
 
 impl TimelineQuestion {
     /// Starts the session.
-    pub(crate) fn open(
+    pub fn open(
         &self,
         sources: Vec<QuestionSource>,
         note: NoteSink<'_>,
@@ -28,7 +28,7 @@ impl TimelineQuestion {
     }
 
     /// Returns the rows.
-    pub(crate) fn rows(&self, session: &AnalysisSession) -> Result<TimelineReport> {
+    pub fn rows(&self, session: &AnalysisSession) -> Result<TimelineReport> {
         Ok(timeline(session)?)
     }
 }

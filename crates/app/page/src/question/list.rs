@@ -1,6 +1,6 @@
 //! The question of `list`: the lines of the functions that match, with their values.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use heapprof_analysis::{
     AnalysisSession, Granularity, ListReport, ProfileQuestion, Query, QuestionSource,
     TypeSelection, list,
@@ -8,34 +8,33 @@ use heapprof_analysis::{
 use heapprof_text::explain_shown_match;
 use regex::Regex;
 
-use super::{NoteSink, open_plain_session};
-use crate::advice::mismatch_text;
+use super::{NoteSink, QuestionError, open_plain_session};
 
 /// The question of `list`.
-pub(crate) struct ListQuestion {
+pub struct ListQuestion {
     query: Query,
     wanted: Regex,
 }
 
 /// The two sessions of a [`ListQuestion`].
-pub(crate) struct ListSessions {
+pub struct ListSessions {
     /// The session by function and file.
-    pub(crate) functions: AnalysisSession,
+    pub functions: AnalysisSession,
     /// The session by line.
-    pub(crate) lines: AnalysisSession,
+    pub lines: AnalysisSession,
 }
 
 impl ListQuestion {
     /// Makes the question. `wanted` is the expression to find in functions' names.
-    pub(crate) fn new(query: Query, wanted: Regex) -> Result<Self> {
+    pub fn new(query: Query, wanted: Regex) -> Result<Self> {
         if query.granularity != Granularity::Functions {
-            bail!("list shows lines of functions; --granularity has no effect here");
+            return Err(QuestionError::NoGranularity.into());
         }
         Ok(Self { query, wanted })
     }
 
     /// Starts the sessions.
-    pub(crate) fn open(&self, source: QuestionSource, note: NoteSink<'_>) -> Result<ListSessions> {
+    pub fn open(&self, source: QuestionSource, note: NoteSink<'_>) -> Result<ListSessions> {
         let types = TypeSelection::Requested;
         let by_function = self.by(Granularity::FileFunctions);
         let functions = open_plain_session(source.clone(), &by_function, types, note)?;
@@ -48,7 +47,7 @@ impl ListQuestion {
     }
 
     /// Returns the rows. Fails if no function of the profile, which is called `name`, matches.
-    pub(crate) fn rows(&self, sessions: &ListSessions, name: &str) -> Result<ListReport> {
+    pub fn rows(&self, sessions: &ListSessions, name: &str) -> Result<ListReport> {
         let ListSessions { functions, lines } = sessions;
         let by_function = self.by(Granularity::FileFunctions);
         let report = list(functions, lines, &by_function, |function| {
@@ -61,12 +60,13 @@ impl ListQuestion {
             };
             let all = list(functions, lines, &whole, |_| true)?;
             let all = all.rows.iter().map(|row| &*row.function);
-            bail!(
-                "{name}: no function that has {} (after filters) matches {:?}{}",
-                report.header.sample_type.r#type,
-                self.wanted.as_str(),
-                mismatch_text(explain_shown_match(&self.wanted, all))
-            );
+            let error = QuestionError::NoMatch {
+                profile: name.to_string(),
+                sample_type: report.header.sample_type.r#type,
+                regex: self.wanted.as_str().to_string(),
+                reason: explain_shown_match(&self.wanted, all),
+            };
+            return Err(error.into());
         }
         Ok(report)
     }

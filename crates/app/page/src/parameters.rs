@@ -2,28 +2,32 @@
 //! mean, and are refused in the same words.
 
 use heapprof_analysis::{Granularity, Query};
-use heapprof_web::ApiRefusal;
+use heapprof_web::{ApiRefusal, ApiRequest};
 
+use crate::host::PageHost;
 use crate::question::{check_wrappers, parse_percent};
 
+/// The parameters that choose the profiles of a question.
+pub(crate) const CHOICE_PARAMETERS: [&str; 2] = ["profile", "base"];
+
 /// The values of the parameters of a command.
-pub(super) struct ParameterValues {
+pub struct ParameterValues {
     /// The query. It has no granularity, because the default depends on the command.
-    pub(super) query: Query,
-    pub(super) granularity: Option<Granularity>,
+    pub(crate) query: Query,
+    pub(crate) granularity: Option<Granularity>,
     /// The expression to find in functions' names.
-    pub(super) regex: String,
+    pub(crate) regex: String,
     /// The smallest share of the total that a node has, in percent.
-    pub(super) min_percent: f64,
-    pub(super) is_wide: bool,
-    pub(super) is_reverse: bool,
-    pub(super) is_full: bool,
-    pub(super) is_normalized: bool,
+    pub(crate) min_percent: f64,
+    pub(crate) is_wide: bool,
+    pub(crate) is_reverse: bool,
+    pub(crate) is_full: bool,
+    pub(crate) is_normalized: bool,
 }
 
 impl ParameterValues {
     /// Parses parameters that the command has. Switches among them are on.
-    pub(super) fn parse(own: &[(&str, &str)]) -> Result<Self, ApiRefusal> {
+    pub fn parse(own: &[(&str, &str)], host: &dyn PageHost) -> Result<Self, ApiRefusal> {
         let mut values = Self {
             query: Query::default(),
             granularity: None,
@@ -36,17 +40,22 @@ impl ParameterValues {
         };
         for (key, value) in own {
             values.set(key, value).map_err(|why| {
-                let option = option_of(key);
-                wrong_value(&format!("invalid value '{value}' for '{option}': {why}"))
+                let option = host.parameter_name(key);
+                wrong_value(
+                    host,
+                    &format!("invalid value '{value}' for '{option}': {why}"),
+                )
             })?;
         }
         if values.query.all_frames && values.query.wrappers.is_some() {
             // The parameter that comes first is named first.
             let both = own.iter().map(|(key, _)| *key);
             let both = both.filter(|key| ["all_frames", "wrappers"].contains(key));
-            let both: Vec<String> = both.map(|key| format!("'{}'", option_of(key))).collect();
+            let both: Vec<String> = both
+                .map(|key| format!("'{}'", host.parameter_name(key)))
+                .collect();
             let what = format!("the argument {}", both.join(" cannot be used with "));
-            return Err(wrong_value(&what));
+            return Err(wrong_value(host, &what));
         }
         Ok(values)
     }
@@ -97,7 +106,7 @@ impl ParameterValues {
     }
 
     /// Returns the query of a command whose rows are `default` unless it is said otherwise.
-    pub(super) fn query_by(&self, default: Granularity) -> Query {
+    pub(crate) fn query_by(&self, default: Granularity) -> Query {
         Query {
             granularity: self.granularity.unwrap_or(default),
             ..self.query.clone()
@@ -105,8 +114,33 @@ impl ParameterValues {
     }
 }
 
+/// Refuses a parameter that is not in `known` and does not choose profiles.
+pub(crate) fn allow(asked: &ApiRequest, known: &[&str]) -> Result<(), ApiRefusal> {
+    let is_known = |name: &str| known.contains(&name) || CHOICE_PARAMETERS.contains(&name);
+    let unknown = asked.parameters.iter().find(|(name, _)| !is_known(name));
+    let Some((name, _)) = unknown else {
+        return Ok(());
+    };
+    Err(unknown_parameter(
+        asked,
+        name,
+        CHOICE_PARAMETERS.iter().chain(known).copied(),
+    ))
+}
+
+/// Returns the refusal of a parameter that a path does not have.
+pub(crate) fn unknown_parameter<'a>(
+    asked: &ApiRequest,
+    name: &str,
+    known: impl Iterator<Item = &'a str>,
+) -> ApiRefusal {
+    let known = known.collect::<Vec<_>>().join(", ");
+    let what = format!("{} has no parameter {name:?}", asked.path);
+    ApiRefusal::new(400, what, format!("It has {known}"))
+}
+
 /// Whether a switch is on.
-pub(super) fn parse_switch(key: &str, value: &str) -> Result<bool, ApiRefusal> {
+pub(crate) fn parse_switch(key: &str, value: &str) -> Result<bool, ApiRefusal> {
     match value {
         "" | "1" | "true" => Ok(true),
         "0" | "false" => Ok(false),
@@ -117,67 +151,17 @@ pub(super) fn parse_switch(key: &str, value: &str) -> Result<bool, ApiRefusal> {
     }
 }
 
-/// Returns the option of a parameter, as the help of the command shows it.
-fn option_of(key: &str) -> String {
-    let value = match key {
-        "sort" => " <ORDER>",
-        "limit" => " <ROWS>",
-        "granularity" => " <LEVEL>",
-        "min_percent" => " <PERCENT>",
-        "wrappers" => " <REGEX>",
-        _ => "",
-    };
-    format!("--{}{value}", key.replace('_', "-"))
-}
-
 /// Returns the refusal of a value. What it says is one line, whatever the value is.
-fn wrong_value(said: &str) -> ApiRefusal {
+fn wrong_value(host: &dyn PageHost, said: &str) -> ApiRefusal {
     let first = said.split("\n\n").next().unwrap_or_default();
     let line = first.split_whitespace().collect::<Vec<_>>().join(" ");
-    let help = "heapprof --help says what values there are";
-    ApiRefusal::new(400, line, help)
+    ApiRefusal::new(400, line, host.words().values)
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-    use crate::args::Cli;
-
-    /// The command line refuses the same values in the same words.
-    #[test]
-    fn values_are_refused_as_on_the_command_line() {
-        for own in [
-            &[("sort", "size")][..],
-            &[("sort", "a\n b\n\nc")],
-            &[("granularity", "atoms")],
-            &[("limit", "-1")],
-            &[("limit", "x"), ("sort", "size")],
-            &[("limit", "99999999999999999999999")],
-            &[("wrappers", "(")],
-            &[("wrappers", "(?x)a # b")],
-            &[("wrappers", "x"), ("all_frames", "1")],
-            &[("all_frames", "1"), ("wrappers", "x")],
-        ] {
-            let refused = ParameterValues::parse(own).err().expect("a refusal");
-            let words = own.iter().map(|(key, value)| match *key {
-                "all_frames" => "--all-frames".to_string(),
-                key => format!("--{}={value}", key.replace('_', "-")),
-            });
-            let words = ["heapprof".to_string(), "top".to_string()]
-                .into_iter()
-                .chain(words);
-            let said = Cli::try_parse_from(words).unwrap_err().to_string();
-            let said = said.split("\n\n").next().unwrap_or_default();
-            let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-            assert_eq!(format!("error: {}", refused.what), said);
-        }
-        let refused = ParameterValues::parse(&[("min_percent", "x")]).err();
-        let words = ["heapprof", "tree", "--min-percent=x"];
-        let said = Cli::try_parse_from(words).unwrap_err().to_string();
-        assert!(said.contains(&refused.expect("a refusal").what), "{said}");
-    }
+    use crate::host::tests::TestHost;
 
     #[test]
     fn values_are_what_options_are() {
@@ -187,7 +171,7 @@ mod tests {
             ("min_percent", "5%"),
             ("own_code", "1"),
         ];
-        let Ok(values) = ParameterValues::parse(&own) else {
+        let Ok(values) = ParameterValues::parse(&own, &TestHost) else {
             panic!("refused");
         };
         assert_eq!(values.query.limit, None);

@@ -7,12 +7,13 @@ use anyhow::Result;
 use heapprof_web::{ApiAnswer, ApiRefusal, ApiRequest, JSON_MEDIA_TYPE};
 use serde_json::json;
 
-use super::library::ProfileLibrary;
-use super::parameters::{ParameterValues, parse_switch};
-use super::question::WebQuestion;
-use super::{refusal, unknown_parameter};
-use crate::args::SourceArgs;
-use crate::source_file::SourceFiles;
+use crate::host::{PageHost, refusal};
+use crate::library::ProfileLibrary;
+use crate::parameters::{CHOICE_PARAMETERS, ParameterValues, parse_switch, unknown_parameter};
+use crate::question::QuestionNote;
+use crate::settings::PageSettings;
+use crate::source_file::{SourceFiles, SourceFolders};
+use crate::web_question::WebQuestion;
 
 /// The profiles that a command is about.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -66,8 +67,6 @@ const QUESTION_SWITCHES: [&str; 4] = [
     "all_frames",
     "relative_percentages",
 ];
-/// The parameters that choose the profiles of a question.
-pub(super) const CHOICE_PARAMETERS: [&str; 2] = ["profile", "base"];
 
 /// All commands that a server answers.
 const WEB_COMMANDS: &[WebCommand] = &[
@@ -217,10 +216,11 @@ impl WebCommand {
 }
 
 /// Answers a command.
-pub(super) fn answer(
+pub(crate) fn answer(
     library: &ProfileLibrary,
     asked: &ApiRequest,
-    source: bool,
+    settings: &PageSettings,
+    host: &dyn PageHost,
 ) -> Result<ApiAnswer, ApiRefusal> {
     let command = WEB_COMMANDS
         .iter()
@@ -245,19 +245,22 @@ pub(super) fn answer(
         }
         ProfileScope::Nothing => names.clear(),
     }
-    let values = ParameterValues::parse(&own)?;
-    let question = (command.question)(values).map_err(|error| refusal(&error))?;
+    let values = ParameterValues::parse(&own, host)?;
+    let question = (command.question)(values).map_err(|error| refusal(host, &error))?;
     let sources = library.read_all(&names)?;
-    let nowhere = SourceArgs::default();
-    let files = match source {
-        true => SourceFiles::new(&nowhere),
-        false => SourceFiles::none(&nowhere),
+    let folders = SourceFolders {
+        advice: settings.source_folders.advice,
+        ..SourceFolders::default()
+    };
+    let files = match settings.has_source {
+        true => SourceFiles::new(&folders),
+        false => SourceFiles::closed(&folders, host.words().closed_sources),
     };
     let notes = RefCell::new(Vec::new());
-    let note = |text: &str| notes.borrow_mut().push(text.to_string());
+    let note = |note: QuestionNote<'_>| notes.borrow_mut().push(host.note_text(&note));
     let mut answer = AnswerText::default();
     let answered = question.answer(&names, sources, &files, &note, &mut answer);
-    answered.map_err(|error| refusal(&error))?;
+    answered.map_err(|error| refusal(host, &error))?;
     Ok(ApiAnswer {
         media: match question {
             WebQuestion::Schema => "text/plain; charset=utf-8",
@@ -294,7 +297,7 @@ impl Write for AnswerText {
 }
 
 /// Describes all requests, for authors of programs that send them.
-pub(super) fn describe_api(takes_profiles: bool) -> serde_json::Value {
+pub(crate) fn describe_api(takes_profiles: bool) -> serde_json::Value {
     let one = |command: &WebCommand| {
         let regex = command.wants_regex.then_some("regex");
         let choice = (command.about != ProfileScope::Nothing)
@@ -331,6 +334,7 @@ pub(super) fn describe_api(takes_profiles: bool) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::tests::TestHost;
 
     fn asked(path: &str, parameters: &[(&str, &str)]) -> ApiRequest {
         let owned = |(key, value): &(&str, &str)| (key.to_string(), value.to_string());
@@ -367,7 +371,7 @@ mod tests {
             }
             let asked = asked(command.name, &all);
             let own = command.own_parameters(&asked).unwrap();
-            let values = ParameterValues::parse(&own).unwrap();
+            let values = ParameterValues::parse(&own, &TestHost).unwrap();
             if let Err(error) = (command.question)(values) {
                 panic!("{}: {error}", command.name);
             }

@@ -1,15 +1,15 @@
 //! The question of `leaks`: what is in use at exit.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use heapprof_analysis::{
     AnalysisSession, LeaksReport, Query, QuestionSource, SuppressionSet, TypeSelection, leaks,
 };
 
-use super::{NoteSink, open_session};
+use super::{NoteSink, QuestionError, open_session};
 
 /// The question of `leaks`.
 #[derive(Clone)]
-pub(crate) struct LeaksQuestion {
+pub struct LeaksQuestion {
     query: Query,
     suppressions: SuppressionSet,
 }
@@ -24,17 +24,13 @@ fn is_in_use(sample_type: &str) -> bool {
 
 impl LeaksQuestion {
     /// Makes the question. What `suppressions` match is counted and not listed.
-    pub(crate) fn new(query: Query, suppressions: SuppressionSet) -> Result<Self> {
+    pub fn new(query: Query, suppressions: SuppressionSet) -> Result<Self> {
         if let Some(asked) = query
             .sample_type
             .as_deref()
             .filter(|asked| !is_in_use(asked))
         {
-            bail!(
-                "--sample-type {asked:?}: leaks is about what is in use; inuse_space or \
-                 inuse_objects says what to order by (for Perl's values, sv_inuse_space or \
-                 sv_inuse_objects; for a walked heap, leaked_space, maybe_space or reached_space)"
-            );
+            return Err(QuestionError::NotInUse(asked.to_string()).into());
         }
         Ok(Self {
             query,
@@ -44,7 +40,7 @@ impl LeaksQuestion {
 
     /// Returns the question about a profile. Unless the question says what to order by, it orders
     /// by the profile's own bytes in use.
-    pub(crate) fn about(&self, source: &QuestionSource) -> Self {
+    pub fn about(&self, source: &QuestionSource) -> Self {
         let has = |name: &str| source.profile.find_sample_type(name).is_ok();
         let mut question = self.clone();
         question.query.sample_type.get_or_insert_with(|| {
@@ -59,16 +55,12 @@ impl LeaksQuestion {
     }
 
     /// Returns the query.
-    pub(crate) fn query(&self) -> &Query {
+    pub fn query(&self) -> &Query {
         &self.query
     }
 
     /// Starts the session.
-    pub(crate) fn open(
-        &self,
-        source: QuestionSource,
-        note: NoteSink<'_>,
-    ) -> Result<AnalysisSession> {
+    pub fn open(&self, source: QuestionSource, note: NoteSink<'_>) -> Result<AnalysisSession> {
         let types = TypeSelection::InUse;
         open_session(vec![source], &self.query, types, note, |question| {
             question.with_suppressions(&self.suppressions)
@@ -76,7 +68,7 @@ impl LeaksQuestion {
     }
 
     /// Returns the rows.
-    pub(crate) fn rows(&self, session: &AnalysisSession) -> Result<LeaksReport> {
+    pub fn rows(&self, session: &AnalysisSession) -> Result<LeaksReport> {
         Ok(leaks(session, &self.query, &self.suppressions)?)
     }
 }

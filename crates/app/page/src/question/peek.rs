@@ -1,0 +1,42 @@
+//! The question of `peek`: callers and callees of the functions that match.
+
+use anyhow::Result;
+use heapprof_analysis::{AnalysisSession, PeekReport, Query, QuestionSource, TypeSelection, peek};
+use heapprof_text::explain_shown_match;
+use regex::Regex;
+
+use super::{NoteSink, QuestionError, open_session};
+
+/// The question of `peek`.
+pub struct PeekQuestion {
+    /// What is asked of the profile.
+    pub query: Query,
+    /// The expression to find in functions' names.
+    pub wanted: Regex,
+}
+
+impl PeekQuestion {
+    /// Starts the session.
+    pub fn open(&self, source: QuestionSource, note: NoteSink<'_>) -> Result<AnalysisSession> {
+        let types = TypeSelection::Requested;
+        open_session(vec![source], &self.query, types, note, |question| {
+            question.with_neighbours_of(|name| self.wanted.is_match(name))
+        })
+    }
+
+    /// Returns the rows. Fails if no function of the profile, which is called `name`, matches.
+    pub fn rows<'s>(&self, session: &'s AnalysisSession, name: &str) -> Result<PeekReport<'s>> {
+        let report = peek(session, &self.query)?;
+        if report.rows.is_empty() {
+            let all = report.places.iter().map(|place| &*place.function);
+            let error = QuestionError::NoMatch {
+                profile: name.to_string(),
+                sample_type: report.header.sample_type.r#type.clone(),
+                regex: self.wanted.as_str().to_string(),
+                reason: explain_shown_match(&self.wanted, all),
+            };
+            return Err(error.into());
+        }
+        Ok(report)
+    }
+}
