@@ -5,8 +5,10 @@ use std::path::Path;
 
 use expect_test::{Expect, expect};
 use heapprof_analysis::{
-    AnalysisSession, GateRule, InUseAmount, LeaksReport, ProfileQuestion, Query, QuestionSource,
-    SuppressionRule, SuppressionSet, TypeSelection, leaks,
+    AnalysisSession, ProfileQuestion, Query, QuestionSource, TypeSelection,
+    gate::GateRule,
+    leaks::{InUseAmount, LeaksReport, leaks},
+    suppression::{SuppressionRule, SuppressionSet},
 };
 use heapprof_profile::{Profile, ProfileBuilder, encode};
 use proptest::prelude::*;

@@ -8,8 +8,9 @@ use std::io::{Write, sink, stdout};
 use std::process::Command;
 
 use heapprof_analysis::{
-    AnalysisSession, ProfileQuestion, Query, QuestionSource, SuppressionSet, TreeOptions,
-    TypeSelection, UserStatement, each_folded_stack, leaks, peek, top, traces, tree,
+    AnalysisSession, ProfileQuestion, Query, QuestionSource, TreeOptions, TypeSelection,
+    folded::each_folded_stack, leaks::leaks, peek::peek, statement::UserStatement,
+    suppression::SuppressionSet, top::top, traces::traces, tree::tree,
 };
 use heapprof_profile::{FrameText, LabelSetIndex, LocationIndex, Profile, ProfileBuilder};
 use heapprof_report::{FoldedWriter, ReportFormat, ReportStyle, flame_folded, result_table};

@@ -4,8 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use heapprof_analysis::{
-    GrowthVerdict, MomentSelector, ProfileStore, Query, SeriesStore, choose_moments, labels_of,
-    series_growth,
+    Query,
+    growth::GrowthVerdict,
+    moment_labels::labels_of,
+    series::{MomentSelector, choose_moments, series_growth},
+    store::ProfileStore,
+    stored_moment::SeriesStore,
 };
 use heapprof_profile::{Profile, ProfileBuilder, encode};
 use heapprof_tests::harness::{Run, run};

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use heapprof_analysis::{ProfileStore, SCHEMA_VERSION};
+use heapprof_analysis::store::{ProfileStore, SCHEMA_VERSION};
 
 use heapprof_tests::built::have;
 use heapprof_tests::harness::{command, name, ok, run, sample_profiles, valid};

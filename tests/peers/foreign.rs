@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use heapprof_analysis::{
-    AnalysisSession, ProfileQuestion, Query, QuestionSource, TypeSelection, top,
+    AnalysisSession, ProfileQuestion, Query, QuestionSource, TypeSelection, top::top,
 };
 use heapprof_formats::{FormatReadOptions, PartSelector, ProfileFormat, formats, read};
 use heapprof_profile::Profile;

@@ -4,8 +4,9 @@
 use std::io::Write;
 
 use heapprof_analysis::{
-    AnalysisSession, ProfileQuestion, Query, QuestionSource, SuppressionSet, TreeOptions,
-    TypeSelection, each_folded_stack, leaks, tags, top, traces, tree,
+    AnalysisSession, ProfileQuestion, Query, QuestionSource, TreeOptions, TypeSelection,
+    folded::each_folded_stack, leaks::leaks, suppression::SuppressionSet, tags::tags, top::top,
+    traces::traces, tree::tree,
 };
 use heapprof_dropin::graph;
 use heapprof_dropin::jeprof::report as jeprof;

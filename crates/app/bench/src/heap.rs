@@ -2,7 +2,7 @@
 
 use heapprof_analysis::{
     AnalysisError, AnalysisSession, CodePlace, FilterNote, Granularity, ProfileQuestion, Query,
-    QueryFilters, QuestionSource, TypeSelection, top,
+    QueryFilters, QuestionSource, TypeSelection, top::top,
 };
 use heapprof_profile::{HeapHistory, Profile};
 

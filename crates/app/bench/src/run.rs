@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use heapprof_analysis::RunFigures;
+use heapprof_analysis::compare::RunFigures;
 use heapprof_process::{RunUsage, StatusCounters, comm, descendants, maps, run as run_measured};
 
 use crate::allocator::{AllocatorSetup, is_known};

@@ -58,7 +58,7 @@ mod wiretap;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use heapprof_analysis::MomentAggregation;
+use heapprof_analysis::series::MomentAggregation;
 use heapprof_stores::StoreBackend;
 
 use crate::args::{Cli, CliCommand, CommandKind};

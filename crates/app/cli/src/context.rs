@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use heapprof_analysis::{
-    AnalysisSession, PortableQuery, ProfileQuestion, Query, QuestionSource, SampleType, SortKey,
-    TypeSelection, is_counter,
+    AnalysisSession, ProfileQuestion, Query, QuestionSource, SampleType, SortKey, TypeSelection,
+    portable::PortableQuery, series::is_counter,
 };
 use heapprof_page::{compile_regex, open_session};
 use heapprof_report::ReportStyle;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use heapprof_analysis::{MomentAggregation, QuestionSource};
+use heapprof_analysis::{QuestionSource, series::MomentAggregation};
 use heapprof_formats::FormatReadOptions;
 use heapprof_sources::{ProfileSources, SourceError, SourceHost, SourceSettings};
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
-use heapprof_analysis::{ProfileStore, QuestionSource, agree, in_order_of_time};
+use heapprof_analysis::{QuestionSource, agree, in_order_of_time, store::ProfileStore};
 use heapprof_formats::SQLITE_MAGIC;
 use heapprof_sources::ProfileSources;
 use heapprof_text::file_name as name;

@@ -1,7 +1,7 @@
 //! Converts what the collector noted about the whole process to the form of a page: the heap over
 //! time, and the sizes of allocations.
 
-use heapprof_analysis::{StatsSize, TimelineRow};
+use heapprof_analysis::{stats::StatsSize, timeline::TimelineRow};
 use heapprof_web as web;
 
 /// Number of size classes of a page: one for each power of two.

@@ -17,8 +17,8 @@ mod tree;
 
 use anyhow::Result;
 use heapprof_analysis::{
-    AnalysisSession, FilterNote, IncomparableFile, ProfileQuestion, Query, QuestionSource,
-    TypeSelection, regex_error,
+    AnalysisSession, FilterNote, ProfileQuestion, Query, QuestionSource, TypeSelection,
+    builds::IncomparableFile, regex_error,
 };
 use heapprof_text::MismatchReason;
 use regex::Regex;

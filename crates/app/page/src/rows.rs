@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use heapprof_analysis::{FunctionGrowth, ReportFunction, ReportMoment, report_sql};
+use heapprof_analysis::{
+    growth::FunctionGrowth,
+    report::{ReportFunction, ReportMoment, report_sql},
+};
 use heapprof_web as web;
 
 use crate::paths::{PathNames, PathRule};
@@ -29,7 +32,7 @@ pub struct ReportPage<'a> {
 
 /// Makes the rows of a page.
 pub fn page_rows(
-    found: heapprof_analysis::ReportContents,
+    found: heapprof_analysis::report::ReportContents,
     page: &ReportPage<'_>,
 ) -> heapprof_web::WebReport {
     let paths = PathRule::new(page.paths);
@@ -41,7 +44,7 @@ pub fn page_rows(
 
 /// Makes the rows. `base` is the moment that the last moment is compared with.
 fn rows(
-    found: heapprof_analysis::ReportContents,
+    found: heapprof_analysis::report::ReportContents,
     base: Option<usize>,
     paths: &PathRule,
     sources: Option<&SourceFiles<'_>>,
@@ -211,7 +214,7 @@ fn growth_row(of: &FunctionGrowth) -> web::PageGrowth {
 
 /// Whether the function that holds most itself belongs to a library, so that its callers say more.
 /// Go's own packages are left as they are, because Go programs are read in that way.
-fn begins_with_library(found: &heapprof_analysis::ReportContents) -> bool {
+fn begins_with_library(found: &heapprof_analysis::report::ReportContents) -> bool {
     let Some(moment) = found.moments.last() else {
         return false;
     };
@@ -231,7 +234,7 @@ fn begins_with_library(found: &heapprof_analysis::ReportContents) -> bool {
 
 /// Returns the text of the lines that hold something, and of the lines around them, by file.
 fn source_lines<'a>(
-    found: &'a heapprof_analysis::ReportContents,
+    found: &'a heapprof_analysis::report::ReportContents,
     sources: &SourceFiles<'_>,
 ) -> BTreeMap<&'a str, BTreeMap<u32, String>> {
     /// Number of lines before and after a line that are shown as well.

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use heapprof_analysis::{
-    AnalysisSession, ProfileQuestion, ProfileStore, Query, TypeSelection, UserStatement,
+    AnalysisSession, ProfileQuestion, Query, TypeSelection, statement::UserStatement,
+    store::ProfileStore,
 };
 use heapprof_report::{ReportFormat, ReportStyle, result_table};
 use heapprof_web::{ApiAnswer, ApiRefusal, ApiRequest, JSON_MEDIA_TYPE};

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use anyhow::{Context, Result};
 use heapprof_analysis::{
     AnalysisSession, Granularity, ProfileQuestion, Query, TreeOptions, TypeSelection, agree,
-    report, report_below,
+    report::{report, report_below},
 };
 use heapprof_web::{ApiAnswer, ApiRefusal, ApiRequest, ReportContainer};
 use sha2::{Digest, Sha256};
@@ -261,7 +261,7 @@ impl ReportViews {
     fn pack_report(
         &self,
         key: &ReportViewKey,
-        found: heapprof_analysis::ReportContents,
+        found: heapprof_analysis::report::ReportContents,
     ) -> Result<Vec<u8>, ApiRefusal> {
         let ProfileChoice { names, is_compared } = &key.choice;
         let (base, after) = match is_compared {

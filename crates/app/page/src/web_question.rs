@@ -4,7 +4,8 @@ use std::io::Write;
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::{
-    Granularity, QuestionSource, SuppressionSet, TreeOptions, documented_tables, stats,
+    Granularity, QuestionSource, TreeOptions, relation::documented_tables, stats::stats,
+    suppression::SuppressionSet,
 };
 use heapprof_report::{ReportFormat, ReportStyle, TraceOrder};
 

@@ -7,7 +7,9 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 use heapprof_analysis::{
-    ManagedRuntime, RssBreakdown, SumSpread, nameless_share, resident, unseen_runtime,
+    SumSpread,
+    coverage::{ManagedRuntime, RssBreakdown, resident, unseen_runtime},
+    nameless::nameless_share,
 };
 use heapprof_profile::{EarlyEnds, Profile, ReadOptions, decode_with, encode, recording_texts};
 use heapprof_symbolize::SymbolizeOptions;

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use heapprof_analysis::{CodePlace as Line, line_growth};
+use heapprof_analysis::{CodePlace as Line, line_growth::line_growth};
 use heapprof_profile::{ReadOptions, decode_with};
 use heapprof_report::LineGrowth;
 use heapprof_symbolize::SymbolizeOptions;

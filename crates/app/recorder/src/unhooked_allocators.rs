@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use heapprof_analysis::UNSEEN_ALLOCATOR_PREFIX;
+use heapprof_analysis::coverage::UNSEEN_ALLOCATOR_PREFIX;
 use heapprof_profile::Profile;
 use heapprof_symbolize::allocators::{AllocatorRole, UnhookedAllocator};
 use heapprof_text::printable;

@@ -8,7 +8,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::{
-    MomentAggregation, ProfileStore, ProfiledProcess, QuestionSource, is_selector,
+    QuestionSource,
+    comment::ProfiledProcess,
+    series::{MomentAggregation, is_selector},
+    store::ProfileStore,
 };
 use heapprof_dropin::{FetchOptions, ToolReadOptions};
 use heapprof_formats::{FormatReadOptions, MprofCall, PartSelector, ProfileFormat, ProfileReading};

@@ -9,7 +9,9 @@ mod objects;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::{ColumnValues, PORTABLE_TABLES, PortableBatch, SqliteTables, TableForm};
+use heapprof_analysis::portable::{
+    ColumnValues, PORTABLE_TABLES, PortableBatch, SqliteTables, TableForm,
+};
 
 use crate::StoreError;
 

@@ -1,7 +1,7 @@
 //! A ClickHouse cluster as a store: parses its address, loads profiles into it, and queries it.
 
 use anyhow::Result;
-use heapprof_analysis::SeriesStore;
+use heapprof_analysis::stored_moment::SeriesStore;
 
 #[cfg(feature = "clickhouse")]
 pub use with::load_into_clickhouse;
@@ -12,7 +12,7 @@ pub(crate) use with::query;
 #[cfg(feature = "clickhouse")]
 pub(crate) fn open(address: &str) -> Result<Box<dyn SeriesStore>> {
     let servers = with::servers(address)?;
-    Ok(Box::new(heapprof_analysis::SqlStore(servers)))
+    Ok(Box::new(heapprof_analysis::portable::SqlStore(servers)))
 }
 
 #[cfg(not(feature = "clickhouse"))]
@@ -36,7 +36,7 @@ pub fn load_into_clickhouse(
 
 /// Fails, because this heapprof was built without ClickHouse.
 #[cfg(not(feature = "clickhouse"))]
-pub(crate) fn query(_: &str, _: &str) -> Result<heapprof_analysis::ResultTable> {
+pub(crate) fn query(_: &str, _: &str) -> Result<heapprof_analysis::statement::ResultTable> {
     anyhow::bail!(WITHOUT_CLICKHOUSE)
 }
 
@@ -47,8 +47,10 @@ mod with {
 
     use anyhow::{Context, Result, bail};
     use heapprof_analysis::{
-        ClickHouse, ClickHouseAddress, ClickHouseTransport, PortableBatch, ResultTable,
-        SeriesStore, SqlEngine, SqlStore, UrlParameter,
+        portable::clickhouse::{ClickHouse, ClickHouseAddress, ClickHouseTransport, UrlParameter},
+        portable::{PortableBatch, SqlEngine, SqlStore},
+        statement::ResultTable,
+        stored_moment::SeriesStore,
     };
 
     use crate::load::{LabelledProfile, LoadCount};

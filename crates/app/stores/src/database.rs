@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::{AnalysisError, ProfileStore};
+use heapprof_analysis::{AnalysisError, store::ProfileStore};
 use heapprof_files::{PathTrust, TypedPath, resolve_typed};
 
 use crate::load::{LabelledProfile, LoadCount, StoreOutcome};

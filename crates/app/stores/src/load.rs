@@ -1,7 +1,7 @@
 //! What is stored, and what became of it.
 
 /// A profile with its name and its labels.
-pub type LabelledProfile = heapprof_analysis::NamedProfile;
+pub type LabelledProfile = heapprof_analysis::sample_plan::NamedProfile;
 
 /// What became of profiles that were to be stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

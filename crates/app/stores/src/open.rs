@@ -5,7 +5,10 @@ use std::path::Path;
 #[cfg(not(feature = "parquet"))]
 use anyhow::bail;
 use anyhow::{Context, Result};
-use heapprof_analysis::{ResultTable, SeriesStore, StoredMoment};
+use heapprof_analysis::{
+    statement::ResultTable,
+    stored_moment::{SeriesStore, StoredMoment},
+};
 
 use crate::backend::StoreBackend;
 #[cfg(feature = "parquet")]
@@ -39,10 +42,10 @@ pub fn query(backend: &StoreBackend, statement: &str) -> Result<Option<ResultTab
 }
 
 #[cfg(feature = "datafusion")]
-fn engine(place: &Path) -> Result<heapprof_analysis::DataFusion> {
+fn engine(place: &Path) -> Result<heapprof_analysis::portable::datafusion::DataFusion> {
     let batches = BatchStore::at_place(place)?;
     let names = batches.some_names()?;
-    let of_table = |form: &heapprof_analysis::TableForm| {
+    let of_table = |form: &heapprof_analysis::portable::TableForm| {
         let places = names.iter().map(|name| batches.address(name, form));
         places.collect()
     };
@@ -53,14 +56,14 @@ fn engine(place: &Path) -> Result<heapprof_analysis::DataFusion> {
         .transpose()?;
     #[cfg(not(feature = "object-store"))]
     let objects = None;
-    let engine = heapprof_analysis::DataFusion::open(of_table, objects);
+    let engine = heapprof_analysis::portable::datafusion::DataFusion::open(of_table, objects);
     engine.with_context(|| batches.name())
 }
 
 #[cfg(all(feature = "parquet", not(feature = "datafusion")))]
-fn engine(place: &Path) -> Result<heapprof_analysis::SqliteTables> {
+fn engine(place: &Path) -> Result<heapprof_analysis::portable::SqliteTables> {
     let batches = BatchStore::at_place(place)?;
-    let tables = heapprof_analysis::SqliteTables::new()?;
+    let tables = heapprof_analysis::portable::SqliteTables::new()?;
     for batch in batches.some_names()? {
         batches.read(&batch, &tables)?;
     }
@@ -69,12 +72,14 @@ fn engine(place: &Path) -> Result<heapprof_analysis::SqliteTables> {
 
 #[cfg(feature = "parquet")]
 fn open_batches(place: &Path) -> Result<Box<dyn SeriesStore>> {
-    Ok(Box::new(heapprof_analysis::SqlStore(engine(place)?)))
+    Ok(Box::new(heapprof_analysis::portable::SqlStore(engine(
+        place,
+    )?)))
 }
 
 #[cfg(feature = "parquet")]
 fn query_batches(place: &Path, statement: &str) -> Result<ResultTable> {
-    use heapprof_analysis::SqlEngine;
+    use heapprof_analysis::portable::SqlEngine;
 
     let statement = statement.trim_end().trim_end_matches(';');
     let (columns, rows) = engine(place)?.table(statement).context("the statement")?;

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use heapprof_analysis::{
-    ProfileStore, ROLLED_UP_LABEL, SeriesProcesses, SeriesStore, StoredMoment, is_counter, roll_up,
-    selection_from_moments, service_labels,
+    series::{SeriesProcesses, is_counter, roll_up, selection_from_moments},
+    store::ProfileStore,
+    stored_moment::{ROLLED_UP_LABEL, SeriesStore, StoredMoment, service_labels},
 };
 
 /// A rule of what is kept.

@@ -4,8 +4,11 @@ use std::collections::HashSet;
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::{
-    MomentAggregation, MomentSelection, MomentSelector, QuestionSource, StoredMoment,
-    choose_moments, selection_from_moments,
+    QuestionSource,
+    series::{
+        MomentAggregation, MomentSelection, MomentSelector, choose_moments, selection_from_moments,
+    },
+    stored_moment::StoredMoment,
 };
 use heapprof_report::time_utc;
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use heapprof_analysis::{
-    ColumnValues, PortableBatch, ProfileStore, SeriesStore, SqlStore, SqliteTables, read_profile,
+    portable::{ColumnValues, PortableBatch, SqlStore, SqliteTables, read_profile},
+    store::ProfileStore,
+    stored_moment::SeriesStore,
 };
 
 use crate::batches::{BatchStore, last_table};

@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
-use heapprof_analysis::{AnalysisError, ProfileStore, WiretapBatch, WiretapCode, WiretapSender};
+use heapprof_analysis::{
+    AnalysisError,
+    store::{ProfileStore, WiretapBatch, WiretapCode, WiretapSender},
+};
 use heapprof_wiretap::{
     DatagramError, DatagramReceipt, LossTracker, MAX_SENDERS, SenderLosses, SenderState,
     SigningKey, WiretapDatagram, WiretapEvent, decode,

@@ -2,9 +2,17 @@
 
 use anyhow::Result;
 use heapprof_analysis::{
-    AnalysisSession, CodePlace, Granularity, LargestHeap, ProfileQuestion, Query, QueryFilters,
-    QuestionSource, RssBreakdown, SortKey, TimelineRow, TreeOptions, TypeSelection, ValueEstimate,
-    find_single_value, info, peak, peek, program_and_title, report, timeline, top, tree,
+    AnalysisSession, CodePlace, Granularity, ProfileQuestion, Query, QueryFilters, QuestionSource,
+    SortKey, TreeOptions, TypeSelection, ValueEstimate,
+    comment::{find_single_value, program_and_title},
+    coverage::RssBreakdown,
+    info::info,
+    peak::{LargestHeap, peak},
+    peek::peek,
+    report::report,
+    timeline::{TimelineRow, timeline},
+    top::top,
+    tree::tree,
 };
 
 /// Maximum number of rows of a table. The other rows are summed up in one.
@@ -276,7 +284,7 @@ pub(crate) fn nodes(source: &QuestionSource, ask: &ViewQuestion) -> Result<Vec<V
     }))?;
     let found = tree(&session, &query)?;
     let rows = found.rows()?;
-    let node = |row: &heapprof_analysis::TreeRow| ViewNode {
+    let node = |row: &heapprof_analysis::tree::TreeRow| ViewNode {
         name: found.places.get(row.place).label(),
         depth: row.depth,
         own: row.own[0],

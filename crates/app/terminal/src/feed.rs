@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
-use heapprof_analysis::{LargestHeap, QuestionSource};
+use heapprof_analysis::{QuestionSource, peak::LargestHeap};
 
 use super::answer::{self, ViewFacts};
 

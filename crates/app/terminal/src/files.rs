@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use heapprof_analysis::{QuestionSource, TimelineRow, in_order_of_time};
+use heapprof_analysis::{QuestionSource, in_order_of_time, timeline::TimelineRow};
 
 use super::answer;
 use super::feed::{

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::io;
 use std::path::PathBuf;
 
-use heapprof_analysis::{WatchBatch, WatchEvent, WatchFigures, WatchMoment, WatchProcess};
+use heapprof_analysis::store::{WatchBatch, WatchEvent, WatchFigures, WatchMoment, WatchProcess};
 use heapprof_process::{MemoryUsage, ProcessIdentity, StatmSizes, StatusCounters, children};
 
 use crate::mark::{ACCEPTED_ANSWER, WatchMark};

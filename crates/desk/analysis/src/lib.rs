@@ -3,8 +3,11 @@
 //! A [`ProfileQuestion`] joins profiles with a [`Query`]. Its [`AnalysisSession`] is a SQLite
 //! connection whose virtual tables show what the kernels computed from the profiles (flat and cum,
 //! the call tree, stacks). Every report is a statement over these tables and returns plain rows.
-//! [`ProfileStore`] keeps profiles in a database that has the same tables as real ones. Nothing
-//! here prints, formats units or opens other files.
+//! [`ProfileStore`](store::ProfileStore) keeps profiles in a database that has the same tables as
+//! real ones. Nothing here prints, formats units or opens other files.
+//!
+//! The root of the crate has what every question needs. Each report, and each kind of store, has a
+//! module of its own.
 //!
 //! # The path of one question
 //!
@@ -36,118 +39,59 @@
 //! Each profile is written to the database in one transaction, with the rollback journal, so a
 //! process that is killed leaves the database as it was. Migrations are append-only.
 
-mod builds;
-mod comment;
-mod compare;
-mod coverage;
-mod diff;
+pub mod builds;
+pub mod comment;
+pub mod compare;
+pub mod coverage;
+pub mod diff;
 mod error;
-mod folded;
-mod fork_audit;
+pub mod folded;
+pub mod fork_audit;
 mod forks;
-mod gate;
-mod growth;
+pub mod gate;
+pub mod growth;
 mod header;
-mod info;
-mod leaks;
-mod line_growth;
-mod list;
-mod moment_labels;
+pub mod info;
+pub mod leaks;
+pub mod line_growth;
+pub mod list;
+pub mod moment_labels;
 mod moments;
-mod nameless;
-mod own_code;
+pub mod nameless;
+pub mod own_code;
 mod part;
-mod peak;
-mod peek;
+pub mod peak;
+pub mod peek;
 mod place;
-mod portable;
+pub mod portable;
 mod question;
-mod relation;
-mod report;
-mod sample_plan;
-mod series;
+pub mod relation;
+pub mod report;
+pub mod sample_plan;
+pub mod series;
 mod session;
 mod stack_table;
-mod statement;
-mod stats;
-mod store;
-mod stored_moment;
-mod suppression;
-mod tags;
-mod timeline;
-mod top;
-mod traces;
-mod tree;
-mod wrapper;
+pub mod statement;
+pub mod stats;
+pub mod store;
+pub mod stored_moment;
+pub mod suppression;
+pub mod tags;
+pub mod timeline;
+pub mod top;
+pub mod traces;
+pub mod tree;
+pub mod wrapper;
 
 pub use crate::{
-    builds::{IncomparableFile, incomparable_files},
-    comment::{DataBreakdown, DumpTime, ProfiledProcess, find_single_value, program_and_title},
-    compare::{RunDifference, RunFigures, RunSpread, run_difference},
-    coverage::{
-        ManagedRuntime, PythonSmallObjects, RssBreakdown, UNSEEN_ALLOCATOR_PREFIX, resident,
-        unseen_runtime,
-    },
-    diff::{DiffReport, DiffRow, DiffStatus, ValueChange, diff},
     error::AnalysisError,
-    folded::each_folded_stack,
-    fork_audit::{
-        ForkAudit, ForkChild, ForkLoad, ForkRule, ForkRuleViolation, ForkUnsharedPlace, fork_audit,
-    },
-    gate::{GateRule, RuleVerdict, RuleViolation},
-    growth::{FunctionGrowth, GrowthVerdict},
     header::{ReportHeader, SampleType},
-    info::{InfoReport, MappingInfo, TypeTotal, info},
-    leaks::{InUseAmount, LeakRow, LeaksReport, leaks},
-    line_growth::line_growth,
-    list::{FunctionListing, ListReport, list},
-    moment_labels::labels_of,
-    nameless::{NamelessShare, nameless_share},
-    own_code::OwnCode,
-    peak::{LargestHeap, peak},
-    peek::{PeekNeighbours, PeekReport, PeekRow, peek},
     place::{CodePlace, OTHER_NAME, PlaceId, PlaceTable, ShownFile},
-    portable::{
-        ColumnKind, ColumnValues, PORTABLE_TABLES, PortableBatch, PortableQuery, SqlAnswer,
-        SqlEngine, SqlStore, SqliteTables, TableForm, diff_sql, growth_sql, read_profile, top_sql,
-    },
     question::{
         ProfileQuestion, QuestionSource, TreeOptions, TypeSelection, agree, in_order_of_time,
     },
-    relation::documented_tables,
-    report::{
-        ReportContents, ReportFunction, ReportMoment, ReportNode, report, report_below, report_sql,
-    },
-    sample_plan::{NamedProfile, PlannedAddition, SamplePlan},
-    series::{
-        MomentAggregation, MomentSelection, MomentSelector, SelectorError, SeriesGrowth,
-        SeriesGrowthRow, SeriesProcesses, SeriesSummary, choose_moments, is_counter, is_selector,
-        list_series, parse_time, roll_up, selection_from_moments, series_growth,
-    },
     session::AnalysisSession,
-    statement::{MeasuredPerlCall, ResultTable, SqlValue, UserStatement, run_statement},
-    stats::{StatsReport, StatsSize, StatsThread, StatsType, stats},
-    store::{
-        ProfileStore, SCHEMA_VERSION, SnapshotPosition, StoredProfile, WatchBatch, WatchEvent,
-        WatchFigures, WatchMoment, WatchProcess, WatchReport, WatchStart, WatchSum, WatchedProcess,
-        WiretapBatch, WiretapCode, WiretapReport, WiretapRow, WiretapRowKind, WiretapSender,
-    },
-    stored_moment::{ROLLED_UP_LABEL, SeriesStore, StoredMoment, service_labels},
-    suppression::{SuppressionRule, SuppressionSet},
-    tags::{TagRow, TagsReport, tags},
-    timeline::{TimelinePeak, TimelineReport, TimelineRow, timeline},
-    top::{OtherRows, TopReport, TopRow, add_code_hints, top},
-    traces::{LabelValue, TraceRow, TracesReport, traces},
-    tree::{TreeReport, TreeRow, tree},
-    wrapper::AllocationWrapper,
 };
-
-#[cfg(feature = "clickhouse")]
-pub use portable::clickhouse::{ClickHouse, ClickHouseAddress, ClickHouseTransport, UrlParameter};
-#[cfg(feature = "datafusion")]
-pub use portable::datafusion::DataFusion;
-#[cfg(feature = "parquet")]
-pub use portable::parquet::{read_parquet, write_parquet};
 
 pub use heapprof_totals::{
     TotalsError,

@@ -8,13 +8,13 @@
 
 mod batch;
 #[cfg(feature = "clickhouse")]
-pub(crate) mod clickhouse;
+pub mod clickhouse;
 #[cfg(feature = "datafusion")]
-pub(crate) mod datafusion;
+pub mod datafusion;
 mod engine;
 mod id;
 #[cfg(feature = "parquet")]
-pub(crate) mod parquet;
+pub mod parquet;
 mod profile_rows;
 mod sql_store;
 mod sqlite;

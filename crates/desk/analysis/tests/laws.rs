@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 
 use heapprof_analysis::{
     AnalysisError, AnalysisSession, EMPTY_STACK, Granularity, OTHER_NAME, ProfileQuestion, Query,
-    QuestionSource, ReportContents, TopReport, TreeOptions, TypeSelection, diff, report,
-    report_below, run_statement, top, tree,
+    QuestionSource, TreeOptions, TypeSelection,
+    diff::diff,
+    report::{ReportContents, report, report_below},
+    statement::run_statement,
+    top::{TopReport, top},
+    tree::tree,
 };
 use heapprof_profile::{Profile, ReadOptions, decode, decode_with, encode, merge};
 
@@ -229,7 +233,11 @@ fn nodes_are_in_pre_order() {
                      OR p.last_descendant < n.last_descendant \
                      OR n.depth != ifnull(p.depth + 1, 0)";
         let count = &run_statement(&session, wrong).unwrap().rows[0][0];
-        assert_eq!(*count, heapprof_analysis::SqlValue::Int(0), "{name}");
+        assert_eq!(
+            *count,
+            heapprof_analysis::statement::SqlValue::Int(0),
+            "{name}"
+        );
     }
 }
 
@@ -321,8 +329,8 @@ fn neighbours_add_up() {
                      (SELECT entity, side, sum(value) AS value FROM neighbour GROUP BY 1, 2) n \
                      ON n.entity = t.entity WHERE t.cum != n.value";
         let rows = run_statement(&session, wrong).unwrap().rows;
-        let named = |row: &Vec<heapprof_analysis::SqlValue>| {
-            row[0] != heapprof_analysis::SqlValue::Text(EMPTY_STACK.to_string())
+        let named = |row: &Vec<heapprof_analysis::statement::SqlValue>| {
+            row[0] != heapprof_analysis::statement::SqlValue::Text(EMPTY_STACK.to_string())
         };
         assert_eq!(rows.into_iter().filter(named).count(), 0, "{name}");
     }

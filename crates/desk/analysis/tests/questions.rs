@@ -3,7 +3,13 @@
 use expect_test::{Expect, expect};
 use heapprof_analysis::{
     AnalysisSession, Granularity, ProfileQuestion, Query, QueryFilters, QuestionSource,
-    TreeOptions, TypeSelection, diff, peek, report, report_below, stats, tags, top,
+    TreeOptions, TypeSelection,
+    diff::diff,
+    peek::peek,
+    report::{report, report_below},
+    stats::stats,
+    tags::tags,
+    top::top,
 };
 use heapprof_profile::{Profile, ProfileBuilder};
 

@@ -3,9 +3,10 @@
 //! on the machine than on the report.
 
 use heapprof_analysis::{
-    AnalysisSession, GateRule, Granularity, ProfileQuestion, Query, QuestionSource, SuppressionSet,
-    TypeSelection, diff, each_folded_stack, info, leaks, list, peek, stats, tags, timeline, top,
-    traces, tree,
+    AnalysisSession, Granularity, ProfileQuestion, Query, QuestionSource, TypeSelection,
+    diff::diff, folded::each_folded_stack, gate::GateRule, info::info, leaks::leaks, list::list,
+    peek::peek, stats::stats, suppression::SuppressionSet, tags::tags, timeline::timeline,
+    top::top, traces::traces, tree::tree,
 };
 use heapprof_profile::{Profile, ProfileBuilder};
 
@@ -201,7 +202,7 @@ fn statements_find_the_labels_of_a_set() {
     let profiles = vec![(SHAPES[0].1)(400), (SHAPES[1].1)(2)];
     let session = session(profiles, &Query::default(), TypeSelection::All);
     let rows = |sql: &str| {
-        let table = heapprof_analysis::run_statement(&session, sql).unwrap();
+        let table = heapprof_analysis::statement::run_statement(&session, sql).unwrap();
         table.rows.len()
     };
     for (expected, sql) in [

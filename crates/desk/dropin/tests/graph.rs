@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use expect_test::{Expect, expect};
 use heapprof_analysis::{
-    AnalysisSession, EMPTY_STACK, ProfileQuestion, Query, QuestionSource, TypeSelection, top,
+    AnalysisSession, EMPTY_STACK, ProfileQuestion, Query, QuestionSource, TypeSelection, top::top,
 };
 use heapprof_dropin::graph::{
     CallGraph, CallSelection, GraphOptions, PathTrimmer, PictureOptions, fits, total,

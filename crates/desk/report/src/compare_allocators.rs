@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use heapprof_analysis::{RunDifference, RunFigures, RunSpread, run_difference};
+use heapprof_analysis::compare::{RunDifference, RunFigures, RunSpread, run_difference};
 use serde_json::{Value, json};
 
 use crate::error::ReportError;

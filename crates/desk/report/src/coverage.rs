@@ -1,6 +1,6 @@
 //! The parts of a process that a recording does not contain, and how to record them.
 
-use heapprof_analysis::{ManagedRuntime, RssBreakdown};
+use heapprof_analysis::coverage::{ManagedRuntime, RssBreakdown};
 use heapprof_profile::{EarlyEndReason, EarlyEnds};
 
 use crate::advice::{AdviceWords, ReportAdvice};

@@ -1,7 +1,9 @@
 //! The report `diff`: before, after, delta, growth and status of each entity that changed.
 
 use heapprof_analysis::{
-    CodePlace, DiffReport, DiffRow, DiffStatus, RuleViolation, ValueChange, ValueEstimate,
+    CodePlace, ValueEstimate,
+    diff::{DiffReport, DiffRow, DiffStatus, ValueChange},
+    gate::RuleViolation,
 };
 use heapprof_text::similar_names;
 use serde_json::{Map, Value, json};

@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-use heapprof_analysis::{TreeReport, TreeRow};
+use heapprof_analysis::tree::{TreeReport, TreeRow};
 use regex::{Captures, Regex};
 
 use crate::measure::UnitFormatter;

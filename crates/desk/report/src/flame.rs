@@ -7,7 +7,10 @@
 
 use std::io::Write;
 
-use heapprof_analysis::{PlaceTable, TreeReport, TreeRow};
+use heapprof_analysis::{
+    PlaceTable,
+    tree::{TreeReport, TreeRow},
+};
 use inferno::flamegraph::{self, Options, TextTruncateDirection};
 
 use crate::difference::{self, DifferenceSides};

@@ -1,7 +1,7 @@
 //! Folds paths without branches into one row, because a call tree of C++ or Rust would otherwise be
 //! indented to the edge of the screen.
 
-use heapprof_analysis::{PlaceId, TreeRow};
+use heapprof_analysis::{PlaceId, tree::TreeRow};
 use heapprof_text::cut;
 use unicode_width::UnicodeWidthStr;
 

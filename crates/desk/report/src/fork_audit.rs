@@ -2,7 +2,8 @@
 //! memory they copy.
 
 use heapprof_analysis::{
-    CodePlace, ForkAudit, ForkChild, ForkLoad, ForkRuleViolation, ForkUnsharedPlace,
+    CodePlace,
+    fork_audit::{ForkAudit, ForkChild, ForkLoad, ForkRuleViolation, ForkUnsharedPlace},
 };
 use serde_json::{Map, Value, json};
 

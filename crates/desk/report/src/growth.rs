@@ -2,7 +2,9 @@
 //! row.
 
 use heapprof_analysis::{
-    CodePlace, Granularity, GrowthVerdict, OTHER_NAME, SeriesGrowth, SeriesGrowthRow, SortKey,
+    CodePlace, Granularity, OTHER_NAME, SortKey,
+    growth::GrowthVerdict,
+    series::{SeriesGrowth, SeriesGrowthRow},
 };
 use serde_json::{Value, json};
 

@@ -1,6 +1,11 @@
 //! The report `info`: the facts about a profile, one on each line.
 
-use heapprof_analysis::{DataBreakdown, InfoReport, MappingInfo, RssBreakdown, StatsReport};
+use heapprof_analysis::{
+    comment::DataBreakdown,
+    coverage::RssBreakdown,
+    info::{InfoReport, MappingInfo},
+    stats::StatsReport,
+};
 use serde_json::{Value, json};
 
 use crate::coverage::{beside_heap, early_ends_in, unseen_frees};

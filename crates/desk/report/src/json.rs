@@ -4,7 +4,7 @@
 use std::io::Write;
 
 use heapprof_analysis::{
-    CodePlace, LabelValue, PlaceId, PlaceTable, ReportHeader, SampleType, ShownFile,
+    CodePlace, PlaceId, PlaceTable, ReportHeader, SampleType, ShownFile, traces::LabelValue,
 };
 use serde::ser::{Serialize, SerializeMap};
 use serde_json::{Map, Value, json};

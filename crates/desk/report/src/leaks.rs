@@ -5,8 +5,11 @@ use std::io::Write;
 use std::rc::Rc;
 
 use heapprof_analysis::{
-    DumpTime, EMPTY_STACK, InUseAmount, LeaksReport, PythonSmallObjects, RuleViolation,
-    ValueEstimate,
+    EMPTY_STACK, ValueEstimate,
+    comment::DumpTime,
+    coverage::PythonSmallObjects,
+    gate::RuleViolation,
+    leaks::{InUseAmount, LeaksReport},
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -502,13 +505,14 @@ fn document(
     let mut other = in_use(other);
     other.insert("rows".into(), json!(rest));
     tail.insert("other".into(), other.into());
-    let rule = |(rule, suppressed): &(heapprof_analysis::SuppressionRule, InUseAmount)| {
-        let mut object = in_use(*suppressed);
-        object.insert("pattern".into(), json!(rule.pattern));
-        object.insert("file".into(), json!(rule.file));
-        object.insert("line".into(), json!(rule.line));
-        Value::Object(object)
-    };
+    let rule =
+        |(rule, suppressed): &(heapprof_analysis::suppression::SuppressionRule, InUseAmount)| {
+            let mut object = in_use(*suppressed);
+            object.insert("pattern".into(), json!(rule.pattern));
+            object.insert("file".into(), json!(rule.file));
+            object.insert("line".into(), json!(rule.line));
+            Value::Object(object)
+        };
     let mut suppressed = in_use(leaks.suppressed);
     suppressed.insert("rules".into(), leaks.rules.iter().map(rule).collect());
     tail.insert("suppressed".into(), suppressed.into());

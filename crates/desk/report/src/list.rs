@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use heapprof_analysis::{FunctionListing, ListReport};
+use heapprof_analysis::list::{FunctionListing, ListReport};
 use serde_json::{Value, json};
 
 use crate::advice::ReportAdvice;

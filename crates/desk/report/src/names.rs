@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
-use heapprof_analysis::{CodePlace, Granularity, LabelValue, PlaceId, PlaceTable, ShownFile};
+use heapprof_analysis::{
+    CodePlace, Granularity, PlaceId, PlaceTable, ShownFile, traces::LabelValue,
+};
 use heapprof_text::{shorten, similar_names};
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};

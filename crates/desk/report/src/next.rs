@@ -1,7 +1,11 @@
 //! Advice on what to do next if the rows of a report do not help: a wrapper before everything else,
 //! code without names, too few samples.
 
-use heapprof_analysis::{AllocationWrapper, CodePlace, TopReport, TopRow};
+use heapprof_analysis::{
+    CodePlace,
+    top::{TopReport, TopRow},
+    wrapper::AllocationWrapper,
+};
 use heapprof_text::shorten_one;
 
 use crate::advice::ReportAdvice;

@@ -3,7 +3,10 @@
 
 use std::io::Write;
 
-use heapprof_analysis::{CodePlace, PeekNeighbours, PeekReport, PeekRow, PlaceId};
+use heapprof_analysis::{
+    CodePlace, PlaceId,
+    peek::{PeekNeighbours, PeekReport, PeekRow},
+};
 use heapprof_text::cut;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Map;

@@ -1,6 +1,6 @@
 //! The report `ls`: the profiles of a database.
 
-use heapprof_analysis::StoredProfile;
+use heapprof_analysis::store::StoredProfile;
 use serde_json::json;
 
 use crate::error::ReportError;

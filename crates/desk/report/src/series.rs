@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use heapprof_analysis::SeriesSummary;
+use heapprof_analysis::series::SeriesSummary;
 use serde_json::{Value, json};
 
 use crate::error::ReportError;

@@ -2,7 +2,7 @@
 
 use std::io::{BufReader, Read, Seek, Write};
 
-use heapprof_analysis::{ResultTable, SqlValue as Cell, UserStatement};
+use heapprof_analysis::statement::{ResultTable, SqlValue as Cell, UserStatement};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use tempfile::SpooledTempFile;
 

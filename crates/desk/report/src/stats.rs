@@ -1,6 +1,9 @@
 //! The report `stats`: a summary of a profile.
 
-use heapprof_analysis::{RssBreakdown, StatsReport, StatsSize, StatsThread, StatsType};
+use heapprof_analysis::{
+    coverage::RssBreakdown,
+    stats::{StatsReport, StatsSize, StatsThread, StatsType},
+};
 use serde_json::{Value, json};
 
 use crate::error::ReportError;

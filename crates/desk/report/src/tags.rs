@@ -1,6 +1,6 @@
 //! The report `tags`: label keys with the sums of their values.
 
-use heapprof_analysis::TagsReport;
+use heapprof_analysis::tags::TagsReport;
 use serde_json::{Value, json};
 
 use crate::error::ReportError;

@@ -1,6 +1,6 @@
 //! The report `timeline`: the heap over time, as a chart and as rows.
 
-use heapprof_analysis::{TimelineReport, TimelineRow};
+use heapprof_analysis::timeline::{TimelineReport, TimelineRow};
 use serde_json::{Value, json};
 
 use crate::advice::ReportAdvice;

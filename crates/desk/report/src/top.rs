@@ -2,7 +2,8 @@
 //! the total.
 
 use heapprof_analysis::{
-    CodePlace, Granularity, SampleType, SortKey, TopReport, TopRow, ValueEstimate,
+    CodePlace, Granularity, SampleType, SortKey, ValueEstimate,
+    top::{TopReport, TopRow},
 };
 use serde_json::{Map, Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use heapprof_analysis::{TraceRow, TracesReport};
+use heapprof_analysis::traces::{TraceRow, TracesReport};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use heapprof_analysis::{TreeReport, TreeRow};
+use heapprof_analysis::tree::{TreeReport, TreeRow};
 use heapprof_text::cut;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, json};

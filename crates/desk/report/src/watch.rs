@@ -1,6 +1,6 @@
 //! The report `watch`: the memory of processes over time.
 
-use heapprof_analysis::{WatchEvent, WatchFigures, WatchReport, WatchedProcess};
+use heapprof_analysis::store::{WatchEvent, WatchFigures, WatchReport, WatchedProcess};
 use serde_json::{Value, json};
 
 use crate::chart::{StepFunction, TimeChart};
@@ -337,7 +337,7 @@ fn document(watch: &WatchReport) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use heapprof_analysis::{WatchProcess, WatchStart, WatchSum};
+    use heapprof_analysis::store::{WatchProcess, WatchStart, WatchSum};
 
     use super::*;
 

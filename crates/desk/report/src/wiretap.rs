@@ -1,6 +1,6 @@
 //! The report `wiretap`: which code ran, and which never did.
 
-use heapprof_analysis::{WiretapReport, WiretapRow, WiretapRowKind};
+use heapprof_analysis::store::{WiretapReport, WiretapRow, WiretapRowKind};
 use serde_json::json;
 
 use crate::error::ReportError;

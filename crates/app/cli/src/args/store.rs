@@ -41,7 +41,7 @@ fn label(text: &str) -> Result<(String, String), String> {
 }
 
 fn time(text: &str) -> Result<i64, String> {
-    heapprof_analysis::parse_time(text, now::nanos())
+    heapprof_analysis::series::parse_time(text, now::nanos())
 }
 
 #[derive(Debug, Args)]

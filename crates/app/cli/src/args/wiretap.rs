@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use heapprof_analysis::WiretapRowKind;
+use heapprof_analysis::store::WiretapRowKind;
 use heapprof_report::ReportFormat;
 
 use super::record::time;

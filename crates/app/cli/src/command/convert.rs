@@ -1,7 +1,9 @@
 //! `heapprof convert`: writes a profile in another form.
 
 use anyhow::{Context, Result, anyhow, bail};
-use heapprof_analysis::{Granularity, Query, QuestionSource, TypeSelection, each_folded_stack};
+use heapprof_analysis::{
+    Granularity, Query, QuestionSource, TypeSelection, folded::each_folded_stack,
+};
 use heapprof_formats::{
     GperftoolsForm, WriteError, write_firefox, write_gperftools, write_speedscope,
 };

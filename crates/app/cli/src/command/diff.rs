@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use heapprof_analysis::{Query, diff_sql};
+use heapprof_analysis::{Query, portable::diff_sql};
 use heapprof_page::DiffQuestion;
 
 use super::gate::GateRules;

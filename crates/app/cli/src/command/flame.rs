@@ -1,7 +1,7 @@
 //! `heapprof flame`: draws a flame graph.
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::{TreeOptions, TypeSelection, agree, tree};
+use heapprof_analysis::{TreeOptions, TypeSelection, agree, tree::tree};
 use heapprof_report::{
     FlameOptions, FlameRootPosition, ReportFormat, ReportStyle, flame_folded, flame_svg,
 };

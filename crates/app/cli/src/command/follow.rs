@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use heapprof_analysis::{CodePlace, line_growth};
+use heapprof_analysis::{CodePlace, line_growth::line_growth};
 use heapprof_profile::Profile;
 use heapprof_report::LineGrowth;
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use heapprof_analysis::{AnalysisSession, ForkRule, ProfileStore};
+use heapprof_analysis::{AnalysisSession, fork_audit::ForkRule, store::ProfileStore};
 use heapprof_report::{ReportFormat, ReportStyle};
 use heapprof_stores::make_database;
 

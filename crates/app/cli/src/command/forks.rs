@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::{
-    AnalysisSession, ForkAudit, Granularity, Query, TypeSelection, fork_audit,
+    AnalysisSession, Granularity, Query, TypeSelection,
+    fork_audit::{ForkAudit, fork_audit},
 };
 use heapprof_recorder::CHILDREN_SUFFIX;
 

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use heapprof_analysis::{GateRule, RuleVerdict, RuleViolation};
+use heapprof_analysis::gate::{GateRule, RuleVerdict, RuleViolation};
 use heapprof_report::{ReportFormat, ReportStyle};
 
 use crate::args::{GateArgs, ReportArgs};

@@ -1,7 +1,7 @@
 //! `heapprof growth SELECTOR`: lists functions or stacks by the growth of their live heap.
 
 use anyhow::{Context, Result};
-use heapprof_analysis::{Query, growth_sql, series_growth};
+use heapprof_analysis::{Query, portable::growth_sql, series::series_growth};
 use heapprof_stores::{are_unique, choose};
 
 use crate::args::GrowthArgs;

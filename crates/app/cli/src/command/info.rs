@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use heapprof_analysis::stats;
+use heapprof_analysis::stats::stats;
 use heapprof_page::InfoQuestion;
 use heapprof_report::ReportFormat;
 

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::{
-    AnalysisSession, ProfileQuestion, Query, QuestionSource, SuppressionSet, TypeSelection,
+    AnalysisSession, ProfileQuestion, Query, QuestionSource, TypeSelection,
+    suppression::SuppressionSet,
 };
 use heapprof_formats::{self as formats, EventLog};
 use heapprof_page::LeaksQuestion;

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use heapprof_analysis::ProfileStore;
+use heapprof_analysis::store::ProfileStore;
 use heapprof_stores::{DatagramCounts, make_database};
 use heapprof_wiretap::{MAX_DATAGRAM_BYTES, SigningKey};
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};

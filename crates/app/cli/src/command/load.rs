@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use heapprof_analysis::{QuestionSource, labels_of};
+use heapprof_analysis::{QuestionSource, moment_labels::labels_of};
 use heapprof_stores::{
     DatabaseLoader, LabelledProfile, StoreBackend, StoreOutcome, load_into_clickhouse,
 };

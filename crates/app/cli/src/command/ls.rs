@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use heapprof_analysis::{StoredMoment, StoredProfile};
+use heapprof_analysis::{store::StoredProfile, stored_moment::StoredMoment};
 use heapprof_report::ReportStyle;
 use heapprof_stores::{StoreBackend, open_database};
 

@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use heapprof_analysis::{
-    ForkAudit, Granularity, Query, QuestionSource, TreeOptions, TypeSelection, agree,
-    in_order_of_time, report,
+    Granularity, Query, QuestionSource, TreeOptions, TypeSelection, agree, fork_audit::ForkAudit,
+    in_order_of_time, report::report,
 };
 use heapprof_page::{PathRule, ReportPage, SourceFiles, hash_names, page_rows};
 use heapprof_report::UnitFormatter;

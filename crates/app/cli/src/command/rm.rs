@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::ProfileStore;
+use heapprof_analysis::store::ProfileStore;
 
 use crate::args::RmArgs;
 use crate::context::CommandContext;

@@ -1,7 +1,7 @@
 //! `heapprof schema`: prints the tables that `sql` can query.
 
 use anyhow::{Context, Result};
-use heapprof_analysis::documented_tables;
+use heapprof_analysis::relation::documented_tables;
 use heapprof_report::ReportStyle;
 use heapprof_stores::open_database;
 use heapprof_text::printable_lines;

@@ -1,7 +1,7 @@
 //! `heapprof series`: lists the series of the database.
 
 use anyhow::Result;
-use heapprof_analysis::list_series;
+use heapprof_analysis::series::list_series;
 use heapprof_report::ReportStyle;
 use heapprof_stores::choose;
 

@@ -1,7 +1,11 @@
 //! `heapprof sql STATEMENT`: answers the user's own question.
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::{MeasuredPerlCall, ProfileStore, TypeSelection, UserStatement};
+use heapprof_analysis::{
+    TypeSelection,
+    statement::{MeasuredPerlCall, UserStatement},
+    store::ProfileStore,
+};
 use heapprof_report::{ReportStyle, result_table, write_result_table};
 
 use crate::args::SqlArgs;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use heapprof_analysis::{Query, add_code_hints, top_sql};
+use heapprof_analysis::{Query, portable::top_sql, top::add_code_hints};
 use heapprof_page::{SourceFiles, TopQuestion};
 use heapprof_report::{ReportFormat, ReportStyle};
 

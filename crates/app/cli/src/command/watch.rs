@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use heapprof_abi::environment as variable;
-use heapprof_analysis::{ProfileStore, WatchStart};
+use heapprof_analysis::store::{ProfileStore, WatchStart};
 use heapprof_report::ReportStyle;
 use heapprof_stores::make_database;
 use heapprof_watch::{ProcessWatcher, WatchRule, receive_marks};

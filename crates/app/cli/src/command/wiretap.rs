@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::ProfileStore;
+use heapprof_analysis::store::ProfileStore;
 use heapprof_report::ReportStyle;
 
 use crate::args::WiretapArgs;

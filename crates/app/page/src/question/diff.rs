@@ -2,8 +2,9 @@
 
 use anyhow::Result;
 use heapprof_analysis::{
-    AnalysisSession, DiffReport, Query, QuestionSource, TypeSelection, agree, diff,
-    incomparable_files,
+    AnalysisSession, Query, QuestionSource, TypeSelection, agree,
+    builds::incomparable_files,
+    diff::{DiffReport, diff},
 };
 
 use super::{NoteSink, QuestionError, QuestionNote, open_session};

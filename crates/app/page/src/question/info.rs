@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 use heapprof_analysis::{
-    AnalysisSession, Granularity, InfoReport, Query, QuestionSource, TypeSelection, info,
+    AnalysisSession, Granularity, Query, QuestionSource, TypeSelection,
+    info::{InfoReport, info},
 };
 
 use super::{NoteSink, open_plain_session};

@@ -2,7 +2,9 @@
 
 use anyhow::Result;
 use heapprof_analysis::{
-    AnalysisSession, LeaksReport, Query, QuestionSource, SuppressionSet, TypeSelection, leaks,
+    AnalysisSession, Query, QuestionSource, TypeSelection,
+    leaks::{LeaksReport, leaks},
+    suppression::SuppressionSet,
 };
 
 use super::{NoteSink, QuestionError, open_session};

@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use heapprof_analysis::{
-    AnalysisSession, Granularity, ListReport, ProfileQuestion, Query, QuestionSource,
-    TypeSelection, list,
+    AnalysisSession, Granularity, ProfileQuestion, Query, QuestionSource, TypeSelection,
+    list::{ListReport, list},
 };
 use heapprof_text::explain_shown_match;
 use regex::Regex;

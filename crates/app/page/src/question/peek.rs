@@ -1,7 +1,10 @@
 //! The question of `peek`: callers and callees of the functions that match.
 
 use anyhow::Result;
-use heapprof_analysis::{AnalysisSession, PeekReport, Query, QuestionSource, TypeSelection, peek};
+use heapprof_analysis::{
+    AnalysisSession, Query, QuestionSource, TypeSelection,
+    peek::{PeekReport, peek},
+};
 use heapprof_text::explain_shown_match;
 use regex::Regex;
 

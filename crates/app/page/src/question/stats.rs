@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 use heapprof_analysis::{
-    AnalysisSession, Query, QuestionSource, StatsReport, TypeSelection, stats,
+    AnalysisSession, Query, QuestionSource, TypeSelection,
+    stats::{StatsReport, stats},
 };
 
 use super::{NoteSink, open_plain_session};

@@ -1,7 +1,10 @@
 //! The question of `tags`: the labels of a profile, with their values.
 
 use anyhow::Result;
-use heapprof_analysis::{AnalysisSession, Query, QuestionSource, TagsReport, TypeSelection, tags};
+use heapprof_analysis::{
+    AnalysisSession, Query, QuestionSource, TypeSelection,
+    tags::{TagsReport, tags},
+};
 
 use super::{NoteSink, open_plain_session};
 

@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 use heapprof_analysis::{
-    AnalysisSession, Granularity, Query, QuestionSource, TimelineReport, TypeSelection, timeline,
+    AnalysisSession, Granularity, Query, QuestionSource, TypeSelection,
+    timeline::{TimelineReport, timeline},
 };
 
 use super::{NoteSink, open_session};

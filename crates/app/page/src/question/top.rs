@@ -1,7 +1,10 @@
 //! The question of `top`: functions by the memory that they hold.
 
 use anyhow::Result;
-use heapprof_analysis::{AnalysisSession, Query, QuestionSource, TopReport, TypeSelection, top};
+use heapprof_analysis::{
+    AnalysisSession, Query, QuestionSource, TypeSelection,
+    top::{TopReport, top},
+};
 
 use super::{NoteSink, open_plain_session};
 

@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 use heapprof_analysis::{
-    AnalysisSession, Query, QuestionSource, TracesReport, TypeSelection, traces,
+    AnalysisSession, Query, QuestionSource, TypeSelection,
+    traces::{TracesReport, traces},
 };
 
 use super::{NoteSink, open_plain_session};

@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 use heapprof_analysis::{
-    AnalysisSession, Query, QuestionSource, TreeOptions, TreeReport, TypeSelection, tree,
+    AnalysisSession, Query, QuestionSource, TreeOptions, TypeSelection,
+    tree::{TreeReport, tree},
 };
 
 use super::{NoteSink, open_session};

@@ -8,7 +8,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use heapprof_analysis::{
-    ColumnValues, PORTABLE_TABLES, PortableBatch, TableForm, read_parquet, write_parquet,
+    portable::parquet::{read_parquet, write_parquet},
+    portable::{ColumnValues, PORTABLE_TABLES, PortableBatch, TableForm},
 };
 use heapprof_files::{FileAccess, FilePlace, PathTrust, make_folder, open_folder};
 use rustix::fs::{AtFlags, Mode, OFlags, fchmod, mkdirat, openat, statat, unlinkat};

@@ -11,7 +11,10 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use heapprof_analysis::{ColumnValues, PortableBatch, TableForm, read_parquet, write_parquet};
+use heapprof_analysis::{
+    portable::parquet::{read_parquet, write_parquet},
+    portable::{ColumnValues, PortableBatch, TableForm},
+};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::http::HttpBuilder;
 use object_store::path::Path;

@@ -110,7 +110,8 @@ mod tests {
     use super::*;
     use crate::portable::PortableQuery;
     use crate::stored_moment::SeriesStore;
-    use crate::{AnalysisSession, ProfileQuestion, Query, QuestionSource, TypeSelection, top};
+    use crate::top::top;
+    use crate::{AnalysisSession, ProfileQuestion, Query, QuestionSource, TypeSelection};
 
     /// Checks that each sample profile gives the same reports after it was stored in the portable
     /// tables, even if it was stored twice.

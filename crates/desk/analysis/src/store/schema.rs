@@ -234,7 +234,9 @@ mod tests {
 
     use super::*;
     use crate::relation::documented_tables;
-    use crate::{AnalysisSession, ProfileQuestion, ProfileStore, Query, TypeSelection, top};
+    use crate::store::ProfileStore;
+    use crate::top::top;
+    use crate::{AnalysisSession, ProfileQuestion, Query, TypeSelection};
 
     /// Checks that every documented column of a view is in the view.
     #[test]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use heapprof_analysis::{ManagedRuntime, SumSpread};
+use heapprof_analysis::{SumSpread, coverage::ManagedRuntime};
 use heapprof_profile::Error as ProfileError;
 use heapprof_recorder::{
     ProfileDetails, ProgramExit, RecordedProfile, RecordingOutcome, WriteFailure, WrittenProfile,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use heapprof_analysis::RssBreakdown;
+use heapprof_analysis::coverage::RssBreakdown;
 use heapprof_recorder::{WrittenProfile, describe_unhooked};
 use heapprof_symbolize::allocators::UnhookedAllocator;
 use heapprof_symbolize::program::{PreloadObstacle, inspect};
