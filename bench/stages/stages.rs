@@ -7,7 +7,10 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use heapprof_analysis::{AnalysisSession, ProfileQuestion, Query, QuestionSource, TreeOptions, TypeSelection, diff::diff, store::ProfileStore, top::top, tree::tree};
+use heapprof_analysis::{
+    AnalysisSession, ProfileQuestion, Query, QuestionSource, TreeOptions, TypeSelection,
+    diff::diff, store::ProfileStore, top::top, tree::tree,
+};
 use heapprof_profile::{Profile, ProfileBuilder, decode, encode, merge};
 
 /// Returns a profile of 20,000 stacks of depth 25 over 3,000 functions, made by a small generator

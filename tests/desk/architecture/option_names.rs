@@ -17,7 +17,7 @@ const EXEMPT: &[(&str, &str)] = &[
         "it reads the options of interpreters",
     ),
     (
-        "crates/desk/formats/src/others",
+        "crates/desk/formats/src/foreign_files",
         "it names commands of the tools whose files are not read",
     ),
 ];

@@ -69,12 +69,12 @@ pub type SourceLines = Result<Rc<[String]>, String>;
 
 /// Returns the lines of a source file that a profile names.
 ///
-/// If `file` begins with one of the beginnings to cut off, that beginning is cut off, and the rest is searched for in
-/// each of the folders and nowhere else. Any other `file` is searched for as it is, and then in each
-/// of the folders. If that fails, the ends of its path are searched for in the folders, the longest
-/// first: each end has one part less than the one before. In this way a file that was built
-/// elsewhere is found in a checkout. The bare file name is not tried in this step. If there
-/// are no folders, the current folder and all folders above it are searched.
+/// If `file` begins with one of the beginnings to cut off, that beginning is cut off, and the rest
+/// is searched for in each of the folders and nowhere else. Any other `file` is searched for as it
+/// is, and then in each of the folders. If that fails, the ends of its path are searched for in the
+/// folders, the longest first: each end has one part less than the one before. In this way a file
+/// that was built elsewhere is found in a checkout. The bare file name is not tried in this step.
+/// If there are no folders, the current folder and all folders above it are searched.
 fn source_text(file: &str, places: &SourceFolders) -> SourceLines {
     let SourceFolders {
         folders,

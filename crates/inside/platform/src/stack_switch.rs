@@ -69,8 +69,8 @@ mod switching {
             if end == 0 {
                 return false;
             }
-            // SAFETY: the child runs on a stack that no other thread uses. It uses the thread-local storage
-            // of this thread, which sleeps until the child ends.
+            // SAFETY: the child runs on a stack that no other thread uses. It uses the thread-local
+            // storage of this thread, which sleeps until the child ends.
             let child = unsafe { arch::clone_on_stack(FLAGS, end, run, &raw mut work) };
             if child > 0 {
                 sys::reap(child as usize);

@@ -335,8 +335,8 @@ impl StoppedThread {
         Ok(mask)
     }
 
-    /// Lets the thread go on at `at`, where the stub is, with its stack at `stack` and the letter at
-    /// `letter`. From then on the code at `at` controls the thread.
+    /// Lets the thread go on at `at`, where the stub is, with its stack at `stack` and the letter
+    /// at `letter`. From then on the code at `at` controls the thread.
     pub(crate) fn send(mut self, at: u64, stack: u64, letter: u64) -> io::Result<()> {
         self.write(&self.registers.for_stub(at, stack, letter))?;
         self.has_gone_on = true;

@@ -19,8 +19,9 @@ pub struct CallSite {
 }
 
 impl CallSite {
-    /// Returns the call site of a function's caller. `here` is the [`current_position`](crate::arch::current_position) in that
-    /// function, and `unwinder` finds the caller.
+    /// Returns the call site of a function's caller. `here` is the
+    /// [`current_position`](crate::arch::current_position) in that function, and `unwinder` finds
+    /// the caller.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     pub(crate) fn above(here: FunctionPosition, unwinder: Unwinder<'_>) -> Self {
         let FunctionPosition { pc, sp, bp } = here;
