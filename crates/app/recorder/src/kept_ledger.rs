@@ -91,7 +91,7 @@ pub(crate) struct EndedProcess<'a> {
 /// If that user may not write there, the profile is `record`'s own file.
 ///
 /// # Errors
-/// The ledger can't be read, or the profile can't be written. The error is [`NoPlaceError`] if the
+/// The ledger can't be read, or the profile can't be written. The error is `NoPlaceError` if the
 /// user may not write it, and `record` has no place for a file of its own.
 pub(crate) fn write(
     kept: &SharedLedger,

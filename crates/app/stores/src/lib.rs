@@ -1,7 +1,7 @@
 //! Places where profiles are stored with their names and labels: an SQLite database, batches of
 //! Parquet files in a folder or an object store, or a ClickHouse cluster.
 //!
-//! A [`StoreBackend`] says which place is meant, and [`open`] opens it for questions. [`choose`]
+//! A [`StoreBackend`] says which place is meant, and [`open()`] opens it for questions. [`choose`]
 //! and [`read_selection`] find the moments that a selector means. [`DatabaseLoader`] and
 //! [`load_into_clickhouse`] store profiles, [`RetentionPlan`] decides which old ones go, and
 //! `export_moments` and `import_moments` copy between a database and batches. [`DatagramCounts`]

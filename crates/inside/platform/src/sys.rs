@@ -291,23 +291,28 @@ pub fn restore_signals(before: u64) {
 mod model {
     use shuttle::thread;
 
+    /// Registers nothing, because a model needs no barrier of the kernel.
     pub fn register_barrier() -> bool {
         true
     }
 
+    /// Lets another thread run.
     pub fn barrier() -> bool {
         thread::yield_now();
         true
     }
 
+    /// Lets another thread run.
     pub fn yield_now() {
         thread::yield_now();
     }
 
+    /// Lets another thread run, because no time passes.
     pub fn sleep(_nanoseconds: u64) {
         thread::yield_now();
     }
 
+    /// Returns 0, because no time passes.
     pub fn nanoseconds(_clock: libc::clockid_t) -> i64 {
         0
     }

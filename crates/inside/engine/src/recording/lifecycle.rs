@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-#[cfg(not(shuttle))]
 use heapprof_platform::{status, sys, trial};
 
+#[cfg(not(shuttle))]
 use crate::code::mappings::CodeScanOutcome;
 use crate::engine::Engine;
 #[cfg(not(shuttle))]
