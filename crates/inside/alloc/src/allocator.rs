@@ -1,5 +1,5 @@
-//! The allocator itself: it passes each call straight to the allocator behind it, or has the engine
-//! record the call on the way.
+//! The global allocator: it passes each call to another allocator, either directly or through the
+//! engine, which records the call.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
@@ -19,7 +19,7 @@ pub struct HeapProf<A = System> {
 }
 
 impl HeapProf {
-    /// Makes an allocator in front of the system's allocator.
+    /// Makes an allocator that records the allocations of the system's allocator.
     #[must_use]
     pub const fn system() -> Self {
         Self::new(System)
@@ -27,23 +27,23 @@ impl HeapProf {
 }
 
 impl<A> HeapProf<A> {
-    /// Makes an allocator in front of `behind`, which must not itself be a `HeapProf`, because
-    /// blocks would count twice.
+    /// Makes an allocator that records the allocations of `behind`. `behind` must not be a
+    /// `HeapProf`, because blocks would count twice.
     #[must_use]
     pub const fn new(behind: A) -> Self {
         Self { inner: behind }
     }
 
-    /// The allocator behind this one.
+    /// Returns the allocator that this allocator passes calls to.
     pub const fn inner(&self) -> &A {
         &self.inner
     }
 }
 
-/// Whether an allocation goes through the engine.
+/// Whether an allocation is passed to the engine, which records it.
 ///
-/// The mode is checked before the countdown, so the countdown stands still until a recording
-/// starts. The countdown's length is random, so a recording may begin at any point of it.
+/// The mode is checked before the countdown, so the countdown does not run before a recording
+/// starts. Its length is random, so a recording may begin at any point of it.
 #[inline(always)]
 fn should_record(size: usize) -> bool {
     match ENGINE.events().mode() {
@@ -84,8 +84,8 @@ fn record_free(block: *mut u8) {
 }
 
 /// Returns a spare block if the collector allocates, and null if the program does. It is called
-/// when the allocator behind has no memory. The collector's own allocations must not fail with the
-/// program's, because std would abort the program.
+/// when the wrapped allocator has no memory. The collector's own allocations must not fail then,
+/// because std would abort the program.
 #[cold]
 #[inline(never)]
 fn spare_block(layout: Layout) -> *mut u8 {
@@ -96,7 +96,7 @@ fn spare_block(layout: Layout) -> *mut u8 {
     }
 }
 
-/// Returns the block, or the result of `spare_block` if the block is null.
+/// Returns `block`, or the result of [`spare_block`] if `block` is null.
 #[inline(always)]
 fn block_or_spare(block: *mut u8, layout: Layout) -> *mut u8 {
     if block.is_null() {
@@ -187,8 +187,8 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
 }
 
 impl<A: GlobalAlloc> HeapProf<A> {
-    /// Moves a block to a new one of `size` bytes. If the allocator behind has no memory, a block
-    /// of the collector moves to spare memory, and a block of the program stays where it is and the
+    /// Moves a block to a new one of `size` bytes. If the wrapped allocator has no memory, a block
+    /// of the collector moves to spare memory; a block of the program stays unchanged, and the
     /// result is null.
     ///
     /// # Safety

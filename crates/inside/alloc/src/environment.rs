@@ -1,5 +1,4 @@
-//! Options from environment variables, by the names and in the forms that `libheapprof.so` reads,
-//! too.
+//! Options from environment variables, with the names and forms that `libheapprof.so` uses, too.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -8,7 +7,7 @@ use heapprof_abi::environment as variable;
 use heapprof_engine::RecordingOptions;
 use heapprof_engine::setting::{self, SettingError};
 
-/// Returns the options that the variables ask for. `None` if they ask for nothing, or if they are
+/// Returns the options that the environment variables set; `None` if they set none, or if they are
 /// meant for the preloaded library.
 pub(crate) fn read(
     get: impl Fn(&str) -> Option<OsString>,

@@ -1,5 +1,5 @@
-//! Heap profiles of a Rust program from inside it: an allocator to put in front of the program's
-//! own.
+//! Heap profiles of a Rust program, recorded inside the program by a global allocator that wraps
+//! the program's allocator.
 //!
 //! It is meant for programs that no library can be preloaded into (static executables, musl), and
 //! for programs that offer their own profiles. Two lines record and dump on demand:

@@ -8,7 +8,8 @@ use heapprof_engine::{DumpReason, ENGINE};
 /// Whether a dump at exit was requested.
 static DUMPS_AT_EXIT: AtomicBool = AtomicBool::new(false);
 
-/// Registers the fork handlers, once, because registered handlers stay registered.
+/// Registers the fork handlers, at the first call only, because registered handlers are never
+/// removed.
 pub(crate) fn watch_forks() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -26,12 +27,12 @@ pub(crate) fn watch_forks() {
     });
 }
 
-/// Registers the program's own fork handlers as belonging to no file, so that they stay. Returns
-/// whether that was possible.
+/// Registers fork handlers that belong to no file, so that they are never removed. Returns false if
+/// that is not possible.
 ///
-/// glibc removes the handlers of each file when it runs that file's destructors, which for the
-/// program is at its end. A thread that forks at that moment would not reach the second handler,
-/// which releases the locks that the first one took.
+/// glibc removes a file's handlers when it runs the file's destructors; for the program, this is at
+/// its end. If a thread forked at that moment, glibc would not call the second handler, which
+/// releases the locks of the first one.
 #[cfg(target_env = "gnu")]
 fn register_for_good() -> bool {
     type RegisteredForkHandler = Option<unsafe extern "C" fn()>;
@@ -66,7 +67,7 @@ fn register_for_good() -> bool {
     false
 }
 
-/// Has `end` called when the process exits.
+/// Registers `end` to be called when the process exits.
 pub(crate) fn call_at_exit(end: extern "C" fn()) {
     // SAFETY: it is a function of this crate, which stays as long as the program or library does.
     unsafe {
@@ -74,7 +75,7 @@ pub(crate) fn call_at_exit(end: extern "C" fn()) {
     }
 }
 
-/// Requests a dump when the process exits. Forked children make one, too.
+/// Requests a dump when the process exits. Forked children make a dump, too.
 pub(crate) fn dump_at_exit() {
     if DUMPS_AT_EXIT.swap(true, Ordering::AcqRel) {
         return;

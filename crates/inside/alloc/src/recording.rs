@@ -1,4 +1,4 @@
-//! Functions by which a program starts its recording, requests profiles and stops the recording.
+//! Functions that start and stop a recording and make profiles.
 
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -11,13 +11,12 @@ use heapprof_platform::sys;
 use crate::environment;
 use crate::process;
 
-/// Begins to record the allocations that the program makes from now on. The results of an earlier
-/// recording are forgotten.
+/// Begins to record the allocations that the program makes from now on. The data of an earlier
+/// recording is discarded.
 ///
-/// Returns false, and begins nothing, if there is no memory for the recording, if a thread is stuck
-/// in the middle of an allocation, if the period is above 1 TiB, or if the mode is off. In a
-/// program whose global allocator is not a [`HeapProf`](crate::HeapProf), a recording finds
-/// nothing.
+/// Returns false without starting if there is no memory for the recording, if a thread is stuck
+/// inside an allocation, if the period is above 1 TiB, or if the mode is off. If the program's
+/// global allocator is not a [`HeapProf`](crate::HeapProf), nothing is recorded.
 pub fn start(mut options: RecordingOptions) -> bool {
     // A plain output name is this process's own; children insert their process id.
     let parent = sys::parent_id();
@@ -25,15 +24,15 @@ pub fn start(mut options: RecordingOptions) -> bool {
     begin(options)
 }
 
-/// Begins to record by the environment's [`SETTINGS`](crate::SETTINGS), if `HEAPPROF_OUTPUT` is
-/// set. Returns whether a recording began. An output name without `%` gets the process's id,
-/// because other programs may have the same variable.
+/// Begins to record with the [`SETTINGS`](crate::SETTINGS) in the environment, if `HEAPPROF_OUTPUT`
+/// is set. Returns whether a recording began. The process's id is added to an output name without
+/// `%`, because other programs may have the same variable.
 ///
 /// Nothing begins under `heapprof record`, or if `libheapprof.so` is preloaded. In these cases the
 /// library records, and both would write to the same files.
 ///
 /// # Errors
-/// A variable has a value that is not understood. Nothing is recorded then.
+/// A variable has an invalid value. Nothing is recorded then.
 pub fn start_from_environment() -> Result<bool, SettingError> {
     let options = environment::read(|name| std::env::var_os(name))?;
     Ok(options.is_some_and(begin))
@@ -46,8 +45,9 @@ fn begin(options: RecordingOptions) -> bool {
     options.mode != RecordingMode::Off && ENGINE.lifecycle().start(options)
 }
 
-/// Ends the recording. Dumps still show what was recorded until then. Blocks that are freed later
-/// still count as in use. When this returns, no thread of this crate is left.
+/// Ends the recording. Dumps still show the data that was recorded until then; blocks that are
+/// freed later still count as in use. All threads of this crate have ended when this function
+/// returns.
 pub fn stop() {
     ENGINE.lifecycle().stop();
     ENGINE.lifecycle().end_clock();
@@ -59,18 +59,18 @@ pub fn is_running() -> bool {
     ENGINE.lifecycle().is_running()
 }
 
-/// Writes a profile to the path that the recording's [`DumpOutput`](crate::DumpOutput) sets.
-/// Returns that path.
+/// Writes a profile to the path that the recording's [`DumpOutput`](crate::DumpOutput) sets, and
+/// returns the path.
 ///
 /// # Errors
 /// There is no recording, the recording has no output, another thread's dump is not done within ten
-/// seconds, the file can't be written, or there is no memory. If there is memory for the dump, but
-/// not for the path that is returned, the file is written all the same.
+/// seconds, the file can't be written, or there is no memory. If there is memory for the dump but
+/// not for the returned path, the file is written nevertheless.
 pub fn dump() -> Result<PathBuf, DumpError> {
     to_own_path(ENGINE.dumps().request(None))
 }
 
-/// Writes a profile to `path`, and returns that path. The file appears whole or not at all.
+/// Writes a profile to `path`, and returns the path. The file appears only when it is complete.
 ///
 /// # Errors
 /// Every error of [`dump`], except that the recording needs no output.
@@ -79,9 +79,9 @@ pub fn dump_to(path: impl AsRef<Path>) -> Result<PathBuf, DumpError> {
     to_own_path(ENGINE.dumps().request(Some(path)))
 }
 
-/// Returns the profile of this moment, in gzipped pprof. A server can answer `/debug/pprof/heap`
-/// with these bytes. They are empty if nothing was ever recorded, if there is no memory for them,
-/// or if another thread's dump is not done within ten seconds.
+/// Returns a profile of the current heap in gzipped pprof format. A server can send these bytes for
+/// `/debug/pprof/heap`. The result is empty if nothing was ever recorded, if there is no memory for
+/// it, or if another thread's dump is not done within ten seconds.
 #[must_use]
 pub fn profile() -> Vec<u8> {
     if !ENGINE.lifecycle().was_started() {
@@ -91,8 +91,8 @@ pub fn profile() -> Vec<u8> {
     hand_over(bytes, |bytes| try_copy(bytes)).unwrap_or_default()
 }
 
-/// Requests a last dump when the process calls `exit`, which is also how `main` ends. There is no
-/// such dump if the process aborts, calls `_exit`, or dies by a signal. The dump is made as by
+/// Requests a last dump when the process calls `exit`, also by returning from `main`. There is no
+/// such dump if the process aborts, calls `_exit`, or is killed by a signal. The dump is made as by
 /// [`dump`], except that a plain output name gets no number.
 pub fn dump_at_exit() {
     ENGINE
@@ -106,7 +106,7 @@ fn to_own_path(made: Result<CString, DumpError>) -> Result<PathBuf, DumpError> {
     Ok(OsString::from_vec(own.ok_or(DumpError::NoMemory)?).into())
 }
 
-/// Returns the error with its path in the program's own memory.
+/// Returns the error with a copy of its path in the program's own memory.
 fn own_error(error: DumpError) -> DumpError {
     let DumpError::Write(path, errno) = error else {
         return error;

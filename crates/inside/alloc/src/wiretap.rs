@@ -12,12 +12,12 @@ use crate::process;
 
 static WIRETAP_SENDER: DatagramSender = DatagramSender::new();
 
-/// Reports that the code `name` has run, and where. [`alive!`](crate::alive) adds the place by
-/// itself.
+/// Reports that the code `name` has run, and the place `site` of the code. [`alive!`](crate::alive)
+/// adds the place automatically.
 ///
 /// The first call reads the environment, and may allocate; its allocations are not recorded. No
-/// call waits or fails. If a variable's value is not understood, nothing is sent. The preloaded
-/// library sends nothing either, but prints a message.
+/// call waits or fails. If a variable's value is invalid, nothing is sent. The preloaded library
+/// sends nothing then, either, but prints a message.
 pub fn alive_at(name: &str, site: &str) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| ENGINE.lifecycle().with_guard_and_signals_blocked(set_up));

@@ -1,9 +1,9 @@
-//! What of a stack depends on the processor: the numbers of registers, how unwind rules are packed,
-//! where a function is, and the frame of a signal. A rule's type is the processor's own, so that of
-//! a processor with a link register can say that the return address is there.
+//! The parts of unwinding that depend on the processor: register numbers, packed unwind rules, the
+//! position of the running function, and signal frames. Each processor defines its own rule type,
+//! so that a processor with a link register can have a rule for a return address in that register.
 //!
-//! The rules of x86-64 are compiled on other processors, too. Nothing is unwound there, because no
-//! call site is found.
+//! Other processors compile the rules of x86-64. They unwind nothing, because they find no call
+//! site.
 
 #[cfg(not(target_arch = "x86_64"))]
 mod portable;

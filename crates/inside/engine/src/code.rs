@@ -1,5 +1,5 @@
-//! The program's code: the mapped files, how to unwind from an address, and what was unmapped
-//! since.
+//! The program's code: the mapped files, the unwind rules of addresses, and the code that was
+//! unmapped.
 
 pub(crate) mod cfi;
 pub(crate) mod closed_code;
@@ -37,19 +37,19 @@ pub(crate) struct ProgramCode {
     pub(crate) rules: ProbeTable<{ rank::RULES }>,
     /// Addresses at which the kernel started the program.
     pub(crate) entries: EntryPoints,
-    /// The objects that unwinding has met.
+    /// The loaded objects that unwinding has reached.
     pub(crate) seen: SeenObjects,
     /// Code that dlclose can't unmap.
     pub(crate) lasting: LastingCode,
-    /// A listener that is called when unwinding meets code of an object: a [`CodeWatcher`] as a
-    /// pointer.
+    /// The listener that is called when unwinding reaches an address without rules: a
+    /// [`CodeWatcher`] as a pointer.
     watcher: AtomicPtr<()>,
 }
 
 /// Maximum number of bytes of a path, with the zero at its end.
 const MAX_PATH_LEN: usize = 4096;
 
-/// A function that gets the address at which an object begins.
+/// A listener that is called with the start address of a loaded object.
 pub(crate) type CodeWatcher = fn(usize);
 
 impl ProgramCode {
@@ -66,8 +66,8 @@ impl ProgramCode {
         }
     }
 
-    /// Notes a module that unwinding has met at an address without rules. Returns whether the
-    /// module has come to the place of another one.
+    /// Notes a module that unwinding has reached at an address without rules. Returns whether the
+    /// module has replaced another one at its addresses.
     pub(crate) fn note_module(&self, process: &EngineProcess, module: &LoadedModule) -> bool {
         let is_closing = || self.modules.closers() != 0;
         let is_other = self.mappings.note_module(process, module, is_closing);
@@ -87,9 +87,9 @@ impl ProgramCode {
         is_other
     }
 
-    /// Notes an object that unwinding has met for the first time. Once the process has been killed,
-    /// no one can find out what was mapped where, so the object's code is in the saved ledger
-    /// before the stack is.
+    /// Notes an object that unwinding has reached for the first time. The object's code is written
+    /// to the saved ledger before the stack is: if the process is killed, no other source says what
+    /// was mapped.
     #[cold]
     fn note_new(&self, process: &EngineProcess, module: &LoadedModule) {
         if process.pages.table_file.is_there() {
@@ -102,15 +102,15 @@ impl ProgramCode {
         self.seen.note(module.start);
     }
 
-    /// Whether the rule of `address` may be kept. While a thread closes objects, only rules of
-    /// lasting code may be: others are found anew, so that [`note_module`](Self::note_module)
-    /// notices what lies there by now.
+    /// Whether the unwind rule of `address` may be stored. While a thread closes objects, only
+    /// rules of lasting code are stored. Other rules are computed each time, so that
+    /// [`note_module`](Self::note_module) notices a replaced module.
     pub(crate) fn may_keep_rule(&self, address: usize) -> bool {
         self.modules.closers() == 0 || self.lasting.holds(address)
     }
 
-    /// Notes which of the known code lasts as long as the process. If dlopen may have brought some
-    /// of it, that is only the program's own, the loader's, libc's and this engine's.
+    /// Notes which of the known code lasts as long as the process. If dlopen may have loaded some
+    /// code, only the program's file, the loader, libc and this engine count as lasting.
     pub(crate) fn note_lasting(&self, process: &EngineProcess) {
         let own = [
             libc::getauxval as *const () as usize,
@@ -126,9 +126,9 @@ impl ProgramCode {
         self.lasting.note(there);
     }
 
-    /// Prepares for a thread that closes objects. Until [`end_close`](Self::end_close) no rule of
-    /// code that may go is kept, because other code may come to its place at any time. `has_memory`
-    /// says whether there is memory to note that code.
+    /// Prepares for a thread that closes objects. Until [`end_close`](Self::end_close), no rule of
+    /// code that may be unmapped is stored, because other code may take its addresses at any time.
+    /// `has_memory` says whether there is memory to note that code.
     pub(crate) fn begin_close(&self, process: &EngineProcess, has_memory: bool) {
         self.modules.begin_close();
         let stays = |address| self.lasting.holds(address);
@@ -139,8 +139,8 @@ impl ProgramCode {
         self.rules.remove(process, has_gone);
     }
 
-    /// Ends the preparation, when a thread has closed its objects, and the closed code is
-    /// forgotten.
+    /// Ends the state that [`begin_close`](Self::begin_close) began. The thread has closed its
+    /// objects, and the closed code is forgotten.
     pub(crate) fn end_close(&self) {
         self.modules.end_close();
     }
@@ -169,14 +169,14 @@ impl ProgramCode {
         }
     }
 
-    /// Sets the listener that is called whenever unwinding meets an address without rules. It runs
-    /// inside allocations.
+    /// Sets the listener that is called whenever unwinding reaches an address without rules. It
+    /// runs inside allocations.
     pub(crate) fn watch(&self, watcher: CodeWatcher) {
         self.watcher.store(watcher as *mut (), Ordering::Release);
     }
 
-    /// Returns the objects that unwinding has met and of which no mapping is known, because no scan
-    /// was possible.
+    /// Returns the addresses of objects that unwinding has reached, but whose mappings are unknown
+    /// because no scan was possible.
     pub(crate) fn unknown_objects(&self, process: &EngineProcess) -> Vec<Range<usize>> {
         let object = |start| {
             let found = weak::dl_find_object(start)?;
@@ -187,7 +187,7 @@ impl ProgramCode {
             .collect()
     }
 
-    /// Notes the addresses of objects that are gone, and of which nothing else is known.
+    /// Notes which of the `objects`, whose mappings are unknown, were unloaded.
     pub(crate) fn note_unknown_gone(&self, process: &EngineProcess, objects: Vec<Range<usize>>) {
         let is_there = |range: &Range<usize>| {
             let found = weak::dl_find_object(range.start);

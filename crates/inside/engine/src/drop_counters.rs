@@ -1,4 +1,4 @@
-//! Counters of what could not be recorded, and why; the profile reports them.
+//! Counters of the events that could not be recorded, by reason. The profile reports them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,8 +8,8 @@ pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Counts of what could not be recorded in this recording and this process, by reason. They have
-/// cache lines of their own, because every event reads what lies beside them.
+/// Counts of events that could not be recorded in this recording and this process, by reason. The
+/// counts have cache lines of their own, because every event reads the data beside them.
 #[repr(C, align(64))]
 pub(crate) struct DroppedEvents {
     /// Events inside the engine: a signal handler or the allocator itself allocated or freed.
@@ -23,7 +23,7 @@ pub(crate) struct DroppedEvents {
     pub(crate) unknown: AtomicU64,
     /// Blocks whose address was allocated again before the engine saw their free.
     pub(crate) unseen: AtomicU64,
-    /// Forks in the middle of an event that is interrupted. Their children record nothing.
+    /// Forks in the middle of an interrupted event. The forked children record nothing.
     pub(crate) torn: AtomicU64,
     /// Bytes of the blocks that `unseen` counts.
     pub(crate) unseen_bytes: AtomicU64,

@@ -65,7 +65,7 @@ impl std::error::Error for DumpError {}
 /// A function that receives the outcome of each dump.
 pub(crate) type DumpListener = fn(&Result<CString, DumpError>);
 
-/// What an allocator reports of itself, in bytes.
+/// An allocator's report of its memory, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllocatorUsage {
     /// Bytes that the allocator has from the kernel.
@@ -98,8 +98,8 @@ pub(crate) struct DumpState {
     pub(crate) raised: AtomicI64,
     /// The signal to raise again once the pending dump is written.
     pub(crate) raise: AtomicI32,
-    /// When the recording began, in nanoseconds: here by the real-time clock, in `since` by the
-    /// monotonic clock.
+    /// When the recording began, in nanoseconds of the real-time clock. `since` is that moment in
+    /// nanoseconds of the monotonic clock.
     pub(crate) started: AtomicI64,
     pub(crate) since: AtomicI64,
 }
@@ -110,7 +110,7 @@ struct LastExec {
     thread: AtomicI32,
 }
 
-/// Longest time that an exec may take, in nanoseconds. Only after it does the exec count as failed.
+/// Longest time that an exec may take, in nanoseconds. An exec that takes longer counts as failed.
 const EXEC_TIMEOUT: i64 = 500_000_000;
 
 impl DumpState {
@@ -175,8 +175,8 @@ impl DumpState {
         self.exec.at.store(now, Ordering::Relaxed);
     }
 
-    /// Whether another thread's exec is under way. If this thread called the last exec and goes on
-    /// here, that exec has failed.
+    /// Whether another thread is calling exec. If this thread was the last to call it, that call
+    /// has failed, because the thread would not run this code otherwise.
     pub(crate) fn is_about_to_exec(&self) -> bool {
         let since = self.exec.at.load(Ordering::Relaxed);
         since != i64::MIN
@@ -184,7 +184,7 @@ impl DumpState {
             && self.exec.thread.load(Ordering::Relaxed) != sys::thread_id()
     }
 
-    /// Forgets pending requests, which are the parent's, in a forked child.
+    /// Forgets pending requests in a forked child, because they are its parent's.
     pub(crate) fn reset_in_child(&self) {
         // The names and the clock are reset when the locks are free: `DumpState::begin_child`.
         let Self {
@@ -225,8 +225,8 @@ impl DumpState {
         options.triggers.line_growth.is_some() || options.triggers.live
     }
 
-    /// Goes on in a forked child that records, or that only shows what its parent recorded. Returns
-    /// whether the child is to record.
+    /// Adapts the state in a forked child, which goes on recording, or only shows its parent's
+    /// data. Returns whether the child is to record.
     pub(crate) fn begin_child(&self, process: &EngineProcess) -> bool {
         self.naming.with(process, DumpNaming::reset_in_child);
         let asked =

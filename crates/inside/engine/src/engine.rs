@@ -16,7 +16,7 @@ use crate::tables::filter::{self, AddressFilter};
 use crate::tables::log::AllocationLog;
 use crate::thread::state::ThreadStates;
 
-/// Everything that is known of a recording, and everything that is needed to make one.
+/// All data of a recording, and all state that is needed to make one.
 ///
 /// A process has one engine to which its hooks report allocations, [`ENGINE`]. Callers use an
 /// engine through one of its handles: [`events`](Self::events), [`dumps`](Self::dumps),
@@ -68,15 +68,15 @@ impl Engine {
         EngineAllocator(&self.memory, &self.process)
     }
 
-    /// Sets `len` bytes of memory aside, so that what the engine allocates next can't fail for lack
-    /// of it. Returns false if there is not enough. This is of use where the process's allocator
-    /// falls back to this engine's [`memory`](Self::memory), so for [`ENGINE`].
+    /// Sets `len` bytes of memory aside, so that the engine's next allocations can't fail for lack
+    /// of memory. Returns false if there is not enough. This is of use where the process's
+    /// allocator falls back to this engine's [`memory`](Self::memory), so for [`ENGINE`].
     pub(crate) fn reserve(&self, len: usize) -> bool {
         self.memory.reserve(&self.process, len)
     }
 
     /// Records what code is mapped now, in memory that is set aside for that. Another `besides`
-    /// bytes are set aside for what the caller does as well.
+    /// bytes are set aside for the caller's further work.
     pub(crate) fn remember_code(&self, besides: usize) -> CodeScanOutcome {
         let reserve = |bytes: usize| self.reserve(bytes.saturating_add(besides));
         let reported = self.code.mappings.remember(&self.process, reserve);
@@ -121,8 +121,9 @@ impl Engine {
         true
     }
 
-    /// Goes on in a forked child, which has one thread. What its parent had in use was inherited,
-    /// and counts as allocated by the child. If the tables are not `whole`, they stay as they are.
+    /// Goes on in a forked child, which has one thread. The child inherits its parent's live
+    /// blocks, which count as allocated by the child. If the tables are not `whole`, they stay as
+    /// they are.
     ///
     /// # Safety
     /// It is called in fork's handler of the child.
@@ -176,7 +177,7 @@ impl Engine {
 
     /// Returns how many bytes of memory all tables take: those of the threads, stacks, blocks in
     /// use and rules of unwinding, and what the engine allocates for a dump. A reader should not
-    /// take them for the program's.
+    /// count them as the program's memory.
     pub(crate) fn resident(&self) -> usize {
         // What dumps keep lies in the engine's own memory.
         let Self {

@@ -1,4 +1,4 @@
-//! What happens in the program's threads: allocations, frees, reallocations and mappings.
+//! The events in the program's threads: allocations, frees, reallocations and mappings.
 
 pub(crate) mod block;
 pub(crate) mod entry;
@@ -59,7 +59,7 @@ impl EngineEvents {
 
     /// Makes an allocation that the countdown chose, and records the block that `real` returns.
     ///
-    /// `frame` is the place of the program's call.
+    /// `frame` is the call site in the program.
     #[inline]
     pub fn allocate(self, size: usize, frame: CallSite, real: impl FnOnce() -> *mut u8) -> *mut u8 {
         block::allocate(self.0, size, frame, real)
@@ -73,8 +73,8 @@ impl EngineEvents {
         block::record_allocation(self.0, made, size, frame);
     }
 
-    /// Makes a reallocation, which counts as the end of `old` and a new allocation, in place or
-    /// not.
+    /// Makes a reallocation. It counts as a free of `old` and a new allocation, even if the block
+    /// stays at its address.
     #[inline]
     pub fn reallocate(
         self,
@@ -93,8 +93,8 @@ impl EngineEvents {
         block::release(self.0, address, block::FreeingAllocator::Malloc);
     }
 
-    /// Records a free as [`release`](Self::release) does, for a block of an allocator that gets
-    /// some blocks from malloc, and others whose allocation was not recorded. Returns whether the
+    /// Records a free, as [`release`](Self::release) does. It is for allocators that get some
+    /// blocks from malloc, and have others whose allocation was not recorded. Returns whether the
     /// block was known.
     #[inline]
     pub fn release_known(self, address: *mut u8) -> bool {
@@ -107,13 +107,15 @@ impl EngineEvents {
         trace::trace(self.0, work)
     }
 
-    /// Counts a mapping that the program made. What lay there before is gone (MAP_FIXED).
+    /// Counts a mapping that the program made, and the end of earlier mappings at its addresses
+    /// (MAP_FIXED).
     pub fn map(self, address: usize, len: usize, frame: CallSite) {
         mapping::map(self.0, address, len, frame);
     }
 
-    /// Calls `kernel`, which ends whatever parts of mappings lie in a range, and counts their end.
-    /// Returns the kernel's result. If the kernel refused (a result below zero), nothing has ended.
+    /// Calls `kernel`, which unmaps a range, and counts the end of all mappings, or parts of
+    /// mappings, in it. Returns the kernel's result. If the kernel refused (a result below zero),
+    /// nothing has ended.
     pub fn unmap(self, address: usize, len: usize, kernel: impl FnOnce() -> isize) -> isize {
         mapping::unmap(self.0, address, len, kernel)
     }
@@ -134,8 +136,8 @@ impl EngineEvents {
         engine.with_reentrancy_guard(|| CallSite::above(here, engine.unwinder()))
     }
 
-    /// Returns an empty call site: on other processors no stack is found, and samples have an empty
-    /// one.
+    /// Returns an empty call site: on processors other than x86-64 no stack is found, and samples
+    /// have an empty stack.
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     #[inline(always)]
     pub fn caller(self) -> CallSite {

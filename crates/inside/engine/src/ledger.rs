@@ -1,4 +1,4 @@
-//! The ledger: which blocks are in use, and what was counted for each stack.
+//! The ledger: the blocks in use, and the sums of each stack.
 
 pub(crate) mod access;
 pub(crate) mod live;
@@ -31,10 +31,11 @@ pub(crate) struct Ledger {
     pub(crate) regions: LockedValue<{ rank::REGIONS }, ProgramMappings>,
     /// The filter of the frees that the engine must see. The hooks read it, too.
     pub(crate) filter: &'static AddressFilter,
-    /// Locked while a recording begins, because another one must not fill what it clears.
+    /// Locked while a recording begins, because no other recording may fill tables while this one
+    /// clears them.
     pub(crate) starting: FutexLock<{ rank::STARTING }>,
-    /// All that is in use, for a child that is being forked and does not get the threads' counters.
-    /// It is null at all other times, and lies in private memory.
+    /// The heir: the sums of all live memory, for a child that is being forked and does not get the
+    /// threads' counters. The heir lies in private memory. The pointer is null at all other times.
     heir: AtomicPtr<ThreadState>,
 }
 
@@ -92,8 +93,8 @@ impl Ledger {
         true
     }
 
-    /// Restarts every sum in a forked child. What is in use was inherited, and counts as allocated
-    /// by the child. The peak starts there.
+    /// Restarts every sum in a forked child. Inherited live memory counts as allocated by the
+    /// child, and is its first peak.
     ///
     /// # Safety
     /// The caller is fork's handler in the child, which has one thread, and the parts of the live
@@ -134,8 +135,8 @@ impl Ledger {
         shared.heap.restart(shared.heap.in_use());
     }
 
-    /// Adds up all that is in use, for a child that is about to be forked. No thread counts
-    /// meanwhile. Returns false if there is no memory for it.
+    /// Makes an heir for a child that is about to be forked: adds up all live memory. No thread
+    /// counts meanwhile. Returns false if there is no memory for the heir.
     pub(crate) fn leave_heir(&self, process: &EngineProcess, threads: &ThreadStates) -> bool {
         let len = size_of::<ThreadState>();
         let heir = process
@@ -151,7 +152,7 @@ impl Ledger {
         true
     }
 
-    /// Adds all that is in use to an heir's sums of temporary allocations. An heir has no counters,
+    /// Adds all live memory to an heir's sums of temporary allocations. An heir has no counters,
     /// because these sums take a quarter of the memory.
     fn add_up_for_heir(&self, process: &EngineProcess, threads: &ThreadStates, heir: &ThreadState) {
         let (len, pages) = (self.stacks.len() as usize, &process.pages);
@@ -192,8 +193,8 @@ impl Ledger {
         }
     }
 
-    /// Gives a state that is empty all that an heir has, as if the state's thread had allocated
-    /// that. Sums for which there is no memory count as dropped.
+    /// Adds the sums of an heir to an empty state, as if the state's thread had allocated that
+    /// memory. Sums for which there is no memory count as dropped.
     fn inherit(&self, process: &EngineProcess, heir: &ThreadState, own: &ThreadState) {
         let (len, pages) = (self.stacks.len() as usize, &process.pages);
         own.sizes.take_over(&heir.sizes);
@@ -286,10 +287,10 @@ impl Ledger {
         [by_hash, frames, changing, &regions.lock, starting]
     }
 
-    /// Brings the parts of the live table and the heap to rest, for fork, which has taken
-    /// [`locks`](Self::locks). Returns whether they are whole: a thread that is interrupted in the
-    /// middle of an event keeps what it has, and in the child that is half written. The second
-    /// result says whether the heap's lock was taken.
+    /// Takes the parts of the live table and the heap's lock for fork, which has taken
+    /// [`locks`](Self::locks). The first result says whether it got all of them. It does not if a
+    /// thread is interrupted in the middle of an event: that thread keeps its parts, which are then
+    /// half written in the child. The second result says whether the heap's lock was taken.
     pub(crate) fn acquire_for_fork(
         &self,
         process: &EngineProcess,
@@ -311,7 +312,7 @@ impl Ledger {
     }
 }
 
-/// Which sums stay when they are restarted.
+/// Which sums a restart keeps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SumsToKeep {
     Nothing,

@@ -7,7 +7,7 @@ use crate::engine::Engine;
 /// The allocator of an engine's own memory: private mappings, which are not the program's.
 ///
 /// `libheapprof.so` has it as its global allocator. Elsewhere the engine allocates from the
-/// program's allocator, and has spare blocks for when that has no memory.
+/// program's allocator, and has spare blocks in case that allocator has no memory.
 #[derive(Clone, Copy)]
 pub struct EngineMemory(&'static Engine);
 
@@ -19,14 +19,14 @@ impl Engine {
 }
 
 impl EngineMemory {
-    /// Allocates from what was set aside, for an allocation of the engine's own for which another
-    /// allocator has no memory. Returns null when that is used up.
+    /// Allocates from the spare blocks, for an allocation of the engine's own for which the
+    /// program's allocator has no memory. Returns null when the spare blocks are used up.
     #[cold]
     pub fn spare(self, layout: Layout) -> *mut u8 {
         self.0.memory.spare(&self.0.process, layout)
     }
 
-    /// Whether [`spare`](Self::spare) gave a block.
+    /// Whether `block` came from [`spare`](Self::spare).
     #[inline(always)]
     pub fn is_spare(self, block: *mut u8) -> bool {
         self.0.memory.is_spare(&self.0.process, block)
@@ -34,8 +34,8 @@ impl EngineMemory {
 
     /// Takes a spare block back.
     ///
-    /// # Safety
-    /// [`spare`](Self::spare) gave the block, for this layout, and nothing uses it any more.
+    /// # Safety The block came from [`spare`](Self::spare), with this layout, and nothing uses it
+    /// any more.
     #[cold]
     pub unsafe fn free_spare(self, block: *mut u8, layout: Layout) {
         // SAFETY: the caller's contract.

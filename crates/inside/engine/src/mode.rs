@@ -76,8 +76,8 @@ impl RecordingState {
         RecordingEpoch::from_u64(self.epoch.load(Ordering::Acquire))
     }
 
-    /// Goes on to another recording. A thread that has the last recording's ledger open finds that
-    /// the epoch has changed. Nothing is recorded until [`begin`](Self::begin).
+    /// Begins the epoch of another recording. A thread that has the previous recording's ledger
+    /// open finds that the epoch has changed. Nothing is recorded until [`begin`](Self::begin).
     pub(crate) fn next(&self) {
         self.stop();
         let next = self.epoch.fetch_add(1, Ordering::SeqCst) + 1;
@@ -96,7 +96,7 @@ impl RecordingState {
         self.gate.store(PAUSED_GATE.to_u64(), Ordering::SeqCst);
     }
 
-    /// Whether the ledger is to stay closed for a moment.
+    /// Whether no thread may open the ledger now.
     pub(crate) fn is_paused(&self) -> bool {
         self.gate() == PAUSED_GATE
     }
@@ -112,7 +112,7 @@ impl RecordingState {
         self.mode.store(mode as u8, Ordering::SeqCst);
     }
 
-    /// Ends recording; what was recorded can still be dumped.
+    /// Ends the recording. Dumps still contain it.
     pub(crate) fn stop(&self) {
         self.mode.store(RecordingMode::Off as u8, Ordering::SeqCst);
     }

@@ -40,7 +40,7 @@ impl FrameChoice {
     }
 }
 
-/// The conditions on which to dump besides at the end. Sizes are in bytes, and `None` means never.
+/// The conditions for dumps before the program's end. Sizes are in bytes, and `None` means never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DumpTriggers {
     /// Dumps each time this long has passed.
@@ -58,10 +58,10 @@ pub struct DumpTriggers {
     /// Dumps each time this much was freed.
     pub freed: Option<u64>,
     /// Reports the places whose memory in use has changed, each time a line may have grown by this
-    /// much. The report goes into [`DumpOutput::list`], and is no dump.
+    /// much. The report goes into the folder [`DumpOutput::list`], and is not a dump.
     pub line_growth: Option<u64>,
-    /// Writes the profile of the moment into [`DumpOutput::list`] each time the file `asked` there
-    /// requests it. It is no dump.
+    /// Writes the present profile into the folder [`DumpOutput::list`] each time that the file
+    /// `asked` in that folder requests it. This profile is not a dump.
     pub live: bool,
 }
 
@@ -77,7 +77,7 @@ impl PartialEq for LedgerTaker {
 
 impl Eq for LedgerTaker {}
 
-/// The ledger keeper: the process that is given the file with the ledger of this one.
+/// The ledger keeper: the process that receives the file with this process's ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LedgerRecipient {
     /// No process. The ledger is in private memory.
@@ -110,11 +110,12 @@ pub struct DumpOutput {
     /// The folder of the list of dumps, which has a file for each user.
     ///
     /// Each dump adds an entry that ends with a NUL. Its parts are the process, when the dump was
-    /// made (0 on the way, 1 at the end, 2 before an exec, 3 before a filter of system calls under
-    /// which a dump would end the program), whether it is exact, bytes in use, peak bytes, bytes of
-    /// its own at most, stacks, events lost, and the path. A dump that was not written adds `!`,
-    /// errno, process and path, or `!` and a text. A child that was left out (see
-    /// [`min_child_bytes`](Self::min_child_bytes)) adds `-`, process and when.
+    /// made (0 before the program's end, 1 at the end, 2 before an exec, 3 before a filter of
+    /// system calls under which a dump would end the program), whether it is exact, bytes in use,
+    /// peak bytes, the most bytes that the process itself had in use, stacks, events lost, and the
+    /// path. A dump that was not written adds `!`, errno, process and path, or `!` and a text. A
+    /// child that was left out (see [`min_child_bytes`](Self::min_child_bytes)) adds `-`, process
+    /// and when.
     ///
     /// The reports of [`DumpTriggers::line_growth`] go into another file there, whose name ends in
     /// `.lines`. A report has a newline, a NUL, `lines `, then as text the process, when its
@@ -124,18 +125,18 @@ pub struct DumpOutput {
     /// The profiles of [`DumpTriggers::live`] go into a file whose name ends in `.live`. They have
     /// the same form, but each is a whole profile.
     pub list: Vec<u8>,
-    /// The number of bytes of its own that a child must have had in use to leave a last dump. A
-    /// child that never had that many adds an entry to `list` instead. What a forked child inherits
-    /// is its parent's.
+    /// Smallest number of bytes that a child must have had in use to write a last dump. Blocks that
+    /// a forked child inherits do not count. A child that never had that many adds an entry to
+    /// `list` instead.
     pub min_child_bytes: u64,
-    /// The ledger keeper, which is given a file in memory. In that file the recorded process keeps
-    /// what a profile is made of, so that it is there when the process was killed.
+    /// The ledger keeper, which is given a file in memory. The file contains all data for a
+    /// profile, and is still there if the recorded process is killed.
     pub recipient: LedgerRecipient,
     /// The socket of the process that inspects forked children's pages: a child waits for it when
     /// it begins, and before its last dump. If the path is empty, no process does that.
     pub audit: Vec<u8>,
-    /// Whether dumps are named as gperftools does: `prefix.NNNN.heap`, `prefix_PID.NNNN.heap` after
-    /// a fork or exec.
+    /// Whether dumps are named as gperftools names them: `prefix.NNNN.heap`, `prefix_PID.NNNN.heap`
+    /// after a fork or exec.
     pub numbered_prefix: bool,
     /// With `numbered_prefix`: whether the main process, too, writes to `prefix_PID.NNNN.heap`.
     pub always_id: bool,
@@ -158,16 +159,17 @@ pub struct RecordingOptions {
     pub output: DumpOutput,
     /// The rights of new files, which do not depend on the umask.
     pub file_mode: u32,
-    /// A regular expression for functions that reports leave out, as they do malloc. It becomes
-    /// part of `drop_frames`. If it is empty, only the functions that are known are left out.
+    /// A regular expression for functions that reports leave out, as they leave out malloc. It
+    /// becomes part of `drop_frames`. If it is empty, reports leave out only the allocators'
+    /// functions that heapprof knows.
     pub wrappers: String,
     /// Whether forked children go on recording, each for itself.
     pub follow_children: bool,
     /// Which frames are kept of a stack that leads through an interpreter. The text form can hold
     /// native ones only.
     pub frames: FrameChoice,
-    /// Whether each thread's share is kept, as labels of what it allocates: `thread`, its name, and
-    /// `tid`. The text form has no place for them.
+    /// Whether allocations are counted for each thread separately, with the labels `thread` (its
+    /// name) and `tid`. The text form has no place for them.
     pub by_thread: bool,
     /// Whether profiles have the program's whole command line, which may hold passwords. The text
     /// form has no place for it.
@@ -177,9 +179,9 @@ pub struct RecordingOptions {
     pub logs: bool,
 }
 
-/// The period unless another is set: 512 KiB, as in Go and jemalloc.
+/// Default period: 512 KiB, as in Go and jemalloc.
 pub const DEFAULT_PERIOD: u64 = 512 << 10;
-/// The rights of a file that only its user reads, because it shows what a program did.
+/// The rights of a file that shows details of a program, so that only its user may read it.
 pub(crate) const PRIVATE_FILE_MODE: u32 = 0o600;
 /// The longest period, in bytes. With it, sums of weights stay within 64 bits.
 pub const MAX_PERIOD: u64 = 1 << 40;

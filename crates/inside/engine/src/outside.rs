@@ -1,4 +1,4 @@
-//! The engine's [`LedgerHeader`], which leads readers outside of the process to everything.
+//! The engine's [`LedgerHeader`], from which other processes find all tables.
 //!
 //! `heapprof-abi` says how the tables lie in memory. Assertions here compare that with the
 //! tables.
@@ -42,7 +42,7 @@ pub(crate) fn publish(engine: &Engine) {
     }
 }
 
-/// Hides the ledger of an engine, because it is that of the process that this one was forked from.
+/// Hides the ledger of an engine in a forked process, because it is still the parent's.
 pub(crate) fn hide(engine: &Engine) {
     if std::ptr::eq(engine, &raw const ENGINE) {
         LEDGER_HEADER
@@ -56,8 +56,8 @@ const fn address_of<T>(of: &'static T) -> TableAddress {
     TableAddress::new(from_ref(of).cast_mut().cast())
 }
 
-/// Builds the header for readers of a saved ledger. It leads to the tables where they are, and to a
-/// copy in the file of everything else.
+/// Builds the header for readers of a saved ledger. It has the addresses of the tables, and of
+/// copies of everything else in the file.
 pub(crate) fn build_shared_header(engine: &'static Engine, file: &TableFile) -> LedgerHeader {
     let mut ledger = engine.build_header();
     ledger.threads = address_of(&engine.threads.all_in_file);

@@ -22,7 +22,7 @@ pub(crate) struct EngineProcess {
     pub(crate) pages: PageSource,
     /// Id of the process that records. A vfork child shares this memory, but is another process.
     pub(crate) id: AtomicI32,
-    /// What a thread that forks must restore.
+    /// State that a forking thread must restore.
     pub(crate) fork: ForkRecord,
     /// Whether a thread forks. That thread has all locks meanwhile, for as long as the kernel takes
     /// to copy the process.
@@ -35,8 +35,8 @@ pub(crate) struct EngineProcess {
     /// A page that the kernel wipes in every child that gets a copy of the memory. By it, the
     /// engine recognizes such a child.
     marked: AtomicPtr<AtomicU32>,
-    /// Whether the program installed a filter of system calls. A call that was not among the tried
-    /// ones may end the program.
+    /// Whether the program installed a filter of system calls. A system call that was not tried
+    /// before may end the program.
     filtered: AtomicBool,
     /// The cached answer of [`may_share_ledger`](Self::may_share_ledger).
     keeps: AtomicU8,
@@ -108,8 +108,8 @@ impl EngineProcess {
         self.abandoned.store(true, Ordering::SeqCst);
     }
 
-    /// Marks this process as known to the engine, and not as a copy that was made without fork's
-    /// handlers. It is called before the first event, and in each child in which fork's handlers
+    /// Marks this process as known to the engine. A copy that is made without fork's handlers lacks
+    /// the mark. It is called before the first event, and in each child in which fork's handlers
     /// run.
     pub(crate) fn mark(&self) {
         let mut page = self.marked.load(Ordering::Acquire);
@@ -145,8 +145,8 @@ impl EngineProcess {
         self.pages.table_file.is_shared() && self.is_orphan()
     }
 
-    /// Whether the filters of system calls let the ledger be kept in a file. `find` finds out, once
-    /// for each filter.
+    /// Whether the filters of system calls let the ledger be kept in a file. `find` is called to
+    /// find out, once for each filter.
     pub(crate) fn may_share_ledger(&self, find: impl FnOnce() -> bool) -> bool {
         const UNKNOWN: u8 = 0;
         const NO: u8 = 1;
@@ -214,7 +214,7 @@ impl WaitPolicy for EngineProcess {
         self.forking.load(Ordering::SeqCst)
     }
 
-    /// Returns how long an event may wait for another one, in nanoseconds. The time gets shorter
+    /// Returns how long an event may wait for another event, in nanoseconds. The time gets shorter
     /// with each wait that timed out, because a program that delayed an event will do it again.
     fn wait_timeout(&self) -> i64 {
         const FIRST_TIMEOUT: i64 = 2_000_000_000;
@@ -232,8 +232,8 @@ impl WaitPolicy for EngineProcess {
     }
 }
 
-/// What a thread that forks must restore afterwards. Only the thread that has the locks writes and
-/// reads it, in the parent or in the child.
+/// State that a forking thread must restore after the fork. Only the thread that has the locks
+/// writes and reads it, in the parent or in the child.
 pub(crate) struct ForkRecord {
     mask: AtomicU64,
     locks: AtomicU32,

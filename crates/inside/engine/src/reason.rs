@@ -18,15 +18,15 @@ pub enum DumpReason {
     Allocated,
     /// Much was freed.
     Freed,
-    /// A signal asked.
+    /// A signal requested the dump.
     Signal,
-    /// The program asked.
+    /// The program requested the dump.
     Request,
     /// A signal ends the program.
     Terminated,
     /// The program locks itself into a sandbox in which a dump would end it.
     Sandbox,
-    /// The user of `record --live` asked.
+    /// The user of `record --live` requested a profile.
     Live,
 }
 
@@ -51,7 +51,7 @@ impl DumpReason {
         matches!(self, Self::Exit | Self::Terminated | Self::Sandbox)
     }
 
-    /// Whether this dump was not asked for at this moment, but caused by a time or the heap's size.
+    /// Whether this dump is made because of a time or the heap's size, and not by request.
     pub(crate) fn is_automatic(self) -> bool {
         matches!(
             self,

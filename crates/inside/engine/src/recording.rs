@@ -1,4 +1,4 @@
-//! A recording from start to stop: its dumps, and what forks, signals and unloaded code do to it.
+//! A recording from start to stop: its dumps, and how forks, signals and unloaded code affect it.
 
 pub(crate) mod account;
 #[cfg(not(shuttle))]

@@ -1,4 +1,4 @@
-//! Values of settings as text: the same forms wherever a recording is set up by text.
+//! Settings as text: their values have the same forms wherever a recording is configured by text.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use heapprof_abi::environment::EnvironmentVariable;
 use crate::mode::RecordingMode;
 use crate::options::{DumpFormat, FrameChoice, MAX_PERIOD, RecordingOptions};
 
-/// The form of a setting's text: a description of what is expected, and a function that reads it.
+/// The form of a setting's text: a description of the form, and a function that parses the text.
 pub struct SettingForm<T> {
-    /// What is expected, in words such as `yes or no`.
+    /// Description of the expected text, such as `yes or no`.
     pub expected: &'static str,
     /// Returns the value of a text, if the text has the form.
     pub read: fn(&str) -> Option<T>,
@@ -90,7 +90,7 @@ pub const REGEX: SettingForm<String> = SettingForm {
     read: |text| (!text.is_empty()).then(|| text.to_string()),
 };
 
-/// A setting that an environment variable makes for every collector, preloaded or linked.
+/// A setting that an environment variable sets for every collector, preloaded or linked.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     /// The variable.
@@ -100,7 +100,7 @@ pub struct Setting {
     read: fn(&str, &mut RecordingOptions) -> Option<()>,
 }
 
-/// The error that a variable's value is not understood.
+/// The error of a variable whose value does not have the expected form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SettingError {
     /// The variable's name.
@@ -117,7 +117,8 @@ impl std::fmt::Display for SettingError {
 
 impl std::error::Error for SettingError {}
 
-/// Makes the setting of a variable of the form `$form`, with the place where its value goes.
+/// Makes the `Setting` of a variable whose value has the form `$form`. The last argument assigns
+/// the value to the options.
 macro_rules! setting {
     ($variable:ident, $form:ident, |$to:ident, $value:ident| $set:expr) => {
         Setting {

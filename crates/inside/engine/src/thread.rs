@@ -1,4 +1,4 @@
-//! Data that a thread has while it lives.
+//! Data about a thread while it lives.
 
 pub(crate) mod names;
 pub(crate) mod state;

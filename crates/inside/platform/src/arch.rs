@@ -1,7 +1,8 @@
-//! What depends on the processor: nothing else in this crate knows registers or instructions.
+//! The code that depends on the processor. Nothing else in this crate uses registers or
+//! instructions.
 //!
-//! A processor has a folder, whose names are those of `x86_64`. One without a folder has what
-//! `portable.rs` and `unprepared.rs` offer.
+//! Each supported processor has a folder that exports the same names as `x86_64`. Other processors
+//! use `portable.rs` and `unprepared.rs`.
 
 #[cfg(not(any(target_arch = "x86_64", miri)))]
 mod portable;

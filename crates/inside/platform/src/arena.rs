@@ -1,4 +1,4 @@
-//! A global allocator on private mappings, for what the engine's cold parts allocate inside the
+//! A global allocator on private mappings, for allocations of the engine's cold code inside the
 //! program.
 //!
 //! libheapprof.so uses this allocator instead of malloc, which belongs to the program. Sizes are
@@ -22,7 +22,7 @@ struct ArenaLists {
     free: [*mut u8; CLASS_COUNT],
     at: *mut u8,
     left: usize,
-    /// Address of the memory for when the kernel gives no more.
+    /// Address of the reserve: memory that is used when the kernel provides no more.
     reserve: *mut u8,
     /// Number of bytes of the reserve that are left, from its start on.
     reserve_left: usize,
@@ -163,8 +163,8 @@ impl EngineArena {
         [&lists.lock]
     }
 
-    /// Sets `len` bytes aside, so that what follows can't fail for lack of memory. Returns false if
-    /// there is not enough memory.
+    /// Sets `len` bytes aside, so that later allocations can't fail for lack of memory. Returns
+    /// false if there is not enough memory.
     ///
     /// This is needed because std aborts the process when an allocation fails, and the process is
     /// the program's.
@@ -215,8 +215,8 @@ impl EngineArena {
             .sum::<usize>()
     }
 
-    /// Takes a block of the memory that was set aside, for an allocation of the engine for which
-    /// another allocator has no memory. Returns null when the memory is used up.
+    /// Takes a spare block from the reserve, for an allocation of the engine for which the
+    /// program's allocator has no memory. Returns null when the reserve is used up.
     #[cold]
     pub fn spare(&self, process: &impl WaitPolicy, layout: Layout) -> *mut u8 {
         if layout.align() > PAGE_SIZE {

@@ -1,9 +1,9 @@
-//! What code inside a profiled program needs from the kernel, the processor and libc: system calls,
-//! locks, memory and stacks of its own, and thread-local storage.
+//! The services of the kernel, the processor and libc for code inside a profiled program: system
+//! calls, locks, memory and stacks of its own, and thread-local storage.
 //!
 //! Nothing here knows what is recorded. All of it may run in the middle of the program's malloc, in
-//! a signal handler, or between fork and exec. So it keeps errno, calls nothing that the program
-//! may have replaced, and takes no lock of libc.
+//! a signal handler, or between fork and exec. So it preserves errno, calls no function that the
+//! program may have replaced, and takes no lock of libc.
 //!
 //! * `sys`: system calls, made directly ([`sys::call`]).
 //! * `lock`: locks that wait in the kernel, each with a rank in its type.
@@ -11,11 +11,11 @@
 //! * `arena`: an allocator over private mappings.
 //! * `tls`: the thread's slot.
 //! * `stack_switch`: a stack to change to.
-//! * `arch`: what depends on the processor.
+//! * `arch`: the code that depends on the processor.
 //! * `weak`: functions of glibc that older versions lack.
-//! * `program`, `status`, `trial`: the program's name, what /proc says of the process, and whether
-//!   it would survive a filter of system calls.
-//! * `atomic`: the atomic types, or those of a model.
+//! * `program`, `status`, `trial`: the program's name, facts about the process from /proc, and
+//!   whether the process would survive a filter of system calls.
+//! * `atomic`: the standard atomic types, or those of a model test.
 
 #![allow(
     clippy::new_without_default,

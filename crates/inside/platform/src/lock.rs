@@ -1,4 +1,4 @@
-//! A lock that allocates nothing and calls nothing of libc: waiting is a futex.
+//! A lock that allocates nothing and calls nothing of libc: it waits by the kernel's futex.
 //!
 //! An event of the program waits for a lock only for a limited time. A signal handler may have
 //! interrupted the thread that has the lock, and may itself wait, perhaps for this thread. Once a
@@ -26,7 +26,7 @@ pub mod rank {
     pub const STARTING: u8 = 3;
     /// Rank of the lock of the triggers of dumps.
     pub const TRIGGERS: u8 = 4;
-    /// Rank of the lock of the values that were last reported of followed stacks.
+    /// Rank of the lock of the last reported sizes of stacks.
     pub const REPORTED_STACKS: u8 = 5;
     /// Rank of the lock of the moments in the heap's history.
     pub const MOMENTS: u8 = 6;
@@ -71,7 +71,7 @@ const UNLOCKED: u32 = 0;
 const LOCKED: u32 = 1;
 const CONTENDED: u32 = 2;
 
-/// What decides for how long a thread waits for a lock.
+/// The state of a process that decides how long a thread waits for a lock.
 pub trait WaitPolicy {
     /// Whether every lock counts as free, because this process is a copy in which the thread that
     /// has a lock does not exist.
@@ -121,7 +121,7 @@ fn note_left(rank: u8) {
     }
 }
 
-/// Sleeps until a word that is waited for is released. It may also return for no reason.
+/// Sleeps until a lock's word is released. It may also return earlier.
 fn sleep(word: &AtomicU32) {
     #[cfg(not(shuttle))]
     sys::futex_wait(word, CONTENDED);
@@ -137,15 +137,16 @@ fn wake(word: &AtomicU32) {
     let _ = word;
 }
 
-/// Takes a lock's word, if it is free. Returns whether it was.
+/// Takes a lock's word, if it is free. Returns whether it was taken.
 #[inline(always)]
 fn take_word(word: &AtomicU32) -> bool {
     word.compare_exchange(UNLOCKED, LOCKED, Ordering::Acquire, Ordering::Relaxed)
         .is_ok()
 }
 
-/// Takes a lock's word, if it is free, for a waiting thread: unlike [`take_word`], this does not
-/// disturb the lock's owner while the word is not free.
+/// Takes a lock's word, if it is free. Returns whether it was taken. It is for a waiting thread:
+/// unlike [`take_word`], it only reads the word while the lock is taken, which does not disturb the
+/// owner.
 fn take_word_if_free(word: &AtomicU32) -> bool {
     word.load(Ordering::Relaxed) == UNLOCKED && take_word(word)
 }
@@ -202,8 +203,8 @@ impl<const RANK: u8> FutexLock<RANK> {
     }
 
     /// Takes the lock, unless a thread that forks has it for longer than `patience` (nanoseconds).
-    /// That thread may wait for malloc's own lock, and this thread may have that one, if a signal
-    /// came in the middle of malloc.
+    /// The limit is needed because the thread that forks may wait for malloc's own lock, which this
+    /// thread has if a signal interrupted its malloc.
     pub fn lock_past_fork(
         &self,
         process: &impl WaitPolicy,
@@ -272,15 +273,15 @@ impl<const RANK: u8> Drop for LockGuard<'_, RANK> {
     }
 }
 
-/// Waits for a word for a limited time, and for longer while a thread forks, because that thread
-/// has all locks.
+/// Waits for a lock's word, and takes it. Returns false after a limited time, which is longer while
+/// a thread forks, because that thread has all locks.
 #[cold]
 fn wait_a_while(word: &AtomicU32, process: &dyn WaitPolicy) -> bool {
     wait_for(word, process, || !process.is_forking())
 }
 
-/// Waits for a word. The thread that has it may not be running, so this first spins, then yields,
-/// then sleeps (for threads of other priorities).
+/// Waits for a lock's word, and takes it. The thread that has it may not be running, so this first
+/// spins, then yields, then sleeps (for threads of other priorities). Returns false if it gave up.
 fn wait_for(word: &AtomicU32, process: &dyn WaitPolicy, may_give_up: impl Fn() -> bool) -> bool {
     let since = sys::nanoseconds(libc::CLOCK_MONOTONIC);
     for tries in 0u64.. {

@@ -21,7 +21,7 @@ pub struct PageSource {
 /// Memory that a test provides.
 #[cfg(any(test, feature = "regions"))]
 struct PageRegion {
-    /// Null if the kernel gives the memory.
+    /// Address of the region; null if the memory comes from the kernel.
     at: *mut u8,
     len: usize,
     /// Number of bytes that are taken.
@@ -58,8 +58,8 @@ impl PageSource {
         }
     }
 
-    /// Makes a source of a region's memory, and no more than that. Memory that is returned to it is
-    /// not given out again.
+    /// Makes a source whose only memory is a region. Memory that is returned to it is not given out
+    /// again.
     ///
     /// # Safety
     /// The region begins at a page, is zeroed, is written by no other code, and stays for as long
@@ -157,8 +157,8 @@ impl PageSource {
         }
     }
 
-    /// Copies the present value of a number or a list of chunks to the readers of the file. It does
-    /// nothing if there is no file, or if readers do not need the value.
+    /// Copies the present value of `of`, a number or a list of chunks, into the table file for its
+    /// readers. It does nothing if there is no file, or if readers do not need the value.
     #[inline]
     pub fn copy<T>(&self, of: &T) {
         if self.table_file.is_there() {
@@ -202,7 +202,7 @@ impl PageSource {
         }
     }
 
-    /// Returns how many bytes of a part are in memory.
+    /// Returns how many of the `len` bytes at `at` are in memory.
     pub fn resident(&self, at: *const u8, len: usize) -> usize {
         match self.is_region() {
             false => sys::resident(at, len),

@@ -14,7 +14,7 @@ mod switching {
 
     const STACK_SIZE: usize = 1 << 20;
 
-    /// The stack on which dumps are made. It has one user at a time, because a thread that dumps
+    /// The stack on which dumps are made. One thread uses it at a time, because a thread that dumps
     /// has the lock of dumps.
     pub struct OwnStack(AtomicPtr<u8>);
 
@@ -80,7 +80,8 @@ mod switching {
     }
 }
 
-/// The stack on which dumps are made: on other processors, the thread's own.
+/// The stack on which dumps are made. On processors other than x86-64, this is the thread's own
+/// stack.
 #[cfg(not(target_arch = "x86_64"))]
 pub struct OwnStack;
 
@@ -96,7 +97,7 @@ impl OwnStack {
         work();
     }
 
-    /// Returns false, because on other processors there is no such child.
+    /// Returns false, because processors other than x86-64 have no such child.
     pub fn run_in_child(&self, _work: &mut dyn FnMut()) -> bool {
         false
     }

@@ -41,7 +41,7 @@ pub fn has_one_thread() -> bool {
     find_line(&text, b"Threads:").is_some_and(|count| count == b"1")
 }
 
-/// Whether the main thread has ended and this one is the last.
+/// Whether the main thread has ended and the calling thread is the last one.
 pub fn is_deserted() -> bool {
     let text = sys::read_file(c"/proc/self/status");
     let ended = find_line(&text, b"State:").is_some_and(|state| state.starts_with(b"Z"));
@@ -49,7 +49,7 @@ pub fn is_deserted() -> bool {
     ended && find_line(&text, b"Threads:").is_some_and(|n| [&b"1"[..], b"2"].contains(&n))
 }
 
-/// The exit code of the main thread, which has ended: 0 if libc ended it.
+/// Returns the exit code of the main thread, which has ended: 0 if libc ended it.
 pub fn main_thread_exit_code() -> u8 {
     let text = sys::read_file(c"/proc/self/stat");
     // The last field is a wait status. The program's name, before it, may contain any bytes.

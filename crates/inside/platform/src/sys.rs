@@ -94,22 +94,23 @@ pub fn nap() {
     sleep(50_000);
 }
 
-/// Sleeps for `nanoseconds`, which are less than a second, or until a signal comes. It waits for a
-/// word that no thread changes, and not by nanosleep, which would make the kernel forget how to
-/// resume the sleep from which an attacher took this thread.
+/// Sleeps for `nanoseconds`, which are less than a second, or until a signal comes. It waits by a
+/// futex on a word that no thread changes. It does not use nanosleep, which would make the kernel
+/// forget how to resume a sleep that an attacher has interrupted in this thread.
 #[cfg(not(shuttle))]
 pub fn sleep(nanoseconds: u64) {
     let word = AtomicU32::new(0);
     futex_wait_for(&word, 0, nanoseconds as i64);
 }
 
-/// Sleeps until `word` is no longer `expected`. It may also return for no reason.
+/// Sleeps while `word` is `expected`, until [`futex_wake`] wakes this thread. It may also return
+/// earlier.
 pub fn futex_wait(word: &AtomicU32, expected: u32) {
     wait(word, expected, std::ptr::null());
 }
 
-/// Sleeps until `word` is no longer `expected`, for at most `nanoseconds`. It may also return for
-/// no reason.
+/// Sleeps while `word` is `expected`, until [`futex_wake`] wakes this thread, for at most
+/// `nanoseconds`. It may also return earlier.
 pub fn futex_wait_for(word: &AtomicU32, expected: u32, nanoseconds: i64) {
     let time = libc::timespec {
         tv_sec: nanoseconds / 1_000_000_000,
@@ -138,7 +139,7 @@ pub fn futex_wake(word: &AtomicU32) {
     };
 }
 
-/// Returns a clock's time in nanoseconds, in Miri.
+/// Returns a clock's time in nanoseconds. This version is for Miri.
 #[cfg(all(miri, not(shuttle)))]
 pub fn nanoseconds(clock: libc::clockid_t) -> i64 {
     let mut time = libc::timespec {
@@ -150,8 +151,8 @@ pub fn nanoseconds(clock: libc::clockid_t) -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// Returns the id of this process. In a child of the engine that shares this memory and works for
-/// this process, it is the id of the process that the child works for.
+/// Returns the id of this process. In a child of the engine that shares a process's memory and
+/// works for that process, this is the id of that process.
 pub fn process_id() -> i32 {
     match tls::works_for() {
         0 => kernels_process_id(),
@@ -230,8 +231,8 @@ pub fn seccomp_mode() -> Option<u32> {
     u32::try_from(mode).ok()
 }
 
-/// Whether this is the process's first thread: the one with which the process began, or the one
-/// that forked it.
+/// Whether this is the process's first thread. In a forked child, that is the thread that called
+/// fork.
 pub fn is_main_thread() -> bool {
     thread_id() == process_id()
 }

@@ -1,9 +1,11 @@
-//! Tables that outlive the process: they lie in a file in memory, which the ledger keeper has, too.
+//! Tables that outlive the process: they lie in a file in memory that the ledger keeper has open,
+//! too.
 //!
-//! The file begins with a [`Header`]. It is mapped piece by piece, as tables are made. A forked
-//! child gets a copy of lasting tables, and begins without passing ones. The engine's own numbers
-//! and lists of chunks stay where they are, in private memory. Each change of one that a reader
-//! needs is copied into the header. So an allocation takes the same path with and without a file.
+//! The file begins with a [`Header`]. The file is mapped piece by piece, as tables are made. A
+//! forked child gets a copy of the lasting tables, and begins without the passing ones
+//! ([`TableLifetime`]). The engine's own numbers and lists of chunks stay in private memory. If a
+//! reader needs one of them, each of its changes is copied into the header. So an allocation takes
+//! the same path with and without a file.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{
@@ -20,7 +22,7 @@ mod relocation;
 
 pub use relocation::TableMemory;
 
-/// What a table is for, which decides where its memory is.
+/// The purpose of a table, which decides where its memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableLifetime {
     /// For the process itself. No reader needs the table, so it is always private.
@@ -28,16 +30,17 @@ pub enum TableLifetime {
     /// For the process and for any reader: data that never changes once it is written. A forked
     /// child gets a copy.
     Lasting,
-    /// For the process and its readers only: what threads count. A forked child begins without it.
+    /// For the process and its readers only: the sums that threads count. A forked child begins
+    /// without them.
     Passing,
 }
 
 /// Length of the file in bytes. It has memory only where something was written.
 pub const TABLE_FILE_LEN: usize = 16 << 30;
-/// Smallest size of a piece. A piece is a quarter of the file so far, within these bounds, unless
-/// more is needed.
+/// Smallest size of a piece. A new piece is about a quarter of the file so far, between this size
+/// and [`MAX_PIECE_LEN`], unless a table needs more.
 const MIN_PIECE_LEN: usize = 256 << 10;
-/// Largest size of a piece, unless more is needed.
+/// Largest size of a piece, unless a table needs more.
 const MAX_PIECE_LEN: usize = 256 << 20;
 
 /// A number of bytes that no process allocates.
@@ -55,13 +58,14 @@ pub const MOMENTS_COPY: usize = 15;
 /// Index of the copy of the time when the heap was largest, which is often written.
 pub const PEAK_AT_COPY: usize = 16;
 
-/// A process's tables that outlive it, in a file or in private memory that may become one.
+/// The tables of a process that outlive it, in a file or in private memory that may be moved into a
+/// file later.
 pub struct TableFile {
-    /// Address of the header; null if there is neither a file nor such memory.
+    /// Address of the header; null if there is neither a file nor private memory in its place.
     base: AtomicPtr<u8>,
-    /// Whether the pieces are mapped from a file that another process may have mapped, too. A
-    /// forked child has its parent's file until it has one of its own. Otherwise the pieces are
-    /// private memory.
+    /// Whether the pieces are mapped from a file, which another process may have mapped, too;
+    /// otherwise they are private memory. A forked child has its parent's file until it gets its
+    /// own.
     is_shared: AtomicBool,
     /// Number of allocated bytes at which the tables move from private memory into a file;
     /// [`NEVER_DUE`] if they do not wait for that.
@@ -224,7 +228,7 @@ impl TableFile {
         allocated >= self.file_due.load(Ordering::Relaxed)
     }
 
-    /// The header of the file.
+    /// Returns the address of the file's header.
     pub fn header(&self) -> *mut Header {
         self.base.load(Ordering::Acquire).cast()
     }
@@ -340,9 +344,9 @@ impl TableFile {
         }
     }
 
-    /// Copies words of a value as they are now: those with the indexes `words`. Other threads may
-    /// copy them at the same time, so this is for values that are copied again and again, or that
-    /// one thread changes at a time.
+    /// Copies the present words of a value that have the indexes `words`. Other threads may copy
+    /// them at the same time, so this is for values that are copied again and again, or that one
+    /// thread changes at a time.
     pub fn copy_words(&self, value: usize, words: std::ops::Range<usize>) {
         let copied = &self.copies[value];
         let from = copied.from.load(Ordering::Relaxed);

@@ -3,13 +3,15 @@
 //!
 //! `thread_local!` in a shared library compiles to `__tls_get_addr`, which may allocate.
 
-/// A thread's tables (`thread/state.rs`), of which this module knows nothing.
+/// A thread's tables (`thread/state.rs` of the engine), which are opaque to this module.
 pub enum ThreadTables {}
 
-/// An engine, of which this module knows only the address of its process.
+/// An engine, which is opaque to this module. A pointer to it is the address of the engine's
+/// process.
 pub enum EngineIdentity {}
 
-/// A thread's data that the hooks keep; all zeros when the thread starts.
+/// A thread's slot: the data that the hooks and the engine have about a thread. It is all zeros
+/// when the thread starts.
 #[repr(C)]
 pub struct ThreadSlot {
     /// Bytes until the next sample. The hooks subtract each allocation, and call the engine below
@@ -44,7 +46,7 @@ pub struct ThreadSlot {
 /// Reason: the thread's end was announced.
 pub const ENDED: u8 = 1;
 /// Reason: the thread borrows its state, because its first event is a free, which may be its last.
-/// libc frees what belongs to an ended thread when that thread's end is not announced any more.
+/// libc frees memory of an ending thread so late that the end is not announced any more.
 pub const BORROWED: u8 = 2;
 
 /// A countdown that does not reach zero while the thread is busy.
@@ -63,7 +65,7 @@ pub fn current() -> *mut ThreadSlot {
 }
 
 /// Sets this thread's countdown to zero, so that the next event reaches the engine. In exact mode,
-/// an earlier sampled recording may have left something on it.
+/// an earlier sampled recording may have left some bytes on it.
 #[inline]
 pub fn rewind() {
     let slot = current();

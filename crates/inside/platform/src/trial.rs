@@ -21,7 +21,7 @@ pub fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
 }
 
 /// Whether this process survives the system calls that keep the ledger in a file, under its present
-/// filters. It also does so if a filter only denies these calls.
+/// filters. The result is also true if a filter only denies these calls.
 pub fn may_share_ledger() -> bool {
     lives_through(|| {
         let Ok(file) = sys::memory_file(2 * PAGE_SIZE) else {

@@ -28,7 +28,7 @@ global_asm!(
 #[repr(C)]
 struct WeakSymbols {
     dl_find_object: Option<unsafe extern "C" fn(*const c_void, *mut FoundObject) -> i32>,
-    /// A byte that glibc writes; null if libc has no such byte.
+    /// Address of the byte that [`single_threaded`] reads; null if libc has no such byte.
     single_threaded: *const u8,
     lock_streams: Option<unsafe extern "C" fn()>,
     unlock_streams: Option<unsafe extern "C" fn()>,
@@ -83,7 +83,7 @@ pub fn dl_find_object(pc: usize) -> Option<FoundObject> {
     }
 }
 
-/// What to do with the lock of libc's list of streams, which fork takes after its handlers ran. The
+/// The action on the lock of libc's list of streams, which fork takes after its handlers ran. The
 /// lock counts its owner's acquisitions.
 pub enum StreamLockAction {
     /// Takes the lock.
@@ -111,8 +111,8 @@ pub fn streams(what: StreamLockAction) {
 
 /// Whether this process has only one thread, as reported by glibc (2.32 and later). False in doubt.
 ///
-/// The answer becomes false in the one thread before a second one starts, never in the middle of
-/// the engine's work.
+/// The only thread itself makes the answer false, before it starts a second one. So the answer
+/// never becomes false in the middle of the engine's work.
 #[inline(always)]
 pub fn single_threaded() -> bool {
     if cfg!(any(miri, shuttle)) {

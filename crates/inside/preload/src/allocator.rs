@@ -1,4 +1,5 @@
-//! Asks glibc's allocator how much memory it has from the kernel, and how much of that is free.
+//! Asks glibc's allocator how much memory it got from the kernel, and how much of this memory is
+//! free.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -7,7 +8,7 @@ use heapprof_engine::{AllocatorUsage, ENGINE};
 
 use crate::real_functions;
 
-/// `struct mallinfo2` as malloc.h declares it: the result of glibc's function of that name.
+/// Result of glibc's `mallinfo2`: `struct mallinfo2` as declared in malloc.h.
 #[repr(C)]
 struct MallInfo2 {
     arena: usize,
@@ -22,7 +23,7 @@ struct MallInfo2 {
     keepcost: usize,
 }
 
-/// The function `mallinfo2`; null if this glibc has none, because it is older than 2.33.
+/// Address of glibc's function `mallinfo2`; null before glibc 2.33, which introduced it.
 static MALLINFO2: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Looks up `mallinfo2`.
@@ -32,7 +33,8 @@ pub fn prepare() {
     ENGINE.dumps().set_allocator_query(query_allocator);
 }
 
-/// Returns how much memory the allocator has; `None` if it is not glibc's own, or can't be asked.
+/// Returns how much memory the allocator has; `None` if it is not glibc's, or if this glibc lacks
+/// `mallinfo2`.
 fn query_allocator() -> Option<AllocatorUsage> {
     let ask = MALLINFO2.load(Ordering::Acquire).cast_const();
     if ask.is_null() || !real_functions::is_libc(real_functions::real().malloc as *const c_void) {

@@ -1,5 +1,5 @@
-//! The functions that a program may call: our own, and those of gperftools under their usual names.
-//! include/heapprof.h declares all of them.
+//! The functions that a program may call: heapprof's own functions, and those of gperftools under
+//! their usual names. include/heapprof.h declares all of them.
 
 use std::ffi::{CString, c_char, c_int, c_ulong, c_void};
 
@@ -15,10 +15,10 @@ use crate::messages::{report_misunderstood, say, status, text};
 use crate::real_functions::real;
 use crate::{end, environment, mmap_hooks, wiretap};
 
-/// Starts a recording into `output`, a pattern as in HEAPPROF_OUTPUT. If `output` is null, the
-/// environment's pattern is used. If there is no such pattern either, no files are written. A
-/// `period` of 0 records every allocation. Any other period records one allocation in that many
-/// bytes. What was recorded before is forgotten. Returns 0, or an errno.
+/// Starts a recording. `output` is a pattern for file names as in HEAPPROF_OUTPUT. If it is null,
+/// the environment's pattern is used; without any pattern, no files are written. A `period` of 0
+/// records every allocation. Any other `period` is the mean number of allocated bytes between two
+/// samples. Earlier recorded data is discarded. Returns 0, or an errno.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) -> c_int {
     let mode = if period == 0 {
@@ -53,8 +53,9 @@ pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) 
     })
 }
 
-/// The output of a recording that this process starts itself. If `list` is the list of `record`,
-/// `record` is told of this recording's dumps, too.
+/// Returns the output for a recording that this process starts itself. `list` is the list of
+/// `record`, if this process runs under `record`; `record` then learns of the recording's dumps,
+/// too.
 fn own_output(pattern: &[u8], list: Vec<u8>) -> DumpOutput {
     DumpOutput {
         pattern: pattern.to_vec(),
@@ -64,7 +65,7 @@ fn own_output(pattern: &[u8], list: Vec<u8>) -> DumpOutput {
     }
 }
 
-/// Ends the recording. What it recorded can still be dumped.
+/// Ends the recording. The recorded data can still be dumped.
 #[unsafe(no_mangle)]
 pub extern "C" fn heapprof_stop() {
     end::stop();
@@ -76,7 +77,8 @@ pub extern "C" fn heapprof_is_running() -> c_int {
     c_int::from(ENGINE.lifecycle().is_running())
 }
 
-/// Writes a profile to `path`, or where the pattern says if `path` is null. Returns 0, or an errno.
+/// Writes a profile to `path`, or to the file that the output pattern names if `path` is null.
+/// Returns 0, or an errno.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_dump(path: *const c_char) -> c_int {
     // SAFETY: the caller's contract.
@@ -90,8 +92,8 @@ pub unsafe extern "C" fn heapprof_dump(path: *const c_char) -> c_int {
         .with_guard_and_signals_blocked(|| status(result))
 }
 
-/// Under `heapprof record --fork-audit`, waits until heapprof has scanned this child's pages. If
-/// `ends` is not 0, the child is about to end, and an earlier scan counts more than this one.
+/// Waits until `heapprof record --fork-audit` has scanned the pages of this forked child. A nonzero
+/// `ends` means that the child is about to end; an earlier scan then has priority over this one.
 /// Returns 1 if the pages were scanned, else 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn heapprof_look(ends: c_int) -> c_int {
@@ -99,8 +101,8 @@ pub extern "C" fn heapprof_look(ends: c_int) -> c_int {
     c_int::from(ENGINE.lifecycle().with_guard_and_signals_blocked(look))
 }
 
-/// Under `heapprof record --fork-audit`, notes that this child has tried to load something. Returns
-/// 1 if it was noted, else 0: in the first process, or without an audit.
+/// Reports to `heapprof record --fork-audit` that this forked child has tried to load a file.
+/// Returns 1 if the attempt was recorded, and 0 in the first process or without an audit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_load(load: *const ReportedLoad) -> c_int {
     // SAFETY: the caller's contract.
@@ -130,12 +132,12 @@ pub unsafe extern "C" fn heapprof_load(load: *const ReportedLoad) -> c_int {
     }))
 }
 
-/// Maximum length, in bytes, of each text of a reported load but its site.
+/// Maximum length in bytes of each text of a reported load, except its site.
 const MAX_LOAD_NAME_LEN: usize = 1000;
-/// Maximum length, in bytes, of the site of a reported load.
+/// Maximum length in bytes of the site of a reported load.
 const MAX_LOAD_SITE_LEN: usize = 3000;
 
-/// The load that the caller of `heapprof_load` reports: `struct heapprof_load` of the header.
+/// Load attempt that the caller of `heapprof_load` reports: `struct heapprof_load` in heapprof.h.
 #[derive(Debug)]
 #[repr(C)]
 pub struct ReportedLoad {
@@ -148,7 +150,7 @@ pub struct ReportedLoad {
     opens: i64,
 }
 
-/// Returns a C string as text, cut after `longest` bytes; an empty text if it is null.
+/// Returns at most `longest` bytes of a C string as text; an empty text if the string is null.
 ///
 /// # Safety
 /// The string is null, or ends in a zero.
@@ -158,8 +160,8 @@ unsafe fn read_truncated(of: *const c_char, longest: usize) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(longest)]).into_owned()
 }
 
-/// Returns the profile as gzipped pprof, in memory that the caller frees, and puts its length into
-/// `len`. Returns null if there is no memory, or if the program is shut in by a sandbox.
+/// Returns the profile as gzipped pprof, in memory that the caller frees, and stores its length in
+/// `len`. Returns null if there is no memory, or if the program is in a sandbox.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_profile(len: *mut usize) -> *mut u8 {
     give(len, || ENGINE.dumps().profile(DumpReason::Request))
@@ -188,12 +190,12 @@ fn give(len: *mut usize, make: impl FnOnce() -> Vec<u8>) -> *mut u8 {
     })
 }
 
-/// Registers a provider, which is asked for the frames of an interpreter from now on. Its functions
-/// must stay as long as the process does. Returns 0; EINVAL if `provider` is null, of another
-/// version, or lacks a function; ENOSPC if there are as many providers as there can be.
+/// Registers a provider, which supplies the frames of an interpreter from now on. Its functions
+/// must stay valid until the process ends. Returns 0; EINVAL if `provider` is null, has another
+/// version or lacks a function; ENOSPC if the maximum number of providers is registered.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_register_stack_provider(provider: *const c_void) -> c_int {
-    /// A provider as C gives it: its functions may be missing.
+    /// A provider as a C program passes it: function pointers may be null.
     #[repr(C)]
     struct CStackProvider {
         version: u32,
@@ -224,15 +226,15 @@ pub unsafe extern "C" fn heapprof_register_stack_provider(provider: *const c_voi
     }
 }
 
-/// A field of Perl's structures, by its name in heapprof's table of perls.
+/// A field of Perl's structures, named as in heapprof's table of Perl versions.
 #[repr(C)]
 pub struct PerlField {
     name: *const c_char,
     value: u32,
 }
 
-/// Takes the layout of Perl's structures, which the module Devel::HeapProf reports. Returns 0, or
-/// an errno: ENOENT if there is no perl, EINVAL if fields are missing or can't be right.
+/// Stores the layout of Perl's structures, which the module Devel::HeapProf reports. Returns 0, or
+/// an errno: ENOENT if there is no perl, EINVAL if fields are missing or implausible.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_perl_layout(fields: *const PerlField, count: usize) -> c_int {
     if fields.is_null() || count > 4096 {
@@ -254,9 +256,9 @@ pub unsafe extern "C" fn heapprof_perl_layout(fields: *const PerlField, count: u
     reported.err().unwrap_or(0)
 }
 
-/// Returns the address at which Devel::HeapProf notes the subs in C that an interpreter calls: four
-/// words, the sub, the op, the stack of contexts and the number of its newest one. Null if they are
-/// not wanted.
+/// Returns the address at which Devel::HeapProf must store each call of a C sub by an interpreter;
+/// null if these calls are not needed. The address has four words: the sub, the op, the context
+/// stack and the number of its newest context.
 #[unsafe(no_mangle)]
 pub extern "C" fn heapprof_perl_calls(interpreter: *const c_void) -> *mut u64 {
     let calls = ENGINE
@@ -265,15 +267,15 @@ pub extern "C" fn heapprof_perl_calls(interpreter: *const c_void) -> *mut u64 {
     calls.map_or(std::ptr::null_mut(), |calls| calls.as_ptr() as *mut u64)
 }
 
-/// Whether Perl's values are to be traced: 0 if not, 1 if so, 2 if the program is not to run
-/// without that.
+/// Whether to trace Perl's values: 0 for no, 1 for yes, 2 if the program must not run without
+/// tracing.
 #[unsafe(no_mangle)]
 pub extern "C" fn heapprof_perl_values_wanted() -> c_int {
     PERL.wants_values() as c_int
 }
 
-/// Traces an interpreter's values from now on. `of_stale` is the flag of variables that a pad keeps
-/// for the next run of their `my`. Returns null if values are not wanted, or can't be traced.
+/// Starts to trace an interpreter's values. `of_stale` is Perl's flag for variables that a pad
+/// keeps for the next run of their `my`. Returns null if values are not wanted, or can't be traced.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_perl_values(
     interpreter: *const c_void,
@@ -285,29 +287,30 @@ pub unsafe extern "C" fn heapprof_perl_values(
     traced.map_or(std::ptr::null(), std::ptr::from_ref)
 }
 
-/// Follows the changes that an op has made to values. Returns how many values it made; then
-/// [`heapprof_perl_values_made`] must be called, which takes their stack.
+/// Tracks the changes that an op has made to values. Returns the number of values that the op made.
+/// If it is not 0, the caller must call [`heapprof_perl_values_made`], which captures their stack.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_perl_values_changed(traced: *const TracedInterpreter) -> usize {
     // SAFETY: the caller's contract.
     unsafe { PERL.follow_values(&*traced) }
 }
 
-/// Reports that the thread's current stack made the values that were found.
+/// Records the thread's current stack for the values that [`heapprof_perl_values_changed`] found.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_perl_values_made(traced: *const TracedInterpreter) {
     // SAFETY: the caller's contract.
     PERL.note_values_made(unsafe { &*traced });
 }
 
-/// Reports that the whole program is compiled, and begins to run.
+/// Reports that the whole program is compiled and begins to run.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_perl_values_compiled(traced: *const TracedInterpreter) {
     // SAFETY: the caller's contract.
     unsafe { PERL.note_values_compiled(&*traced) };
 }
 
-/// Reports that the thread has run the `my` of `count` variables. `variables` has their heads.
+/// Reports that the thread has run the `my` of `count` variables. `variables` holds the addresses
+/// of their heads.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_perl_values_my(
     traced: *const TracedInterpreter,
@@ -319,7 +322,7 @@ pub unsafe extern "C" fn heapprof_perl_values_my(
     PERL.note_my_run(traced, variables);
 }
 
-/// Keeps the values as they are, because the program has ended. `is_replaced` says whether another
+/// Freezes the traced values, because the program has ended. `is_replaced` is nonzero if another
 /// module's run loop ran the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_perl_values_end(
@@ -330,15 +333,15 @@ pub unsafe extern "C" fn heapprof_perl_values_end(
     PERL.end_values(unsafe { &*traced }, is_replaced != 0);
 }
 
-/// Begins another part of the program, labelled with `text_of_mark` if that is not null. Returns
-/// the part's number.
+/// Begins a new section of the program, labelled with `text_of_mark` unless it is null. Returns the
+/// number of the section.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_perl_values_mark(text_of_mark: *const c_char) -> u32 {
     // SAFETY: the caller's contract.
     PERL.mark_values(unsafe { text(text_of_mark) })
 }
 
-/// The values of one stack and kind that were made since a mark and are alive.
+/// The live values of one stack and kind that were made since a mark.
 #[repr(C)]
 pub struct PerlLeftover {
     stack: *const c_char,
@@ -348,8 +351,8 @@ pub struct PerlLeftover {
     bytes: u64,
 }
 
-/// Reports the values that were made since a mark and are alive, in one call of `give` for each
-/// stack and kind. Returns 0, or an errno.
+/// Reports the live values that were made since a mark. `give` is called once for each stack and
+/// kind. Returns 0, or an errno.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_perl_values_since(
     traced: *const TracedInterpreter,
@@ -436,7 +439,8 @@ pub extern "C" fn HeapProfilerStop() {
     end::stop();
 }
 
-/// gperftools: writes the next `PREFIX.NNNN.heap`. gperftools logs the reason, but we write no log.
+/// gperftools: writes the next `PREFIX.NNNN.heap`. The reason is ignored; gperftools writes it to
+/// its log, but heapprof has no log.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn HeapProfilerDump(_reason: *const c_char) {
     // If tcmalloc is there, it calls this function once more when the program has ended.

@@ -1,4 +1,4 @@
-//! Registers functions on libc's list of those that it calls around a fork.
+//! Registers functions that libc calls before and after a fork.
 
 use std::ffi::{c_int, c_void};
 
@@ -8,17 +8,18 @@ static REGISTER_ATFORK: HookedFunction = HookedFunction::new(c"__register_atfork
 
 type AtForkHandler = unsafe extern "C" fn();
 
-/// Registers our handlers as belonging to no library, so that they stay for good. libc removes a
-/// library's handlers when the library is closed, and every library's handlers when the program
-/// ends. A thread that forks at that moment would not reach the second handler, which gives back
-/// what the first one took.
+/// Registers fork handlers that belong to no library, so that they are never removed. libc removes
+/// a library's handlers when the library is closed, and all libraries' handlers when the program
+/// ends. If a thread forked at that moment, libc would not call the handler that releases the locks
+/// of the first handler.
 pub fn register(prepare: AtForkHandler, parent: AtForkHandler, child: AtForkHandler) {
     let [prepare, parent, child] = [prepare, parent, child].map(|handler| handler as *const c_void);
     // SAFETY: functions of this library, which is never unloaded.
     unsafe { register_with_libc(prepare, parent, child, std::ptr::null_mut()) };
 }
 
-/// Registers a handler that is called in forked children only, and that stays for good, too.
+/// Registers a handler that is called only in forked children. It belongs to no library, so it is
+/// never removed.
 pub fn register_child(child: AtForkHandler) {
     let none = std::ptr::null();
     // SAFETY: a function of this library, which is never unloaded.
@@ -28,8 +29,7 @@ pub fn register_child(child: AtForkHandler) {
 /// Calls libc's own `__register_atfork`.
 ///
 /// # Safety
-/// The conditions of libc's function: the handlers are valid or null, and `dso` is the library that
-/// they belong to.
+/// The handlers are valid or null, and `dso` is the library that they belong to.
 pub unsafe fn register_with_libc(
     prepare: *const c_void,
     parent: *const c_void,

@@ -1,5 +1,5 @@
-//! Attaching to a program that was not started with the library: the letter that the attaching
-//! process writes (`heapprof-abi`), and what becomes of the program's import slots.
+//! Attaching to a program that was not started with the library: the attaching process writes a
+//! letter (`heapprof-abi`), and this module answers it by changing the program's import slots.
 //!
 //! * `attach/slots.rs`: the slots through which objects call malloc.
 //! * `attach/hooks.rs`: the hooks that the slots are pointed at.
@@ -26,30 +26,29 @@ use self::slots::{ImportSlot, LoaderObject, SettledObjects, each_object};
 use crate::{allocator, atfork, end, operators, real_functions, start};
 use heapprof_providers::{interpreters, python};
 
-/// How long the attaching process may need to take the ledger's file, in milliseconds. The thread
-/// that waits is the program's.
+/// Maximum time in milliseconds to wait until the attaching process takes the ledger's file. A
+/// thread of the program waits.
 const HAND_OVER_TIMEOUT_MS: u32 = 100;
 
-/// Maximum number of attempts to take the lock on the slots. Another thread keeps it locked while
-/// it changes slots, which takes a millisecond.
+/// Maximum number of attempts to take the lock on the slots. A thread that changes slots keeps them
+/// locked for about a millisecond.
 const MAX_LOCK_ATTEMPTS: u32 = 20_000;
 
-/// The state of an attachment to this process.
+/// State of an attachment to this process.
 pub struct AttachState {
-    /// Whether slots lead to our hooks.
+    /// Whether slots point at the library's hooks.
     is_there: AtomicBool,
-    /// Whether this process was forked from one that was attached to. Its slots lead to our hooks,
-    /// and it never asks the loader anything: a thread that it does not have may have taken the
-    /// loader's lock.
+    /// Whether this process was forked from a process with an attachment. Its slots point at the
+    /// hooks. It never calls the loader, because a thread that exists only in the parent may have
+    /// taken the loader's lock.
     is_child: AtomicBool,
-    /// The lock that a thread takes to change slots. The loader's lock is taken after it, and never
-    /// the other way round.
+    /// Lock for changing slots. A thread that needs the loader's lock, too, takes this lock first.
     is_locked: AtomicBool,
-    /// Whether everything is prepared, which is done once.
+    /// Whether [`prepare`](Self::prepare) has succeeded, which it needs to do only once.
     is_ready: AtomicBool,
     /// The real functions behind the hooks, in the order of `HOOKS`.
     behind: [AtomicUsize; HOOKS.len()],
-    /// Whether malloc's library has C++'s operators, too.
+    /// Whether the library that defines malloc defines C++'s operators, too.
     has_operators: AtomicBool,
     /// The letter that is being answered; null if there is none.
     letter: AtomicPtr<AttachLetter>,
@@ -85,12 +84,12 @@ pub unsafe extern "C" fn heapprof_letter(letter: *mut AttachLetter) {
     end_call(letter);
 }
 
-/// Ends the system call that the thread would make anew, if a signal that arrived meanwhile ends
-/// it. The signal's handler runs when the thread is back.
+/// Makes an interrupted system call of the thread fail with EINTR instead of being restarted, if a
+/// pending signal would interrupt it. The signal's handler runs when the thread continues.
 fn end_call(letter: &AttachLetter) {
     const RAX: usize = 0;
     const RIP: usize = 16;
-    /// Length of the instruction in bytes.
+    /// Length of the `syscall` instruction in bytes.
     const SYSCALL_INSTRUCTION_LEN: u64 = 2;
     if letter.stopped_call == stopped_call::NONE {
         return;
@@ -125,13 +124,13 @@ fn answer(letter: &AttachLetter) -> u32 {
 }
 
 impl AttachState {
-    /// Whether slots lead to our hooks.
+    /// Whether slots point at the library's hooks.
     pub fn is_there(&self) -> bool {
         self.is_there.load(Ordering::Relaxed)
     }
 
-    /// Runs `work` with the slots locked. Returns `None` if another thread still has them locked
-    /// after `looks` attempts.
+    /// Runs `work` with the slots locked. Returns `None` if another thread has locked them at each
+    /// of `looks` attempts.
     fn with_slots<R>(&self, looks: u32, work: impl FnOnce() -> R) -> Option<R> {
         let mut looked = 0;
         while self.is_locked.swap(true, Ordering::Acquire) {
@@ -194,7 +193,8 @@ impl AttachState {
         Ok(())
     }
 
-    /// Finds the real functions behind the hooks. Does so once, because they stay the same.
+    /// Finds the real functions behind the hooks, at the first call only, because they stay the
+    /// same.
     fn prepare(&'static self) -> Result<(), u32> {
         if self.is_ready.load(Ordering::Acquire) {
             return Ok(());
@@ -215,7 +215,7 @@ impl AttachState {
         Ok(())
     }
 
-    /// Finds the first definition of each function, as the loader does.
+    /// Finds the first definition of each hooked function, as the loader does.
     fn find(&self) -> Result<(), u32> {
         let (mut own_malloc, mut malloc_in, mut news_in) = (false, 0, 0);
         let own = (&raw const ATTACH_STATE) as u64;
@@ -255,13 +255,13 @@ impl AttachState {
         Ok(())
     }
 
-    /// Returns the function behind the hook with this name; 0 if there is none.
+    /// Returns the address of the function behind the hook with this name; 0 if there is none.
     fn real_function(&self, name: &CStr) -> usize {
         let found = HOOKS.iter().position(|hook| hook.name == name);
         found.map_or(0, |i| self.behind[i].load(Ordering::Relaxed))
     }
 
-    /// Points the slots of new objects at our hooks, unless another thread is changing slots.
+    /// Points the slots of new objects at the hooks, unless another thread is changing slots.
     fn lead_new(&self) {
         self.with_slots(1, || {
             if self.is_there() {
@@ -270,8 +270,8 @@ impl AttachState {
         });
     }
 
-    /// Redirects to our hooks all slots that lead to the functions behind them. Returns how many
-    /// slots lead to our hooks.
+    /// Points all slots that hold the real functions at the hooks. Returns the number of slots that
+    /// point at hooks afterwards.
     fn lead(&self) -> u32 {
         let own = (&raw const ATTACH_STATE) as u64;
         let mut led = 0;
@@ -296,8 +296,8 @@ impl AttachState {
         led
     }
 
-    /// Whether another library defines malloc or free, and the loader may find its function first
-    /// for some object (RTLD_DEEPBIND).
+    /// Whether another library defines malloc or free, too. For some objects, the loader may find
+    /// that library's function first (RTLD_DEEPBIND).
     fn has_others(&self) -> bool {
         let names = [c"malloc", c"free"];
         let mut has_others = false;
@@ -313,9 +313,9 @@ impl AttachState {
         has_others
     }
 
-    /// Returns our hook for a slot of an object; `None` if the slot stays as it is. `has_others`
-    /// says whether the loader may find another library's function for a slot that was not used
-    /// yet.
+    /// Returns the hook for a slot of an object; `None` if the slot must not change. `has_others`
+    /// is the result of [`has_others`](Self::has_others): it matters for a slot that the loader has
+    /// not filled yet.
     fn hook_for_slot(
         &self,
         shown: LoaderObject<'_>,
@@ -337,8 +337,8 @@ impl AttachState {
         (leads_to == behind || leads_to == ours || is_unused).then_some(ours)
     }
 
-    /// Points all slots back at the real functions. Returns how many there were, or why that can't
-    /// be done now.
+    /// Points all slots back at the real functions. Returns the number of changed slots, or the
+    /// reason why the slots cannot be changed now.
     fn give_back(&self) -> Result<u32, u32> {
         let given = self.with_slots(MAX_LOCK_ATTEMPTS, || {
             self.is_there.store(false, Ordering::Relaxed);
@@ -364,7 +364,7 @@ impl AttachState {
     }
 }
 
-/// Turns a letter's request into options.
+/// Converts a letter's request to recording options.
 fn options(letter: &AttachLetter) -> RecordingOptions {
     let is_exact = letter.is_exact != 0;
     let period = letter.period.clamp(1, MAX_PERIOD);
@@ -390,8 +390,8 @@ fn options(letter: &AttachLetter) -> RecordingOptions {
     }
 }
 
-/// Waits until the attaching process has taken the file with this number, but not for long: the
-/// thread is the program's.
+/// Offers a file to the attaching process and waits briefly until that process has taken it. The
+/// wait is short because it delays a thread of the program.
 fn hand_over(file: i32) {
     let letter = ATTACH_STATE.letter.load(Ordering::Acquire);
     // SAFETY: it is null, or the letter that is being answered, in this thread.
@@ -411,8 +411,8 @@ fn hand_over(file: i32) {
     letter.file.store(-1, Ordering::Release);
 }
 
-/// Called when an allocation's stack has code of an object that was not seen before, which begins
-/// at `start`. The program may have loaded it without asking dlopen.
+/// Handles the first allocation whose stack contains code of an unknown object, which begins at
+/// `start`. The program may have loaded the object without dlopen.
 fn on_new_code(start: usize) {
     opened_objects::scan();
     interpreters::scan_new_object(start);

@@ -1,5 +1,5 @@
-//! The ways in which a program image ends: exit, _exit, quick_exit, abort, exec and signals. Each
-//! of them makes a last dump.
+//! Hooks for all ends of a program image: exit, _exit, quick_exit, abort, exec and signals. Each of
+//! them makes a last dump.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
@@ -31,10 +31,10 @@ pub fn has_ended() -> bool {
     LAST_DUMP_STATE.load(Ordering::Acquire) != NOT_BEGUN
 }
 
-/// Makes the last dump by calling `dump`, which returns the dump's state. If another thread is
-/// making the last dump, waits until that thread is done, because the process must not end before
-/// that. Returns whether this call made the dump. Signals must be blocked, or a handler on this
-/// thread would wait for its own thread.
+/// Makes the last dump by calling `dump`, which returns the new [`LAST_DUMP_STATE`]. If another
+/// thread is making the last dump, waits for that thread, because the process must not end before
+/// the dump is complete. Returns whether this call made the dump. Signals must be blocked:
+/// otherwise a signal handler on this thread would wait for its own thread.
 fn run_once(dump: impl FnOnce() -> u8) -> bool {
     let free =
         LAST_DUMP_STATE.compare_exchange(NOT_BEGUN, BEGUN, Ordering::AcqRel, Ordering::Acquire);
@@ -53,15 +53,15 @@ fn run_once(dump: impl FnOnce() -> u8) -> bool {
     free.is_ok()
 }
 
-/// Notes that the program goes on, and that another end is to come.
+/// Resets the state of the last dump, because the program continues and will end later.
 fn go_on() {
     LAST_DUMP_THREAD.store(0, Ordering::Relaxed);
     LAST_DUMP_STATE.store(NOT_BEGUN, Ordering::Release);
     ENGINE.lifecycle().go_on();
 }
 
-/// Waits for the last dump of another thread, but at most for half a minute, because nothing may
-/// keep the program alive.
+/// Waits until another thread has made the last dump, but for at most half a minute, because
+/// nothing may keep the program alive.
 fn wait() {
     const MAX_WAITS: u32 = 30_000;
     for _ in 0..MAX_WAITS {
@@ -72,18 +72,18 @@ fn wait() {
     }
 }
 
-/// Whether `record` waits for a profile at the end. It waits even if the program itself stopped the
+/// Whether `record` waits for a profile when the program ends, even if the program stopped the
 /// recording.
 static IS_RECORDED: AtomicBool = AtomicBool::new(false);
-/// Whether the program stopped such a recording.
+/// Whether the program stopped a recording while [`IS_RECORDED`] was set.
 static WAS_STOPPED: AtomicBool = AtomicBool::new(false);
 
-/// Notes that `record` waits for a profile.
+/// Sets that `record` waits for a profile when the program ends.
 pub fn expect_profile() {
     IS_RECORDED.store(true, Ordering::Relaxed);
 }
 
-/// Ends the recording because the program asks for it. The recorded data can still be dumped.
+/// Ends the recording at the program's request. The recorded data can still be dumped.
 pub fn stop() {
     if ENGINE.lifecycle().is_running() {
         WAS_STOPPED.store(IS_RECORDED.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -110,7 +110,8 @@ fn make_last_dump() {
     }
 }
 
-/// Makes the last dump before the program makes dumps impossible, and ends the recording.
+/// Makes the last dump and ends the recording, before the program enters a sandbox in which no dump
+/// can be made.
 pub fn shut_in() {
     wiretap::end();
     let mask = ENGINE.lifecycle().block_signals();
@@ -123,7 +124,8 @@ pub fn shut_in() {
     ENGINE.lifecycle().enter_sandbox();
 }
 
-/// Ends the program by a signal. It is called from the signal's handler, with all signals blocked.
+/// Makes the last dump and ends the program by a signal, after the current event if this thread is
+/// inside one. The signal's handler calls this function, with all signals blocked.
 pub fn by_signal(signal: c_int) {
     if !ENGINE.lifecycle().is_own_process() {
         raise_default(signal);
@@ -161,12 +163,13 @@ pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
     unsafe { _exit(status) }
 }
 
-/// Whether this process has announced the abort that follows, and made its dump.
+/// Whether this process has called abort and has already made its last dump.
 static IS_ABORTING: AtomicBool = AtomicBool::new(false);
 
-/// Ends the program by an abort of this thread. It may be libc's own abort (a damaged heap, a
-/// smashed stack), which does not call ours. The thread may be in the middle of an event. It is
-/// then in the allocator behind us, where it has no lock of ours.
+/// Makes the last dump, unless abort has made it, and ends the program by SIGABRT. libc itself may
+/// have aborted (for a damaged heap or a smashed stack) without calling the hook of abort. The
+/// thread may be inside an event. It is then in the real allocator, where it has none of the
+/// library's locks.
 pub fn by_abort(signal: c_int) {
     wiretap::end();
     if !IS_ABORTING.swap(false, Ordering::AcqRel) && is_due() {
@@ -199,7 +202,7 @@ pub unsafe extern "C" fn abort() -> ! {
     }
 }
 
-/// Handles a failed assert. libc's function would call libc's own abort, not ours.
+/// Hook for a failed assert. libc's own function would call libc's abort instead of the hook.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __assert_fail(
     assertion: *const c_char,
@@ -232,11 +235,11 @@ extern "C" fn at_exit(_: *mut c_void) {
     make_last_dump();
 }
 
-/// Maximum number of threads that may call exit at the same time. Each takes a function off libc's
-/// list, and a thread that finds none ends the process.
+/// Maximum number of threads that may call exit at the same time. Each thread takes one handler off
+/// libc's list, and a thread that finds none ends the process.
 const MAX_EXITING_THREADS: usize = 4;
 
-/// Looks up the real functions behind the hooks of this file.
+/// Looks up the real functions behind this module's hooks.
 pub fn prepare() {
     let others = [
         &ABORT,
@@ -252,12 +255,12 @@ pub fn prepare() {
     }
 }
 
-/// Registers our functions for the ends that libc announces, and our fork handlers. It does so
-/// once.
+/// Registers exit handlers and fork handlers with libc, at the first call only.
 ///
-/// It is called as early as possible, so that our functions run after the program's, and after the
-/// destructors of all libraries, which the loader registers later. It must not be called while libc
-/// allocates: libc may be allocating for a list of such functions, and then has locked the list.
+/// The caller calls this as early as possible: the handlers then run after the program's own
+/// handlers and after the destructors of all libraries, which are registered later. It must not be
+/// called while libc allocates, because libc may then be extending its list of handlers, with the
+/// list locked.
 pub fn register() {
     static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
     if IS_REGISTERED.swap(true, Ordering::AcqRel) {
@@ -294,21 +297,21 @@ unsafe extern "C" fn after_fork_in_child() {
     wiretap::restart_in_child();
 }
 
-/// Forgets the ends of the parent process, in a forked child.
+/// Resets the state about ends that a forked child inherits from its parent.
 pub fn forget_end() {
     LAST_DUMP_STATE.store(NOT_BEGUN, Ordering::Relaxed);
     WAS_STOPPED.store(false, Ordering::Relaxed);
     IS_ABORTING.store(false, Ordering::Relaxed);
 }
 
-/// Sets the real dlclose to the one that `find` finds, in a program that was not started with the
+/// Sets the real dlclose to the result of `find`, for a program that was not started with the
 /// library.
 pub fn set_real_functions(find: impl Fn(&CStr) -> *const c_void) {
     DLCLOSE.set_function(find(DLCLOSE.name()));
 }
 
-/// Writes the profile of this image before an exec. If the exec fails, the next dump removes the
-/// file. Returns whether `record` can be told about the program that is executed.
+/// Writes the profile of this program image before an exec. If the exec fails, the next dump
+/// removes the file. Returns whether to inspect the new program for `record`.
 fn end_image() -> bool {
     wiretap::end();
     if is_due() {
@@ -317,21 +320,21 @@ fn end_image() -> bool {
     ENGINE.lifecycle().is_running() && !ENGINE.lifecycle().is_sandboxed()
 }
 
-/// Called before an exec with a path.
+/// Runs before an exec with a path.
 unsafe extern "C" fn before_exec(path: usize) {
     if end_image() {
         exec_check::report_path(path);
     }
 }
 
-/// Called before an exec with a path, or with a name that is looked up.
+/// Runs before an exec with a path, or with a name that is looked up in the search path.
 unsafe extern "C" fn before_named_exec(name: usize) {
     if end_image() {
         exec_check::report_name(name);
     }
 }
 
-/// Called before an exec of an open file.
+/// Runs before an exec of an open file.
 unsafe extern "C" fn before_opened_exec() {
     end_image();
 }
@@ -345,8 +348,8 @@ static EXIT: HookedFunction = HookedFunction::new(c"_exit");
 static ASSERT_FAIL: HookedFunction = HookedFunction::new(c"__assert_fail");
 static DLCLOSE: HookedFunction = HookedFunction::new(c"dlclose");
 
-/// daemon: libc's function ends this process by libc's own exit, which does not call ours. The
-/// child process goes on.
+/// Hook for daemon, which makes the last dump first. libc's daemon ends this process by libc's own
+/// exit, without calling the hook of exit. The child process continues.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daemon(no_chdir: c_int, no_close: c_int) -> c_int {
     type DaemonFn = unsafe extern "C" fn(c_int, c_int) -> c_int;
@@ -361,7 +364,8 @@ pub unsafe extern "C" fn daemon(no_chdir: c_int, no_close: c_int) -> c_int {
     result
 }
 
-/// dlclose: remembers what is unmapped, so that stacks through it stay readable.
+/// Hook for dlclose, which remembers the unloaded code, so that stacks through it can still be
+/// symbolized.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {

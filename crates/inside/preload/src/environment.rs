@@ -1,4 +1,4 @@
-//! Turns environment variables into options.
+//! Converts environment variables to options.
 
 use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
@@ -10,20 +10,21 @@ use heapprof_engine::{
     DumpFormat, DumpOutput, DumpTriggers, LedgerRecipient, RecordingMode, RecordingOptions,
 };
 
-/// The options that the environment asks for.
+/// The options that the environment sets.
 pub struct EnvironmentRequest {
     pub options: RecordingOptions,
     pub start: bool,
     pub signal: Option<i32>,
     pub mmap: bool,
     pub verbose: bool,
-    /// Whether the numbers of Perl's evals are kept.
+    /// Whether stacks show the numbers of Perl's evals.
     pub numbers_evals: bool,
     /// Whether Perl's values are traced.
     pub values: bool,
-    /// Whether this is the program that `heapprof record` started.
+    /// Whether this process is the program that `heapprof record` started.
     pub is_program: bool,
-    /// Whether this is under `heapprof record`: ends by signals are caught then.
+    /// Whether this process runs under `heapprof record`, which makes the library catch signals
+    /// that end the program.
     pub recorded: bool,
 }
 
@@ -48,8 +49,8 @@ unsafe extern "C" {
     safe static STACK_END: Option<&'static *const usize>;
 }
 
-/// Returns the environment's variables: libc's, or those that the kernel passed if libc has not set
-/// itself up yet.
+/// Returns the environment's variables: libc's list, or the list that the kernel passed if libc is
+/// not initialized yet.
 fn variables() -> *const *const c_char {
     if !environ.is_null() {
         return environ;
@@ -61,7 +62,7 @@ fn variables() -> *const *const c_char {
     }
 }
 
-/// Whether the environment can be read yet.
+/// Whether the environment can be read already.
 pub fn is_there() -> bool {
     !variables().is_null()
 }
@@ -87,7 +88,7 @@ fn value_of(name: &str) -> Option<*mut u8> {
     }
 }
 
-/// Returns the value of a variable that has one.
+/// Returns the value of a variable; `None` if it is missing or empty.
 fn get(name: &str) -> Option<&'static [u8]> {
     // SAFETY: the value is the rest of a string that stays.
     let value = unsafe { CStr::from_ptr(value_of(name)?.cast()) }.to_bytes();
@@ -110,8 +111,8 @@ const SIGNAL_FORM: SettingForm<i32> = SettingForm {
     expected: "a signal number",
     read: |text| text.parse().ok().filter(|s| (1..=64).contains(s)),
 };
-/// The process id of `record`, and that of the program, which is zeros until the program fills it
-/// in.
+/// Form of HEAPPROF_RECORD: the process ids of `record` and of the program. The second id is 0
+/// until the program sets it.
 const PROCESSES_FORM: SettingForm<(i32, i32)> = SettingForm {
     expected: "two process ids",
     read: |text| {
@@ -123,7 +124,7 @@ const SECONDS_FORM: SettingForm<u64> = SettingForm {
     expected: "seconds",
     read: |text| text.parse().ok(),
 };
-/// Whether evals are numbered.
+/// Form of the setting for Perl's evals: true for `numbered`, false for `merged`.
 const EVALS_FORM: SettingForm<bool> = SettingForm {
     expected: "merged or numbered",
     read: |text| match text {
@@ -132,24 +133,25 @@ const EVALS_FORM: SettingForm<bool> = SettingForm {
         _ => None,
     },
 };
-/// An answer as gperftools reads it: by its first letter.
+/// Form of a yes-or-no setting of gperftools, which looks only at the first letter.
 const LETTER_FORM: SettingForm<bool> = SettingForm {
     expected: "1 or 0",
     read: |text| Some(text.starts_with(['t', 'T', 'y', 'Y', '1'])),
 };
 
-/// The settings of a recording from gperftools' variables, however the recording is started.
+/// Settings from gperftools' variables. They apply to a recording that is started in any way.
 #[derive(Clone, Copy)]
 pub struct GperftoolsSetup {
     pub triggers: DumpTriggers,
     pub mmap: bool,
 }
 
-/// The gperftools setup. It is read once, as gperftools does: the program may change its
-/// environment later, in another thread.
+/// The settings from gperftools' variables. They are read only once, as in gperftools, because
+/// another thread of the program may change the environment later.
 static GPERFTOOLS: OnceLock<Result<GperftoolsSetup, SettingError>> = OnceLock::new();
 
-/// Returns gperftools' setup as the library found it when it began, or its defaults.
+/// Returns the settings from gperftools' variables at the start of the library, or gperftools'
+/// defaults if the variables were not read.
 pub fn gperftools() -> Result<GperftoolsSetup, SettingError> {
     let default = DumpTriggers {
         allocated: Some(1 << 30),
@@ -181,27 +183,28 @@ fn read_gperftools() -> Result<GperftoolsSetup, SettingError> {
     })
 }
 
-/// Returns the folders in which programs are looked up by name, from the program's environment now.
+/// Returns the current value of `PATH`: the folders in which programs are searched by name.
 pub fn search_path() -> Option<&'static [u8]> {
     get("PATH")
 }
 
-/// Tells `record`, if there is one, why this process is not recorded.
+/// Reports to `record`, if it follows children, why this process is not recorded.
 pub fn report_unrecorded(why: &str) {
     if let Some(list) = list() {
         heapprof_engine::report_unrecorded(list, why);
     }
 }
 
-/// Tells `record`, if there is one, that this process is about to run a program that is not
-/// recorded, and why.
+/// Reports to `record`, if it follows children, that this process is about to execute a program
+/// that is not recorded, and why.
 pub fn report_becoming_unrecorded(why: &str, program: &[u8]) {
     if let Some(list) = list() {
         heapprof_engine::report_becoming_unrecorded(list, why, program);
     }
 }
 
-/// Returns the list of `record`, if there is one that follows children.
+/// Returns the path of the list that `record` keeps of its processes; `None` without `record`, or
+/// if children are not followed.
 fn list() -> Option<&'static [u8]> {
     let follows = parse_variable(variable::FOLLOW.name, &setting::ANSWER);
     get(variable::LIST.name).filter(|_| !matches!(follows, Ok(Some(false))))
@@ -213,12 +216,12 @@ pub fn wiretap() -> Option<(&'static [u8], Option<&'static [u8]>)> {
     Some((address, get(variable::WIRETAP_KEY_FILE.name)))
 }
 
-/// Returns the socket address of the watch that runs this program, if there is one.
+/// Returns the socket address of the `heapprof watch` that runs this program, if there is one.
 pub fn watch() -> Option<&'static [u8]> {
     get(variable::WATCH.name)
 }
 
-/// Returns the name of the variable that prevents a wiretap.
+/// Returns the name of the variable whose value is wrong: the wiretap's key file or its address.
 pub fn wrong_wiretap(is_of_key: bool) -> &'static str {
     match is_of_key {
         true => variable::WIRETAP_KEY_FILE.name,
@@ -226,7 +229,7 @@ pub fn wrong_wiretap(is_of_key: bool) -> &'static str {
     }
 }
 
-/// Whether Python's small objects are recorded; `None` if that depends on what else is recorded.
+/// Whether Python's small objects are recorded; `None` if the environment does not decide this.
 pub fn python_objects() -> Result<Option<bool>, SettingError> {
     // Python counts no objects for that variable when its allocators are wrapped.
     if get("PYTHONMALLOCSTATS").is_some() {
@@ -240,7 +243,7 @@ pub fn python_has_malloc() -> bool {
     get("PYTHONMALLOC").is_some_and(|name| name.starts_with(b"malloc"))
 }
 
-/// Reads the environment; `None` when it asks for nothing.
+/// Reads the environment; `None` if it requests nothing.
 pub fn read() -> Result<Option<EnvironmentRequest>, SettingError> {
     let _ = GPERFTOOLS.set(read_gperftools());
     let mut options = RecordingOptions::default();
@@ -303,9 +306,9 @@ pub fn read() -> Result<Option<EnvironmentRequest>, SettingError> {
     }))
 }
 
-/// Whether a recorded process passed the variable on to this one. Also marks the variable for this
-/// process's children. As in gperftools, the upper bit of the first character tells children that
-/// they are not the first process.
+/// Whether a variable was inherited from a recorded process. Also marks the variable for this
+/// process's children: as in gperftools, the upper bit of the value's first character shows
+/// children that they are not the first process.
 fn mark_inherited(name: &str) -> bool {
     let Some(first) = value_of(name) else {
         return false;
@@ -321,10 +324,10 @@ fn mark_inherited(name: &str) -> bool {
     }
 }
 
-/// Returns the id for [`DumpOutput::parent`] under `record`: that of this process's parent if this
-/// is the program that `record` started, and otherwise an id that no process has. The program is
-/// the first process to come here, and any image that it becomes by exec. The parent's id alone
-/// does not tell, because an orphan may have the same parent.
+/// Returns the id for [`DumpOutput::parent`] under `record`. For the program that `record` started,
+/// it is the parent's id; for other processes, it is an id that no process has. The program is the
+/// first process that calls this function, also after an exec. The parent's id alone would not
+/// identify the program, because an orphan may have the same parent.
 fn parent_of_program((record, program): (i32, i32)) -> i32 {
     const NO_PARENT: i32 = -1;
     let own = heapprof_platform::sys::process_id();
@@ -357,7 +360,7 @@ fn expand_program_id(pattern: &[u8]) -> Vec<u8> {
     made
 }
 
-/// Stores this process's id in the environment, where the processes that it starts find it.
+/// Stores this process's id in the environment, for the processes that this process starts.
 fn set_program_id(own: i32) {
     let digits = format!("{own:010}");
     let length = get(variable::RECORD.name).map_or(0, <[u8]>::len);
@@ -375,8 +378,8 @@ fn set_program_id(own: i32) {
     }
 }
 
-/// Whether children are recorded. If they are not, sets `output` so that it shows whether this is
-/// the first process.
+/// Whether children are recorded. If not, sets `output` so that it shows whether this process is
+/// the first one.
 fn follow(output: &mut DumpOutput) -> Result<bool, SettingError> {
     if get(variable::FOLLOW.name).is_some_and(|value| value[0] & 0x80 != 0) {
         return Ok(false);
@@ -393,8 +396,8 @@ fn follow(output: &mut DumpOutput) -> Result<bool, SettingError> {
     Ok(follow)
 }
 
-/// Returns the options for gperftools' way to start: every allocation, in gperftools' text form,
-/// into files with the prefix from the environment.
+/// Returns the options for a start through gperftools' variables: every allocation is recorded, in
+/// gperftools' text format, into files with the prefix from the environment.
 fn from_prefix(triggers: DumpTriggers) -> Result<RecordingOptions, SettingError> {
     let answer = |name, default| Ok(parse_variable(name, &LETTER_FORM)?.unwrap_or(default));
     let (always_id, removes_earlier) = (

@@ -1,6 +1,6 @@
-//! Inspects a program that is about to be executed, and tells `record` if the loader can't load
-//! this library into it: the program has no loader, or is built for another architecture. Otherwise
-//! `record` would not learn why such a child is missing.
+//! Inspects a program that is about to be executed. Reports to `record` if this library can't be
+//! loaded into it, because the program has no loader or is built for another architecture. So
+//! `record` can explain why such a child is missing.
 
 use std::ffi::CStr;
 
@@ -9,13 +9,13 @@ use heapprof_platform::sys;
 
 use crate::environment;
 
-/// Length of the part of an executable that is read: its header and its program headers, which
-/// linkers put behind it.
+/// Number of bytes that are read from an executable. They contain the header and the program
+/// headers, which linkers usually put after it.
 const MAX_HEADERS_LEN: usize = 1024;
 /// Maximum length of a path.
 const MAX_PATH_LEN: usize = 1024;
 
-/// Inspects the file whose path is at an address that the program gives to exec.
+/// Inspects the file for an exec. `path` is the address of the path that the program passes.
 pub fn report_path(path: usize) {
     let mut buffer = [0; MAX_PATH_LEN];
     if let Some(path) = text(path, &mut buffer) {
@@ -23,8 +23,8 @@ pub fn report_path(path: usize) {
     }
 }
 
-/// Inspects a file like [`report_path`], by a name that is looked up in the folders of `PATH` if it
-/// has no slash.
+/// Inspects the file for an exec by name. `name` is the address of the name that the program
+/// passes. A name without a slash is searched in the folders of `PATH`.
 pub fn report_name(name: usize) {
     let mut buffer = [0; MAX_PATH_LEN];
     let Some(name) = text(name, &mut buffer) else {
@@ -56,8 +56,8 @@ pub fn report_name(name: usize) {
     }
 }
 
-/// Reads the text at an address, which may be any; `None` if there is no text, or one that is too
-/// long.
+/// Reads the text at an address, which may be invalid; `None` if there is no text there, or if it
+/// is too long.
 fn text(at: usize, buffer: &mut [u8; MAX_PATH_LEN]) -> Option<&CStr> {
     let len = sys::read_memory(at, buffer);
     CStr::from_bytes_until_nul(&buffer[..len]).ok()
@@ -83,7 +83,8 @@ fn report_file(path: &CStr) {
     }
 }
 
-/// Returns why nothing can be loaded into a program that begins with these bytes; `None` if it can.
+/// Returns the reason why this library cannot be loaded into a program that begins with these
+/// bytes; `None` if it can.
 fn obstacle(beginning: &[u8]) -> Option<&'static str> {
     const EM_X86_64: u16 = 62;
     const EM_AARCH64: u16 = 183;
@@ -123,8 +124,7 @@ fn obstacle(beginning: &[u8]) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    /// Makes the beginning of an executable of a class and a machine, with these kinds of program
-    /// headers.
+    /// Makes the beginning of an executable with a class, a machine and kinds of program headers.
     fn executable(class: u8, machine: u16, headers: &[u32]) -> Vec<u8> {
         let mut bytes = vec![0; 64 + 56 * headers.len()];
         let mut put = |at: usize, new: &[u8]| bytes[at..at + new.len()].copy_from_slice(new);
@@ -177,7 +177,8 @@ mod tests {
         }
     }
 
-    /// A file that is cut off, or whose headers are further behind, may have a loader.
+    /// Checks that a file that is cut off, or whose headers are further behind, is assumed to have
+    /// a loader.
     #[test]
     fn what_is_not_known_is_no_obstacle() {
         let whole = executable(2, 62, &[1, 1, 2]);

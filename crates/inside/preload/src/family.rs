@@ -1,4 +1,4 @@
-//! The hooks of the rest of malloc's family, each over its real function.
+//! Hooks for the other functions of malloc's family. Each calls its real function.
 
 use std::ffi::{c_int, c_void};
 
@@ -9,7 +9,7 @@ use crate::real_functions::{ALIGNED_ALLOC, RealFunctions, real};
 use crate::start;
 use heapprof_providers::python::note_realloc;
 
-/// Makes an allocation that the countdown chose, and records it.
+/// Makes an allocation that the countdown selected, and records it.
 #[inline(always)]
 pub fn record_allocation(
     size: usize,
@@ -23,8 +23,8 @@ pub fn record_allocation(
     ENGINE.events().allocate(size, frame, || make(real()))
 }
 
-/// Makes an allocation for a hook without assembly of its own, and records it if the countdown
-/// chooses it.
+/// Makes an allocation for a hook that has no assembly fast path, and records it if the countdown
+/// selects it.
 #[inline(always)]
 fn allocate_counted(
     size: usize,
@@ -39,7 +39,7 @@ fn allocate_counted(
     }
 }
 
-/// Records the end of a block that may be recorded. Called before the free.
+/// Records the end of a block, if the block was recorded. The caller frees the block afterwards.
 #[inline(always)]
 pub fn release(address: *mut u8) {
     if !address.is_null() {
@@ -176,7 +176,7 @@ unsafe extern "C" fn chosen_pvalloc(size: usize, slot: usize, bp: usize) -> *mut
     allocate_counted(size, slot, bp, |real| unsafe { (real.pvalloc)(size) })
 }
 
-/// Defines free by its other names. Sizes and alignments are hints for other allocators.
+/// Defines the other names of free. Their sizes and alignments are hints that are ignored.
 macro_rules! frees {
     ($($name:ident($($hint:ident),*))*) => {
         $(

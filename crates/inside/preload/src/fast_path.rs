@@ -1,9 +1,10 @@
-//! The path of an allocation that is not recorded: a few instructions, then the real function.
+//! Fast path for an allocation that is not recorded: a few instructions, then a jump to the real
+//! function.
 //!
 //! malloc subtracts its size plus one (so that empty blocks count) from the thread's countdown, and
-//! goes on unless the countdown ran out. free looks up one byte by the address. Both keep the stack
-//! as they found it, so that the real function returns to the program. If the countdown ran out,
-//! malloc passes on where it was called from.
+//! jumps on unless the countdown ran out. free looks up one byte by the address. Both leave the
+//! stack unchanged, so that the real function returns to the program. If the countdown ran out,
+//! malloc also passes the place of its call to the recording function.
 
 use std::arch::naked_asm;
 
@@ -13,7 +14,7 @@ use crate::family;
 use crate::hook::label;
 use heapprof_providers::python;
 
-/// The hook of malloc.
+/// Hook for malloc.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc(size: usize) -> *mut u8 {
@@ -33,7 +34,7 @@ pub unsafe extern "C" fn malloc(size: usize) -> *mut u8 {
     )
 }
 
-/// The hook of free.
+/// Hook for free.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(address: *mut u8) {
@@ -53,7 +54,7 @@ pub unsafe extern "C" fn free(address: *mut u8) {
     )
 }
 
-/// Handles a malloc that the countdown chose.
+/// Makes and records an allocation that the countdown selected.
 unsafe extern "C" fn chosen_malloc(size: usize, slot: usize, bp: usize) -> *mut u8 {
     family::record_allocation(size, CallSite { slot, bp }, |real| {
         // SAFETY: malloc's contract, passed on.
@@ -61,7 +62,7 @@ unsafe extern "C" fn chosen_malloc(size: usize, slot: usize, bp: usize) -> *mut 
     })
 }
 
-/// Handles a free of an address that may be that of a recorded block.
+/// Handles a free of a block that may be recorded.
 unsafe extern "C" fn chosen_free(address: *mut u8) {
     if !python::is_released(address) {
         family::release(address);

@@ -1,12 +1,14 @@
-//! The hook for fork handlers of the program's libraries: it registers them behind ours.
+//! Hook for registering fork handlers of the program's libraries: they are registered behind
+//! heapprof's handlers.
 
 use std::ffi::{c_int, c_void};
 
 use crate::atfork;
 use crate::start;
 
-/// Registers a library's fork handlers. Ours come first in the list, so before a fork they run
-/// last: the library's handlers wait for the library's locks while ours are not taken yet.
+/// Registers a library's fork handlers after heapprof's. libc calls handlers in reverse order
+/// before a fork, so heapprof's run last: when the library's handlers wait for the library's locks,
+/// heapprof's locks are not taken yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __register_atfork(
     prepare: *const c_void,

@@ -1,7 +1,8 @@
-//! Hooks with ordinary functions behind them, which get the place of the hook's call, or are called
-//! before the real function.
+//! Macros for hooks that are implemented by ordinary functions. Such a function receives the place
+//! of the hook's call, or runs before the real function.
 
-/// Defines an exported hook that passes on its arguments, and after them the place of the call.
+/// Defines an exported hook that calls a function with the hook's arguments and the place of the
+/// hook's call.
 macro_rules! hook {
     (
         $name:ident($($argument:ident: $type:ty),*) -> $result:ty,
@@ -24,8 +25,8 @@ macro_rules! hook {
 }
 pub(crate) use hook;
 
-/// A second name of a hook, which only this library sees: by the exported name the loader may find
-/// another library's function.
+/// Defines a second name for a hook, which is visible only in this library. Under the exported
+/// name, the loader may find another library's function.
 macro_rules! label {
     ($name:ident) => {
         concat!(
@@ -41,10 +42,9 @@ macro_rules! label {
 }
 pub(crate) use label;
 
-/// The assembly of a hook that calls `before`, with the program's arguments in their registers, and
-/// then goes on to the real function. By then the arguments, which may be variadic, are where they
-/// were again. `at` is the offset of the function in `table`, an array of
-/// [`HookedFunction`](crate::real_functions::HookedFunction).
+/// Assembly of a hook that calls `before` with the program's arguments, and then jumps to the real
+/// function with the same arguments, which may be variadic. `at` is the offset of the function in
+/// `table`, an array of [`HookedFunction`](crate::real_functions::HookedFunction).
 macro_rules! announce {
     () => {
         "push rdi
@@ -72,11 +72,11 @@ macro_rules! announce {
 }
 pub(crate) use announce;
 
-/// Declares, from one list of functions with hooks of [`announce`]: the table of the real
-/// functions, their indices in it, and the exported hooks.
+/// Declares hooks made with [`announce`] for a list of functions: the exported hooks, a table of
+/// the real functions, and the indices in this table.
 macro_rules! announced {
     ($before:path, $table:ident, $place:ident: $($name:ident),* $(,)?) => {
-        /// The indices of the functions in their table.
+        /// Indices of the functions in the table.
         #[allow(non_camel_case_types)]
         enum $place {
             $($name),*
@@ -107,7 +107,7 @@ macro_rules! announced {
 }
 pub(crate) use announced;
 
-/// The name of a function as a C string.
+/// Makes a C string from the name of a function.
 macro_rules! name {
     ($name:ident) => {
         const {

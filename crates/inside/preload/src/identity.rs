@@ -1,9 +1,10 @@
-//! Hooks on functions that act on all threads of a process, or only while it has one: new
-//! identities and namespaces. Some of them lower the rights of the process, which is reported
-//! before.
+//! Hooks on functions that change the identity or the namespaces of a process. They act on all
+//! threads of the process, or require that it has only one. Some of them lower the rights of the
+//! process; this is reported first.
 //!
-//! libc gives each thread the new identity, and ends the program if one thread may not have it. The
-//! kernel denies some namespaces to a process with two threads. So our own thread ends before.
+//! libc gives each thread the new identity, and ends the program if that fails for a thread. The
+//! kernel denies some namespaces to a process with two threads. So the library's own thread ends
+//! before the call.
 
 use std::ffi::c_int;
 
@@ -13,16 +14,17 @@ use heapprof_platform::sys;
 use crate::hook::announced;
 use crate::real_functions::HookedFunction;
 
-/// The user number that stands for no change.
+/// User id that leaves an id unchanged.
 const NO_CHANGE: u32 = u32::MAX;
 
-/// Called before a function whose change needs no report, except that the ledger keeper may not
-/// recognize the process afterwards.
+/// Runs before a function whose change is not reported. The ledger keeper may not recognize the
+/// process after the change.
 unsafe extern "C" fn before_call() {
     before_others();
 }
 
-/// Does what must come before each of these functions.
+/// Makes the preparations that all of these functions need: ends the library's thread and moves the
+/// ledger to its file.
 fn before_others() {
     ENGINE.lifecycle().end_clock();
     ENGINE.lifecycle().move_ledger_to_file();
@@ -36,27 +38,27 @@ fn before_user_change(user: u32, is_for_good: bool) {
     }
 }
 
-/// Called before setuid, which changes all user numbers of a root process.
+/// Runs before setuid, which changes all user ids of a root process.
 unsafe extern "C" fn before_setuid(user: u32) {
     before_user_change(user, true);
 }
 
-/// Called before seteuid.
+/// Runs before seteuid.
 unsafe extern "C" fn before_seteuid(user: u32) {
     before_user_change(user, false);
 }
 
-/// Called before setreuid.
+/// Runs before setreuid.
 unsafe extern "C" fn before_setreuid(real: u32, effective: u32) {
     before_user_change(effective, real == effective);
 }
 
-/// Called before setresuid.
+/// Runs before setresuid.
 unsafe extern "C" fn before_setresuid(real: u32, effective: u32, saved: u32) {
     before_user_change(effective, [real, saved] == [effective; 2]);
 }
 
-/// Called before unshare.
+/// Runs before unshare.
 unsafe extern "C" fn before_unshare(flags: c_int) {
     before_others();
     if flags & libc::CLONE_NEWUSER != 0 {
@@ -64,7 +66,7 @@ unsafe extern "C" fn before_unshare(flags: c_int) {
     }
 }
 
-/// Called before setns. Without a kind, only the kernel knows which namespace a file stands for.
+/// Runs before setns. If `kind` is 0, only the kernel knows the kind of namespace of the file.
 unsafe extern "C" fn before_setns(_file: c_int, kind: c_int) {
     before_others();
     if kind == 0 || kind & libc::CLONE_NEWUSER != 0 {
@@ -72,9 +74,9 @@ unsafe extern "C" fn before_setns(_file: c_int, kind: c_int) {
     }
 }
 
-/// Called before capset, which may take capabilities away from root.
+/// Runs before capset, which may take capabilities away from root.
 unsafe extern "C" fn before_capset(header: usize, data: usize) {
-    /// The header versions of Linux 2.6.25 and later, which have twice as many data words.
+    /// Header versions of Linux 2.6.25 and later, with twice as many data words.
     const VERSIONS: [u32; 2] = [0x2007_1026, 0x2008_0522];
     ENGINE.lifecycle().move_ledger_to_file();
     // Under a filter of system calls this is not reported: the filter may forbid what comes next.
@@ -94,7 +96,8 @@ unsafe extern "C" fn before_capset(header: usize, data: usize) {
     }
 }
 
-/// Reads the effective capabilities in the data of capset and capget.
+/// Reads the effective capabilities from the data of capset or capget; `None` if the data cannot be
+/// read.
 fn effective(data: usize, is_long: bool) -> Option<u64> {
     let mut words = [0; 24];
     let len = if is_long { 24 } else { 12 };
@@ -138,7 +141,8 @@ announced! { before_unshare, UNSHARE, PlaceOfUnshare: unshare }
 announced! { before_setns, SETNS, PlaceOfSetns: setns }
 announced! { before_capset, CAPSET, PlaceOfCapset: capset }
 
-/// Called before syscall, with the numbers that change a process's identity, or its place.
+/// Runs before syscall, and handles system calls that change a process's identity, namespaces or
+/// root folder.
 pub fn before_syscall(number: libc::c_long, [first, second, third]: [usize; 3]) {
     let [user, effective, saved] = [first as u32, second as u32, third as u32];
     // SAFETY: these read their arguments, and capset's as the kernel does.
@@ -158,7 +162,7 @@ pub fn before_syscall(number: libc::c_long, [first, second, third]: [usize; 3]) 
     }
 }
 
-/// Looks up the real functions behind our hooks. It is called at the start.
+/// Looks up the real functions behind this module's hooks. It is called at the library's start.
 pub fn prepare() {
     let tables: [&[HookedFunction]; 8] = [
         &BEHIND, &SETUID, &SETEUID, &SETREUID, &SETRESUID, &UNSHARE, &SETNS, &CAPSET,

@@ -1,11 +1,12 @@
-//! Corrects our own import slots, through which we call libc. A program, or a library of its own,
+//! Corrects this library's import slots, through which it calls libc. A program or its libraries
 //! may export functions with libc's names (a clock, a memcpy, a write), and the loader then points
-//! our slots at these. They may take locks that the program's threads have taken while they
-//! allocate, and so deadlock. So each slot is pointed at the function that libc itself defines.
+//! the slots at these. Such a function may take a lock that the program's thread has already taken
+//! when it allocates, and so deadlock. So each slot is pointed at the function that libc itself
+//! defines.
 //!
-//! It happens before anything else that the library does, so nothing here may call a libc function,
-//! not even a memcpy that the compiler adds: memory is read word by word, in a way that the
-//! compiler leaves alone. The structures are those of the ELF specification.
+//! This happens before all other work of the library. So this module must not call libc functions,
+//! not even a memcpy that the compiler adds. It reads memory word by word with volatile reads,
+//! which the compiler does not replace. The structures are those of the ELF specification.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -23,7 +24,7 @@ unsafe extern "C" {
     static OWN_START: u8;
 }
 
-/// The file names of glibc's objects. Before 2.34 it had some functions in objects of their own.
+/// File names of glibc's objects. Before 2.34, some functions were in separate objects.
 const GLIBC_OBJECTS: [&[u8]; 4] = [
     b"libc.so.6",
     b"ld-linux-x86-64.so.2",
@@ -31,15 +32,15 @@ const GLIBC_OBJECTS: [&[u8]; 4] = [
     b"libdl.so.2",
 ];
 
-/// Functions of ours that a program's own may stand in front of: then its allocator is the one that
-/// all code calls, also libc, whose memory we free.
+/// Hooks whose slots may point at the program's own functions. If the program defines malloc, all
+/// code uses that allocator, including libc, whose memory this library frees.
 const ALLOCATOR_FUNCTIONS: [&[u8]; 3] = [b"malloc", b"free", b"memalign"];
 
-/// Functions of ours that are for the program alone: where we call them ourselves, we mean libc's,
-/// and not those of a library between us and libc.
+/// Hooks that only the program should call. This library's own slots for them are pointed at libc's
+/// functions, past any library in between.
 const PROGRAM_FUNCTIONS: [&[u8]; 1] = [b"pthread_create"];
 
-/// Maximum number of objects, or of entries, in a list. A longer one is taken for a broken one.
+/// Maximum number of objects or entries in a list. A longer list is assumed to be damaged.
 const MAX_ENTRIES: usize = 10_000;
 
 /// Reads the value at `at`.
@@ -84,7 +85,7 @@ unsafe fn are_same(one: usize, other: usize) -> bool {
     true
 }
 
-/// A word that is written once, by the thread that binds the slots.
+/// A word that is written only once, by the thread that corrects the slots.
 #[derive(Debug)]
 struct WriteOnceWord(AtomicUsize);
 
@@ -102,36 +103,37 @@ impl WriteOnceWord {
     }
 }
 
-/// The parts of a loaded object that are read. An address is 0 if the object lacks the part. The
-/// value never moves, because moving it would be a memcpy.
+/// Addresses of the parts of a loaded object that this module reads; 0 if the object lacks the
+/// part. The value never moves, because moving it would be a memcpy.
 struct LoadedImage {
     base: WriteOnceWord,
     end: WriteOnceWord,
-    /// The part that the loader has made read-only: its first page, and the page after its end.
+    /// The pages that the loader made read-only: the first page, and the page after the last.
     read_only: [WriteOnceWord; 2],
     symbols: WriteOnceWord,
     texts: WriteOnceWord,
     hashes: WriteOnceWord,
-    /// The table of symbol versions: a version number for each symbol.
+    /// Table of symbol versions: a version number for each symbol.
     versions: WriteOnceWord,
-    /// The table of versions that the object defines; `needed` is the table of those that it needs.
+    /// Table of the versions that the object defines. `needed` is the table of versions that the
+    /// object needs.
     defined: WriteOnceWord,
     needed: WriteOnceWord,
-    /// Two tables of relocations, each with its size in bytes.
+    /// Two relocation tables, each with its size in bytes.
     relocations: [[WriteOnceWord; 2]; 2],
 }
 
-/// This library.
+/// The image of this library.
 static OWN_IMAGE: LoadedImage = LoadedImage::new();
-/// The loaded objects of [`GLIBC_OBJECTS`].
+/// The images of [`GLIBC_OBJECTS`].
 static GLIBC_IMAGES: [LoadedImage; GLIBC_OBJECTS.len()] =
     [const { LoadedImage::new() }; GLIBC_OBJECTS.len()];
 
-/// A symbol of an object.
+/// A symbol in an object's symbol table.
 #[derive(Clone, Copy)]
 struct ImageSymbol {
     name: usize,
-    /// The symbol's type: 2 is a function, 10 one that chooses a function.
+    /// The symbol's type: 2 is a function, 10 is a resolver that chooses a function.
     kind: u8,
     is_defined: bool,
     address: usize,
@@ -156,7 +158,7 @@ impl LoadedImage {
         }
     }
 
-    /// Reads the object that begins at `base`, unless this image has one already.
+    /// Reads the object that begins at `base`, unless this image holds an object already.
     ///
     /// # Safety
     /// The loader has mapped the object, and it stays mapped.
@@ -246,7 +248,7 @@ impl LoadedImage {
         }
     }
 
-    /// Returns the hash of a version that the object needs of another object.
+    /// Returns the hash of a version that the object needs from another object.
     ///
     /// # Safety
     /// The loader has read the object's versions.
@@ -298,7 +300,7 @@ impl LoadedImage {
         None
     }
 
-    /// Finds the function that the object defines by this name, in this version.
+    /// Returns the address of the function with this name and version that the object defines.
     ///
     /// # Safety
     /// The loader has mapped the object, and it stays mapped; `name` is a text that ends with a
@@ -343,7 +345,7 @@ impl LoadedImage {
     }
 }
 
-/// Returns the hash of a symbol's name, as the loader's tables have it.
+/// Returns the hash of a symbol's name, as in the objects' hash tables.
 ///
 /// # Safety
 /// `name` is a text that ends with a zero.
@@ -360,7 +362,7 @@ unsafe fn symbol_hash(name: usize) -> u32 {
     hash
 }
 
-/// Returns the function that a symbol stands for.
+/// Returns the address of a symbol's function. A resolver is called to choose the function.
 fn resolve_function(entry: ImageSymbol) -> Option<usize> {
     match entry.kind {
         STT_FUNC => Some(entry.address),
@@ -375,7 +377,7 @@ fn resolve_function(entry: ImageSymbol) -> Option<usize> {
     }
 }
 
-/// Reads glibc's objects. Returns whether its libc is among them.
+/// Reads glibc's objects. Returns whether libc.so.6 is among them.
 fn read_glibc() -> bool {
     let mut map = loaded_objects::first_map();
     for _ in 0..MAX_ENTRIES {
@@ -397,7 +399,7 @@ fn read_glibc() -> bool {
     GLIBC_IMAGES[0].base.get() != 0
 }
 
-/// Whether the file of a path has this name.
+/// Whether the last part of a path is `name`.
 ///
 /// # Safety
 /// There is a text at `path` that ends with a zero.
@@ -415,7 +417,7 @@ unsafe fn is_file(path: usize, name: &[u8]) -> bool {
     unsafe { is_text(from, name) }
 }
 
-/// Corrects each slot that does not lead to the function that glibc, or this library, defines.
+/// Corrects each slot that points neither at glibc's function nor at this library's.
 fn lead() {
     const RELOCATION_LEN: usize = 24;
     let mut is_open = false;
@@ -437,7 +439,7 @@ fn lead() {
     }
 }
 
-/// Corrects the slot at `at`, which is for the symbol with this number.
+/// Corrects the slot at the address `at` for the symbol with the number `symbol`.
 fn lead_slot(at: usize, symbol: usize, is_open: &mut bool) {
     // SAFETY: the loader has filled this slot, and it is aligned.
     let slot = unsafe { AtomicUsize::from_ptr(at as *mut usize) };
@@ -479,8 +481,8 @@ fn lead_slot(at: usize, symbol: usize, is_open: &mut bool) {
     }
 }
 
-/// Sets the access rights of the part of this library that the loader has made read-only. Returns
-/// whether that succeeded.
+/// Sets the access rights of this library's pages that the loader made read-only. Returns false on
+/// failure.
 fn protect(rights: i32) -> bool {
     let [from, end] = [OWN_IMAGE.read_only[0].get(), OWN_IMAGE.read_only[1].get()];
     let args = [from, end - from, rights as usize, 0, 0, 0];
@@ -488,7 +490,7 @@ fn protect(rights: i32) -> bool {
     unsafe { sys::call(libc::SYS_mprotect, args) == 0 }
 }
 
-/// Points our slots at glibc's functions. Does so once.
+/// Points this library's slots at glibc's functions, at the first call only.
 pub fn bind() {
     static IS_BOUND: AtomicBool = AtomicBool::new(false);
     if IS_BOUND.swap(true, Ordering::AcqRel) {

@@ -1,12 +1,11 @@
-//! Finds out whether the library was there from the beginning, or was loaded into a running
-//! program.
+//! Detects whether the library was loaded at the program's start or later, into a running program.
 
 use std::ffi::{CStr, c_void};
 
 use heapprof_abi::letter::LIBRARY_PATH_PREFIX;
 
-/// Whether the library was loaded by a process that attaches: then it has the name that the
-/// attaching process gave it, and does nothing before it reads the letter.
+/// Whether an attaching process loaded the library. Its file then has the name that the attaching
+/// process chose, and it does nothing before it reads the letter.
 pub fn is_loaded_so() -> bool {
     // SAFETY: zeros are a valid answer, and the function fills it in.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };

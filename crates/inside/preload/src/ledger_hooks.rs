@@ -1,18 +1,17 @@
-//! Hooks on functions after which a ledger that waits for its file could not be moved to it any
-//! more. The ledger can be moved only while the process has one thread. The ledger keeper must be
-//! within reach then, and a file descriptor must be free. The leader of a session must be known,
-//! because other processes are known by it.
+//! Hooks on functions after which the ledger could no longer be moved to its file. To move it, the
+//! process must have only one thread, must reach the ledger keeper and must have a free file
+//! descriptor. The leader of its session must be known, because it identifies the other processes.
 
 use heapprof_engine::ENGINE;
 
 use crate::hook::announced;
 
-/// Moves the ledger to its file before each of these functions.
+/// Moves the ledger to its file. Runs before each of the hooked functions.
 unsafe extern "C" fn before_call() {
     ENGINE.lifecycle().move_ledger_to_file();
 }
 
-/// Looks up the real functions behind our hooks. It is called at the start.
+/// Looks up the real functions behind this module's hooks. It is called at the library's start.
 pub fn prepare() {
     for function in &BEHIND {
         function.find();

@@ -1,9 +1,9 @@
-//! `libheapprof.so`: stands in front of malloc and its family in any program, by `LD_PRELOAD` or by
-//! linking.
+//! `libheapprof.so`: replaces malloc and its family by hooks in any program, through `LD_PRELOAD`
+//! or by linking.
 //!
-//! The hooks decide in a handful of instructions whether an allocation is to be recorded.
-//! heapprof-engine does everything else. Nothing here prints, and nothing changes what the program
-//! does.
+//! The hooks decide in a handful of instructions whether to record an allocation. heapprof-engine
+//! does all other work. The library prints nothing unless it is asked to or cannot do what it was
+//! asked to do, and it does not change what the program does.
 
 // Exported functions are for C, and documented in include/heapprof.h.
 #![allow(clippy::missing_safety_doc, unreachable_pub, missing_docs)]

@@ -1,7 +1,8 @@
-//! `heapprof_mark`: the program tells the `heapprof watch` that runs it that something begins here,
-//! and how much memory it has now. Nothing here waits or allocates.
+//! `heapprof_mark`: a program that runs under `heapprof watch` reports that a section begins, and
+//! its current memory. The functions neither wait nor allocate.
 //!
-//! Calls at which a thread could be cancelled are made as system calls, as in the wiretap.
+//! libc functions at which a thread may be cancelled are replaced by direct system calls, as in the
+//! wiretap.
 
 use std::ffi::{c_char, c_int};
 use std::fmt::{self, Write};
@@ -15,18 +16,18 @@ use heapprof_wiretap::keeping_errno;
 use crate::environment;
 use crate::messages::text;
 
-/// Maximum length of a datagram. A longer text is cut.
+/// Maximum length of a datagram in bytes. A longer text is cut.
 const MAX_DATAGRAM_LEN: usize = 1200;
-/// Room for the line from /proc/self/statm, which comes before the text.
+/// Maximum length in bytes of the line from /proc/self/statm, which precedes the text.
 const MAX_STATM_LEN: usize = 160;
 
-/// The number of marks that could not be sent since the last one that was.
+/// Number of marks that could not be sent since the last sent mark.
 static LOST_MARKS: AtomicU32 = AtomicU32::new(0);
 
-/// The socket address at which the watch listens.
+/// Socket address of the `heapprof watch` that runs this program.
 static WATCH_ADDRESS: OnceLock<libc::sockaddr_un> = OnceLock::new();
 
-/// Remembers where the watch listens, if a watch runs this program.
+/// Stores the socket address of the `heapprof watch` that runs this program, if there is one.
 pub fn prepare() {
     let Some(path) = environment::watch() else {
         return;
@@ -44,8 +45,8 @@ pub fn prepare() {
     let _ = WATCH_ADDRESS.set(address);
 }
 
-/// Tells the watch that something begins here. May be called in any thread, and in a signal
-/// handler.
+/// Reports to `heapprof watch` that the section `name` of the program begins. May be called in any
+/// thread, and in a signal handler.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_mark(name: *const c_char) {
     let Some(watch) = WATCH_ADDRESS.get() else {
@@ -59,7 +60,7 @@ pub unsafe extern "C" fn heapprof_mark(name: *const c_char) {
     keeping_errno(|| send(watch, name));
 }
 
-/// A datagram under construction. What does not fit is cut.
+/// A datagram under construction. Text beyond its maximum length is cut.
 struct MarkDatagram {
     bytes: [u8; MAX_DATAGRAM_LEN],
     len: usize,
@@ -194,7 +195,8 @@ mod tests {
         );
     }
 
-    /// A mark has three parts: who and when, the memory, and the text, whatever is in it.
+    /// Checks the three parts of a mark: the sender and the time, the memory, and the text, which
+    /// may hold any bytes.
     #[test]
     fn a_watch_receives_marks_and_how_many_were_lost() {
         let path = std::env::temp_dir().join(format!("heapprof-mark-{}", std::process::id()));

@@ -1,5 +1,5 @@
-//! The library's messages: a line on stderr, if it was asked to write one or can't do what it was
-//! asked for, and an errno for C callers.
+//! The library's messages: lines on stderr, for requested reports and for requests that can't be
+//! fulfilled, and errnos for C callers.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
@@ -7,7 +7,7 @@ use heapprof_engine::DumpError;
 use heapprof_engine::setting::SettingError;
 use heapprof_platform::sys;
 
-/// Reports the environment variable that could not be understood.
+/// Reports on stderr that the value of an environment variable is invalid.
 pub fn report_misunderstood(wrong: &SettingError) {
     say(&[
         b"heapprof: ",
@@ -33,7 +33,7 @@ pub fn report(result: &Result<CString, DumpError>) {
     }
 }
 
-/// Turns a dump's result into the library's own errno convention: 0, or the error.
+/// Converts a dump's result to an errno: 0 on success.
 pub fn status(result: Result<CString, DumpError>) -> c_int {
     match result {
         Ok(_) => 0,

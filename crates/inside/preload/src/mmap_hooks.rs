@@ -1,4 +1,4 @@
-//! Hooks for mmap and its family, which count mappings as allocations if the user asks for it.
+//! Hooks for mmap and its family, which record mappings as allocations if the user requests it.
 //! libc's own mappings do not call these hooks.
 
 use std::ffi::{c_int, c_void};
@@ -25,16 +25,16 @@ static MMAP64: HookedFunction = HookedFunction::new(c"mmap64");
 static MUNMAP: HookedFunction = HookedFunction::new(c"munmap");
 static MREMAP: HookedFunction = HookedFunction::new(c"mremap");
 
-/// Looks up the real functions behind our hooks. It is called at the start.
+/// Looks up the real functions behind this module's hooks. It is called at the library's start.
 pub fn prepare() {
     for function in [&MMAP, &MMAP64, &MUNMAP, &MREMAP] {
         function.find();
     }
 }
 
-/// Passes on the program's own call: to another library's function that stands between ours and
-/// libc's, or else to the kernel, as libc would. Returns the kernel's result, or the same form made
-/// of the other function's -1 and errno.
+/// Makes the program's call: through another library's function between the hook and libc, or else
+/// as a system call, as libc does. Returns the kernel's result. The other function's -1 and errno
+/// are converted to this form.
 unsafe fn call(behind: &HookedFunction, n: libc::c_long, args: [usize; 6]) -> isize {
     type MappingCallFn =
         unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> *mut c_void;
@@ -53,7 +53,7 @@ unsafe fn call(behind: &HookedFunction, n: libc::c_long, args: [usize; 6]) -> is
     }
 }
 
-/// Turns the kernel's result into one by libc's convention.
+/// Converts the kernel's result to libc's convention: MAP_FAILED and errno on failure.
 fn to_libc_result(result: isize) -> *mut c_void {
     if (-4095..0).contains(&result) {
         // SAFETY: errno is this thread's own.
@@ -63,9 +63,9 @@ fn to_libc_result(result: isize) -> *mut c_void {
     result as *mut c_void
 }
 
-/// Defines mmap by one of its names. Its arguments fill all six registers, so no register can pass
-/// on the place of the call. `EngineEvents::caller` finds the place instead, and for that there
-/// must be only one frame of ours.
+/// Defines one of the names of mmap. Its arguments fill all six registers, so no register can pass
+/// on the place of the call. `EngineEvents::caller` finds the place on the stack instead, which
+/// works only if this library has a single frame there.
 macro_rules! mmap {
     ($name:ident, $behind:ident) => {
         #[unsafe(no_mangle)]
@@ -103,8 +103,8 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
     }) as isize as c_int
 }
 
-/// Unmaps, and counts the mappings that ended. The map of regions is locked only around the
-/// kernel's own call, because another library's function may wait for a lock of its own.
+/// Makes an unmapping call, and records the end of the mappings. The map of regions is locked only
+/// around the kernel's own call, because another library's function may wait for a lock.
 fn count_unmapping(
     behind: &HookedFunction,
     at: usize,
@@ -121,8 +121,8 @@ fn count_unmapping(
     said
 }
 
-/// mremap. Its fifth argument, the new address, is variadic in C, and comes in the fifth register
-/// all the same.
+/// Hook for mremap. Its fifth argument, the new address, is variadic in C, but is passed in the
+/// fifth register in any case.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mremap(
     at: *mut c_void,

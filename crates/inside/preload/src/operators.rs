@@ -1,12 +1,12 @@
-//! C++'s operators new and delete, for allocators behind us that bring their own.
+//! Hooks for C++'s operators new and delete, for allocators that define their own operators.
 //!
-//! Mostly the operators call malloc and free in the end, and are passed on untouched. If an
-//! allocator brings operators of its own, these do not call malloc and free, so calls to them are
-//! counted and recorded in the same way as calls to malloc and free.
+//! Usually the operators call malloc and free, and their hooks only jump to them. An allocator's
+//! own operators do not call malloc and free. So calls to them are counted and recorded as calls to
+//! malloc and free are.
 //!
-//! An operator that throws is called in its form that does not throw, so that no exception crosses
-//! Rust. If that fails, we jump to the throwing form, with the program's arguments and nothing of
-//! ours on the stack.
+//! For an operator that throws, the hook calls the form that does not throw, so that no exception
+//! passes through Rust code. If this call fails, the hook jumps to the throwing form, with the
+//! program's arguments and without a frame of this library on the stack.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -19,14 +19,14 @@ use crate::real_functions::{self, next, object, real as allocator};
 
 type OperatorSlots = [AtomicPtr<c_void>; COUNT];
 
-/// The function that each operator's hook jumps to: null until the operator is first used, then the
-/// real operator or our recording one.
+/// The function to which each operator's hook jumps: null until an operator is first used, then the
+/// real operator or this library's recording operator.
 static TARGET: OperatorSlots = [const { AtomicPtr::new(std::ptr::null_mut()) }; COUNT];
 /// The real operators.
 static REAL: OperatorSlots = [const { AtomicPtr::new(std::ptr::null_mut()) }; COUNT];
 
-/// Finds the real operator: the next one after us, or that of a C++ library that was loaded only
-/// for a plugin.
+/// Returns the real operator: the next definition after this library's, or else the one in a C++
+/// library that was loaded only for a plugin.
 fn find(name: &CStr) -> *mut c_void {
     if let Some(found) = next(name) {
         return found.cast_mut();
@@ -54,13 +54,13 @@ extern "C" fn resolve(index: usize) -> *mut c_void {
     TARGET[index].load(Ordering::Acquire)
 }
 
-/// Sets the real operators to those that `find` finds, for a program that was not started with the
+/// Sets the real operators to the results of `find`, for a program that was not started with the
 /// library.
 pub fn set_real_operators(find: impl Fn(&CStr) -> *const c_void) {
     choose_targets(NAMES.map(|name| find(name).cast_mut()));
 }
 
-/// Decides for each operator where its hook jumps to. `all` has the real operators.
+/// Chooses for each operator the function to which its hook jumps. `all` holds the real operators.
 fn choose_targets(all: [*mut c_void; COUNT]) {
     let malloc = object(allocator().malloc as *const c_void);
     let foreign = !real_functions::is_libc(allocator().malloc as *const c_void);
@@ -90,7 +90,8 @@ extern "C" fn allocate_aligned(size: usize, align: usize) -> *mut u8 {
     unsafe { crate::family::memalign(align, size) }
 }
 
-/// Allocates for operator `I`, called as `new(size)` or `new(size, align)`. Does not throw.
+/// Allocates for operator `I` (`new(size)` or `new(size, align)`), and records the allocation if
+/// the countdown selects it. Does not throw.
 unsafe extern "C" fn chosen_new<const I: usize>(
     size: usize,
     align: usize,
@@ -126,8 +127,8 @@ unsafe extern "C" fn chosen_delete(address: *mut u8) {
     }
 }
 
-/// Declares all operators, by their names in the Itanium ABI: their numbers, their names, the
-/// exported hooks, and the recording functions.
+/// Declares all operators by their names in the Itanium ABI: numbers, names, exported hooks and
+/// recording operators.
 macro_rules! operators {
     (new: $($new:ident)*; delete: $($delete:ident)*;) => {
         /// The number of each operator.
@@ -144,7 +145,7 @@ macro_rules! operators {
         $(hook!($new);)*
         $(hook!($delete);)*
 
-        /// Our recording operators.
+        /// The recording operators.
         mod looking {
             use super::*;
 
@@ -152,7 +153,7 @@ macro_rules! operators {
             $(look!($delete, chosen_delete);)*
         }
 
-        /// Our recording operators, by number.
+        /// The recording operators, by number.
         static LOOKING: [unsafe extern "C" fn(); COUNT] =
             [$(looking::$new,)* $(looking::$delete,)*];
     };
@@ -193,8 +194,8 @@ macro_rules! hook {
     };
 }
 
-/// Defines the recording function of an operator. A delete goes on to the real operator, a new back
-/// to its caller. A new that failed goes on to the real operator, which may throw.
+/// Defines the recording operator for an operator. A delete then jumps to the real operator; a new
+/// returns to its caller. If a new fails, it jumps to the real operator, which may throw.
 macro_rules! look {
     ($name:ident, $chosen:path) => {
         #[unsafe(naked)]

@@ -1,12 +1,13 @@
-//! The functions behind the hooks: those of glibc, or of another allocator that comes after us.
+//! The real functions behind the hooks: those of glibc, or those of another allocator in the
+//! program.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use heapprof_engine::ENGINE;
 
-/// The function that each hook goes on to. The table is written before the first allocation is
-/// passed on, and read by the hooks' assembly.
+/// Table of the functions to which the hooks jump. It is written before the first allocation is
+/// passed on, and the hooks' assembly reads it.
 #[repr(C)]
 pub struct RealFunctions {
     pub malloc: unsafe extern "C" fn(usize) -> *mut u8,
@@ -20,11 +21,11 @@ pub struct RealFunctions {
     pub aligned_alloc: Option<unsafe extern "C" fn(usize, usize) -> *mut u8>,
 }
 
-/// Functions that glibc alone has. Each is null where there is another libc.
+/// Functions that only glibc has. Each one is null with another libc.
 #[repr(C)]
 struct GlibcFunctions {
-    /// glibc's allocator, in the order of [`RealFunctions`], by its other names (GLIBC_2.2.5),
-    /// which we do not take. So no lookup is needed before the first allocation.
+    /// glibc's allocator, in the order of [`RealFunctions`], under second names (GLIBC_2.2.5) that
+    /// this library does not hook. So the first allocation needs no lookup.
     family: [usize; first::FAMILY_LEN],
     dlvsym: Option<unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void>,
     sigaction: Option<SigactionFn>,
@@ -84,8 +85,8 @@ pub fn at_quick_exit() -> Option<AtQuickExitFn> {
     GLIBC.at_quick_exit
 }
 
-/// Returns libc's sigaction: in glibc by a name that no other library takes, or else as the loader
-/// finds it.
+/// Returns libc's sigaction. In glibc, it is found under a name that no other library defines;
+/// otherwise it is the function that the loader finds.
 pub fn sigaction(behind: &HookedFunction) -> Option<SigactionFn> {
     GLIBC.sigaction.or_else(|| {
         let found = behind.get();
@@ -141,10 +142,11 @@ pub fn real() -> &'static RealFunctions {
 
 static HAS_SEARCHED: AtomicBool = AtomicBool::new(false);
 
-/// Finds out whether another allocator stands behind us. If so, the hooks go on to it.
+/// Looks for another allocator in the program. If there is one, the hooks call it instead of
+/// libc's.
 ///
-/// Called at the first allocation of the process, before it is passed on: memory of one allocator
-/// must not be freed by another.
+/// It is called at the first allocation of the process, before the allocation is made, because
+/// memory of one allocator must not be freed by another one.
 pub fn find() {
     if HAS_SEARCHED.swap(true, Ordering::AcqRel) {
         return;
@@ -152,7 +154,7 @@ pub fn find() {
     fill(next_of_family);
 }
 
-/// Puts libc's allocator where the table still has its initial functions.
+/// Replaces the initial functions that are still in the table by libc's allocator.
 fn put_libc_allocator() {
     let table = (&raw mut REAL).cast::<AtomicUsize>();
     for (i, (name, first)) in first::all().into_iter().enumerate() {
@@ -172,7 +174,7 @@ fn put_libc_allocator() {
     }
 }
 
-/// Finds a function of a libc other than glibc; 0 if it has none of this name.
+/// Returns the function with this name in a libc other than glibc; 0 if there is none.
 fn find_in_other_libc(name: &CStr) -> usize {
     let found = next(name);
     if found.is_none() {
@@ -182,7 +184,7 @@ fn find_in_other_libc(name: &CStr) -> usize {
     found.unwrap_or_default() as usize
 }
 
-/// Sets the real functions of the malloc family to those that `find` finds, in a program that was
+/// Sets the real functions of the malloc family to the results of `find`, for a program that was
 /// not started with the library.
 pub fn set_real_functions(find: impl Fn(&CStr) -> *const c_void) {
     if HAS_SEARCHED.swap(true, Ordering::AcqRel) {
@@ -194,7 +196,8 @@ pub fn set_real_functions(find: impl Fn(&CStr) -> *const c_void) {
     });
 }
 
-/// Fills the table with the functions that `find` finds, unless they are glibc's allocator.
+/// Fills the table with the results of `find`, or with libc's allocator if `find` returns no malloc
+/// or libc's.
 fn fill(find: impl Fn(&CStr) -> Option<*const c_void>) {
     put_libc_allocator();
     let Some(malloc) = find(c"malloc") else {
@@ -203,7 +206,7 @@ fn fill(find: impl Fn(&CStr) -> Option<*const c_void>) {
     if is_libc(malloc) {
         return;
     }
-    /// Puts the function `name` into a slot of the table.
+    /// Stores each function in the table slot of the same name.
     macro_rules! set {
         ($real:ident, $($name:ident: $type:ty),*) => {
             $(let name = concat!(stringify!($name), "\0").as_bytes();
@@ -241,9 +244,9 @@ fn fill(find: impl Fn(&CStr) -> Option<*const c_void>) {
     }
 }
 
-/// Finds the next definition of a function of malloc's family. glibc's malloc debugging
-/// (libc_malloc_debug.so) defines them with a version only. Other libraries' definitions are not
-/// found by a version.
+/// Returns the next definition of a function of malloc's family after this library's. It is
+/// searched with and without a version: glibc's malloc debugging (libc_malloc_debug.so) defines the
+/// functions only with a version, and other libraries' definitions are found only without one.
 fn next_of_family(name: &CStr) -> Option<*const c_void> {
     let found = next(name).filter(|found| !is_libc(*found));
     let by_version = || {
@@ -258,30 +261,32 @@ fn next_of_family(name: &CStr) -> Option<*const c_void> {
     found.or_else(by_version).or_else(|| next(name))
 }
 
-/// Finds the next definition of a function after ours. If there is none, the loader keeps an error
-/// in memory of the program: a caller whose function may be missing calls `dlerror` to clear it.
+/// Returns the next definition of a function after this library's. If there is none, the loader
+/// stores an error in memory of the program. If the function may be missing, the caller must clear
+/// this error with `dlerror`.
 pub fn next(name: &CStr) -> Option<*const c_void> {
     // SAFETY: a name that ends in zero.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     (!found.is_null()).then_some(found.cast_const())
 }
 
-/// A libc function that one of our functions stands in front of.
+/// A libc function for which this library has a hook.
 pub struct HookedFunction {
     name: &'static CStr,
     found: AtomicPtr<c_void>,
     is_libcs: AtomicBool,
 }
 
-/// libc's own aligned_alloc. In newer glibcs it refuses some of what memalign takes.
+/// libc's own aligned_alloc. In newer glibc versions, it rejects some arguments that memalign
+/// accepts.
 pub static ALIGNED_ALLOC: HookedFunction = HookedFunction::new(c"aligned_alloc");
 
 impl HookedFunction {
-    /// The offset of the function's address in this structure, for assembly. The address is null
-    /// until it is looked up.
+    /// Offset of the function's address in this structure, for assembly. The address is null until
+    /// the function is looked up.
     pub const FOUND_OFFSET: usize = std::mem::offset_of!(Self, found);
 
-    /// Describes the next function called `name`.
+    /// Describes the function `name` without looking it up.
     pub const fn new(name: &'static CStr) -> Self {
         Self {
             name,
@@ -290,27 +295,27 @@ impl HookedFunction {
         }
     }
 
-    /// The function's name.
+    /// Returns the name of the function.
     pub const fn name(&self) -> &'static CStr {
         self.name
     }
 
-    /// Sets a function that was found in another way; null if there is none.
+    /// Sets the function's address; null if there is no such function.
     pub fn set_function(&self, found: *const c_void) {
         self.is_libcs.store(is_libc(found), Ordering::Relaxed);
         self.found.store(found.cast_mut(), Ordering::Release);
     }
 
-    /// Looks the function up. Called at the start, because a forked child must not wait for the
-    /// loader's lock.
+    /// Looks the function up. It is called at the library's start, because a forked child must not
+    /// wait for the loader's lock.
     pub fn find(&self) -> *const c_void {
         let found = next(self.name).unwrap_or_default();
         self.set_function(found);
         found
     }
 
-    /// Returns the function of another library that stands between ours and libc's, if there is
-    /// one.
+    /// Returns another library's definition of the function that takes precedence over libc's;
+    /// `None` if there is none.
     pub fn interposed(&self) -> Option<*const c_void> {
         let found = self.found.load(Ordering::Acquire).cast_const();
         // Only what was looked up at the start counts: this may be called before the start, or by
@@ -318,7 +323,7 @@ impl HookedFunction {
         (!found.is_null() && !self.is_libcs.load(Ordering::Relaxed)).then_some(found)
     }
 
-    /// Returns the function, or one that fails if there is no such function.
+    /// Returns the function, or a substitute that fails with ENOSYS if there is no such function.
     pub fn or_missing(&self) -> *const c_void {
         match self.get() {
             none if none.is_null() => missing as *const c_void,
@@ -326,7 +331,7 @@ impl HookedFunction {
         }
     }
 
-    /// Returns the function; null when there is none.
+    /// Returns the function; null if there is none.
     pub fn get(&self) -> *const c_void {
         match self.found.load(Ordering::Acquire).cast_const() {
             // The library has not started yet, or no library has the function: then it is looked up
@@ -337,12 +342,12 @@ impl HookedFunction {
     }
 }
 
-/// Returns the function that a hook goes on to. It is called by assembly.
+/// Returns the function to which a hook jumps. Assembly calls this.
 pub unsafe extern "C" fn go_on_to(behind: &HookedFunction) -> *const c_void {
     behind.or_missing()
 }
 
-/// Stands for a function that libc does not have, and that returns an int.
+/// Substitute for a missing libc function that returns an int: fails with ENOSYS.
 unsafe extern "C" fn missing() -> c_int {
     // SAFETY: errno is this thread's own.
     unsafe { *libc::__errno_location() = libc::ENOSYS };
@@ -360,25 +365,26 @@ pub fn is_libc(address: *const c_void) -> bool {
     object(address) == object(libc::getpid as *const c_void)
 }
 
-/// Whether the program itself defines `name`, so that calls never come here.
+/// Whether another object, such as the program, defines `name` first, so that calls do not reach
+/// this library.
 pub fn defined_elsewhere(name: &CStr) -> bool {
     // SAFETY: a name that ends in zero.
     let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     !first.is_null() && object(first) != object(find as *const c_void)
 }
 
-/// The functions in the table before the real ones are known: each finds the real functions, and
-/// goes on to its own. In glibc that takes no lookup, because its allocator has second names.
+/// The initial functions in the table. Each of them finds libc's allocator and calls its own
+/// counterpart there. With glibc this needs no lookup, because its allocator has second names.
 mod first {
     use std::ffi::{CStr, c_void};
 
     use super::{put_libc_allocator, real};
 
-    /// The number of functions.
+    /// Number of these functions.
     pub const FAMILY_LEN: usize = 7;
     const PAGE_SIZE: usize = 4096;
 
-    /// Returns the functions' names, and the functions here, in the order of the table.
+    /// Returns the names and the initial functions, in the order of the table.
     pub fn all() -> [(&'static CStr, *const c_void); FAMILY_LEN] {
         [
             (c"malloc", malloc as *const c_void),
@@ -391,8 +397,8 @@ mod first {
         ]
     }
 
-    /// Puts libc's allocator into the table, and gives the table's function, unless that is still
-    /// the one here.
+    /// Stores libc's allocator in the table, and returns the table's function; `None` if it is
+    /// still the initial function.
     macro_rules! found {
         ($name:ident) => {{
             put_libc_allocator();

@@ -1,5 +1,5 @@
-//! seccomp: a program that would be killed for a system call that a dump makes writes its profile
-//! before it installs the filter, and is not recorded any more.
+//! Hooks for seccomp. If a filter would kill the program for a system call that a dump makes, the
+//! library writes a last profile before the filter is installed, and ends the recording.
 
 use std::ffi::{CStr, c_int, c_void};
 
@@ -11,7 +11,7 @@ use crate::{end, identity, signals};
 
 static SYSCALL: HookedFunction = HookedFunction::new(c"syscall");
 
-/// Looks up the real functions behind our hooks. It is called at the start.
+/// Looks up the real functions behind this module's hooks. It is called at the library's start.
 pub fn prepare() {
     SYSCALL.find();
     for function in &PRCTL {
@@ -19,8 +19,8 @@ pub fn prepare() {
     }
 }
 
-/// Sets the real functions behind these hooks to those that `find` finds, in a program that was not
-/// started with the library.
+/// Sets the real functions behind this module's hooks to the results of `find`, for a program that
+/// was not started with the library.
 pub fn set_real_functions(find: impl Fn(&CStr) -> *const c_void) {
     for function in PRCTL.iter().chain([&SYSCALL]) {
         function.set_function(find(function.name()));
@@ -30,7 +30,7 @@ pub fn set_real_functions(find: impl Fn(&CStr) -> *const c_void) {
 const STRICT_MODE: usize = libc::SECCOMP_MODE_STRICT as usize;
 const FILTER_MODE: usize = libc::SECCOMP_MODE_FILTER as usize;
 
-/// Called before prctl, by either of its ways: the function, or syscall.
+/// Runs before prctl, which the program calls directly or through syscall.
 unsafe extern "C" fn before_prctl(option: c_int, mode: usize, filter: usize) {
     if option == libc::PR_SET_SECCOMP {
         let args = [option as usize, mode, filter, 0, 0, 0];
@@ -39,8 +39,8 @@ unsafe extern "C" fn before_prctl(option: c_int, mode: usize, filter: usize) {
     }
 }
 
-/// Called before syscall, for the numbers that may install a filter, or that change a process's
-/// identity or its place (namespaces, root folder).
+/// Runs before syscall, and handles system calls that may install a filter, or that change a
+/// process's identity, namespaces or root folder.
 unsafe extern "C" fn before_syscall(
     number: libc::c_long,
     first: usize,
@@ -62,11 +62,11 @@ unsafe extern "C" fn before_syscall(
     }
 }
 
-/// Called before a filter of system calls is installed. `number` and `args` are the system call
-/// that installs it.
+/// Runs before a system call filter is installed. `number` and `args` are the system call that
+/// installs it.
 fn before_filter(strict: bool, filter: bool, number: libc::c_long, args: [usize; 6]) {
-    /// The flag of a filter with a listener: the program then answers calls itself, and nothing
-    /// would answer them in a trial.
+    /// Flag of a filter with a listener. The program then answers system calls itself, but it would
+    /// not answer them in a trial.
     const NEW_LISTENER: usize = 1 << 3;
     let listens = number == libc::SYS_seccomp && args[1] & NEW_LISTENER != 0;
     if !(strict || filter)
@@ -87,8 +87,8 @@ fn before_filter(strict: bool, filter: bool, number: libc::c_long, args: [usize;
 
 announced!(before_prctl, PRCTL, Prctl: prctl);
 
-/// The hook of syscall. The futex calls of whole runtimes come through here, so they cost one
-/// comparison, and other numbers that do not matter cost a few.
+/// Hook for syscall. Whole runtimes make their futex calls through it, so a futex call costs only
+/// one comparison, and other irrelevant numbers cost a few.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscall() -> isize {

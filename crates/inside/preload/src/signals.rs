@@ -1,9 +1,9 @@
-//! Signals that make a dump, and those that end the program under `record`: they are caught if the
-//! program left them at their default, and still look like that to the program.
+//! Catches signals that make a dump and, under `record`, signals that end the program. A signal is
+//! caught only if the program left it at its default, and the program still sees the default.
 //!
-//! An interpreter asks whether SIGINT is at its default before it installs its own handler. So
-//! sigaction and signal answer as if our handler were not there, and give way to what the program
-//! sets.
+//! An interpreter checks that SIGINT is at its default before it installs a handler. So the hooks
+//! of sigaction and signal hide the library's handlers, and a handler that the program sets
+//! replaces them.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,11 +13,11 @@ use heapprof_engine::ENGINE;
 use crate::end;
 use crate::real_functions::{self, HookedFunction, SigactionFn};
 
-/// Signals that we take whenever the program has them at their default, one bit each.
+/// Signals that the library catches while the program has them at their default, one bit each.
 static WANTED_SIGNALS: AtomicU64 = AtomicU64::new(0);
-/// Signals for which our handler is in place.
+/// Signals for which the library's handler is installed, one bit each.
 static OWN_SIGNALS: AtomicU64 = AtomicU64::new(0);
-/// The signal that dumps; the others end the program.
+/// Signals that make a dump, one bit each; the other caught signals end the program.
 static DUMP_SIGNAL: AtomicU64 = AtomicU64::new(0);
 
 /// Calls libc's own sigaction.
@@ -30,8 +30,8 @@ unsafe fn sigaction_of_libc(
     real_functions::sigaction(&SIGACTION).map_or(-1, |own| unsafe { own(signal, new, old) })
 }
 
-/// Passes on the program's own call: to another library's sigaction behind ours (such as
-/// libjsig's), or else to glibc's.
+/// Makes the program's call of sigaction: through another library's function behind the hook (such
+/// as libjsig's), or else through glibc's.
 unsafe fn pass_on(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
     // SAFETY: sigaction's contract, passed on.
     unsafe {
@@ -70,7 +70,7 @@ extern "C" fn abort_signal(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_
     }
 }
 
-/// Installs our handler for a signal.
+/// Installs the library's handler for a signal. Returns false if that fails.
 fn install(signal: c_int) -> bool {
     let dumps = DUMP_SIGNAL.load(Ordering::Relaxed) & bit(signal) != 0;
     let (handler, flags) = match signal {
@@ -92,8 +92,8 @@ fn install(signal: c_int) -> bool {
     done
 }
 
-/// Whether our handler is installed. The kernel is asked, because sigignore and other libc
-/// functions change the handler without calling our hooks.
+/// Whether the library's handler is installed. This asks the kernel, because sigignore and other
+/// libc functions change handlers without calling the hooks.
 fn is_in_place(signal: c_int) -> bool {
     handler_of(signal).is_some_and(is_ours)
 }
@@ -120,7 +120,8 @@ fn handler_of(signal: c_int) -> Option<libc::sighandler_t> {
     }
 }
 
-/// Takes `signal` for dumps, if the program left it at its default. Returns whether that was done.
+/// Makes `signal` trigger dumps, if the program left it at its default. Returns false if it did
+/// not.
 pub fn dump_on(signal: c_int) -> bool {
     DUMP_SIGNAL.fetch_or(bit(signal), Ordering::AcqRel);
     take(signal)
@@ -133,15 +134,15 @@ fn take(signal: c_int) -> bool {
     }
 }
 
-/// Catches the signals by which a terminal or a service manager ends a program, and the signal of
-/// aborts, if the program left them at their default.
+/// Catches SIGTERM, SIGINT and SIGABRT, if the program left them at their default. Terminals,
+/// service managers and aborts end a program by them.
 pub fn catch_ends() {
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGABRT] {
         take(signal);
     }
 }
 
-/// Sets the signals that we took back to their default, for good.
+/// Resets all signals that the library catches to their default, for good.
 pub fn give_back() {
     WANTED_SIGNALS.store(0, Ordering::Release);
     let ours = OWN_SIGNALS.swap(0, Ordering::AcqRel);
@@ -156,13 +157,13 @@ pub fn give_back() {
     }
 }
 
-/// Whether we take the signal whenever the program has it at its default. In a vfork child we do
-/// not: the child has handlers of its own, but shares this memory with its parent.
+/// Whether the library catches a signal while the program has it at its default. It does not in a
+/// vfork child, which has its own handlers but shares this memory with its parent.
 fn is_to_be_ours(signal: c_int) -> bool {
     WANTED_SIGNALS.load(Ordering::Acquire) & bit(signal) != 0 && ENGINE.lifecycle().is_own_process()
 }
 
-/// sigaction: reports our handlers as the default that they stand for.
+/// Hook for sigaction, which reports the library's handlers as the default action.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigaction(
     signal: c_int,
@@ -207,7 +208,7 @@ static SYSV_SIGNAL: HookedFunction = HookedFunction::new(c"__sysv_signal");
 static SIGINTERRUPT: HookedFunction = HookedFunction::new(c"siginterrupt");
 static SIGSET: HookedFunction = HookedFunction::new(c"sigset");
 
-/// Looks up the real functions behind our hooks. It is called at the start.
+/// Looks up the real functions behind this module's hooks. It is called at the library's start.
 pub fn prepare() {
     SIGACTION.find();
     SIGNAL.find();
@@ -216,7 +217,8 @@ pub fn prepare() {
     SIGSET.find();
 }
 
-/// Does what signal and functions like it do. For the signals that we take it calls our sigaction.
+/// Implements signal and similar functions. For signals that the library catches, it calls the hook
+/// of sigaction.
 unsafe fn set(real: &HookedFunction, signal: c_int, handler: usize, flags: c_int) -> usize {
     type SignalFn = unsafe extern "C" fn(c_int, usize) -> usize;
     // SAFETY: signal's contract, passed on.
@@ -248,10 +250,11 @@ pub unsafe extern "C" fn signal(signal: c_int, handler: usize) -> usize {
     unsafe { set(&SIGNAL, signal, handler, flags) }
 }
 
-/// The signals whose handlers, set by `signal`, interrupt system calls.
+/// Signals whose handlers interrupt system calls if `signal` sets them, one bit each.
 static INTERRUPTING_SIGNALS: AtomicU64 = AtomicU64::new(0);
 
-/// siginterrupt: passed on to libc as well, because libc's own signal obeys it.
+/// Hook for siginterrupt. It also calls libc's function, because libc's own signal uses the
+/// setting.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siginterrupt(signal: c_int, interrupt: c_int) -> c_int {
     type SiginterruptFn = unsafe extern "C" fn(c_int, c_int) -> c_int;
@@ -279,7 +282,7 @@ pub unsafe extern "C" fn __sysv_signal(signal: c_int, handler: usize) -> usize {
     }
 }
 
-/// [`signal`] by glibc's other names for it, and `__sysv_signal` by its own.
+/// glibc's other names for [`signal`] and for `__sysv_signal`.
 mod aliases {
     use std::ffi::c_int;
 
@@ -302,7 +305,7 @@ mod aliases {
     }
 }
 
-/// sigset: calls libc's own, which changes the thread's signal mask, too.
+/// Hook for sigset. It calls libc's function, which changes the thread's signal mask, too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigset(signal: c_int, handler: usize) -> usize {
     type SigsetFn = unsafe extern "C" fn(c_int, usize) -> usize;

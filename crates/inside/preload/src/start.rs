@@ -18,15 +18,16 @@ static START_STATE: AtomicU8 = AtomicU8::new(NOT_STARTED);
 const NOT_STARTED: u8 = 0;
 const STARTING: u8 = 1;
 const STARTED: u8 = 2;
-/// State: like [`STARTED`], and an object may have been loaded, whose slots must be pointed at our
-/// hooks.
+/// State: the library has [started](STARTED), and an object may have been loaded whose slots must
+/// be pointed at the hooks.
 const SCAN_PENDING: u8 = 3;
 
-/// The function that scans for new objects, if the program was started without the library and a
-/// process attached to it; otherwise null.
+/// The function that scans for new objects, if a process attached to a program that was started
+/// without the library; otherwise null.
 static OBJECT_SCANNER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Notes that a process attached, so that there is nothing to start. `look` scans for new objects.
+/// Marks the library as started, because a process attached. `look` is the function that scans for
+/// new objects.
 pub fn set_attached(look: fn()) {
     OBJECT_SCANNER.store(look as *mut (), Ordering::Release);
     START_STATE.store(STARTED, Ordering::Release);
@@ -39,12 +40,12 @@ fn object_scanner() -> Option<fn()> {
     (!look.is_null()).then(|| unsafe { std::mem::transmute::<*mut (), fn()>(look) })
 }
 
-/// Whether a process attached.
+/// Whether a process has attached to this program, which was started without the library.
 pub fn is_attached() -> bool {
     object_scanner().is_some()
 }
 
-/// Sets whether the next allocation that the countdown chooses scans for new objects.
+/// Sets whether the next allocation that the countdown selects scans for new objects.
 pub fn scan_at_next_allocation(looks: bool) {
     let (from, to) = if looks {
         (STARTED, SCAN_PENDING)
@@ -54,14 +55,14 @@ pub fn scan_at_next_allocation(looks: bool) {
     let _ = START_STATE.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
 }
 
-/// Whether the library has started.
+/// Whether the library has started and no scan is pending.
 #[inline(always)]
 pub fn is_done() -> bool {
     START_STATE.load(Ordering::Relaxed) == STARTED
 }
 
-/// Starts, unless the C library is not ready yet. `caller` is the address of the program's code
-/// that allocates.
+/// Starts the library, unless libc is not initialized yet. `caller` is the return address of the
+/// allocation. If a process has attached, scans for new objects instead.
 #[cold]
 pub fn at_first_allocation(caller: *const c_void) {
     if is_inside_engine() {
@@ -100,7 +101,8 @@ fn begin_once(caller: *const c_void) {
     });
 }
 
-/// Does nothing in a program with another libc than glibc, except for a message to `record`.
+/// Marks the library as started without starting anything, in a program whose libc is not glibc.
+/// Reports this to `record`.
 fn stay_idle() {
     let relaxed = Ordering::Relaxed;
     if START_STATE
@@ -124,7 +126,7 @@ extern "C" fn constructor() {
     begin_early();
 }
 
-/// Starts at a moment when the program does not allocate.
+/// Starts the library at a moment when the program does not allocate.
 pub fn begin_early() {
     if is_inside_engine() {
         return;
@@ -144,13 +146,14 @@ pub fn begin_early() {
     }
 }
 
-/// Whether the program has more rights than its user. Then the user's environment is not obeyed.
+/// Whether the program has more rights than its user. The user's environment must then be ignored.
 fn is_secure() -> bool {
     // SAFETY: plain libc call.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// Sets everything up, unless the program has more rights than its user. Returns whether it did.
+/// Sets everything up, and returns true. Does nothing and returns false if the program has more
+/// rights than its user.
 fn begin() -> bool {
     if is_secure() {
         return false;
@@ -171,7 +174,7 @@ fn begin() -> bool {
     true
 }
 
-/// Starts recording, if the environment asks for it.
+/// Starts recording, if the environment requests it.
 fn record() {
     let asked = environment::python_objects().and_then(|answer| {
         python::PYTHON_OBJECTS.set_answer(answer, environment::python_has_malloc());

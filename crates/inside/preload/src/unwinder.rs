@@ -1,5 +1,5 @@
-//! The unwinder's functions that std refers to, for this library alone: panics abort here, so none
-//! is called.
+//! Substitutes for the unwinder's functions that std refers to, for this library only. They are
+//! never called, because panics abort in this library.
 //!
 //! Without them the library would pull libgcc_s into every program.
 

@@ -1,5 +1,5 @@
-//! The wiretap of a program: `heapprof_alive` reports that code ran, and the end of the process
-//! reports how many datagrams it has sent.
+//! The wiretap of a program: `heapprof_alive` reports that code ran. At its end, the process
+//! reports the number of datagrams that it has sent.
 
 use std::ffi::{OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -13,7 +13,7 @@ use crate::messages::{say, text};
 
 static WIRETAP_SENDER: DatagramSender = DatagramSender::new();
 
-/// Sets up the wiretap, if the environment asks for it.
+/// Sets up the wiretap, if the environment requests it.
 pub fn prepare() {
     let Some((address, key_file)) = environment::wiretap() else {
         return;
@@ -34,15 +34,15 @@ pub fn prepare() {
     }
 }
 
-/// Reports how many datagrams this process has sent. A program that is shut in by a sandbox may
-/// make no system call for it.
+/// Reports the number of datagrams that this process has sent, unless the program is in a sandbox,
+/// where the system call may be forbidden.
 pub fn end() {
     if !ENGINE.lifecycle().is_sandboxed() {
         WIRETAP_SENDER.end();
     }
 }
 
-/// Starts the count of datagrams anew, in a forked child.
+/// Resets the count of sent datagrams in a forked child.
 pub fn restart_in_child() {
     if !ENGINE.lifecycle().is_sandboxed() {
         WIRETAP_SENDER.note_fork();
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn heapprof_alive(name: *const c_char) {
     unsafe { heapprof_alive_at(name, std::ptr::null()) };
 }
 
-/// Reports that the code `name` has run, and where it was called from.
+/// Reports that the code `name` has run, and the place `site` from which it was called.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_alive_at(name: *const c_char, site: *const c_char) {
     if !WIRETAP_SENDER.is_set() || ENGINE.lifecycle().is_sandboxed() {

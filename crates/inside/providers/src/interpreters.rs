@@ -1,5 +1,6 @@
-//! The interpreters that are known, and what all of them do: they are found at the start and
-//! whenever the program loads more code, and pause while it may unload them.
+//! The known interpreters, and the steps that all of them share: the program is searched for them
+//! at the start and whenever it loads code, and their reading pauses while the program may unload
+//! them.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,10 +15,10 @@ use crate::perl::PERL;
 use crate::provider::{InterpreterProvider, ScannedObject};
 use crate::python::PYTHON;
 
-/// Lists the interpreters once, for what is done with all of them.
+/// Declares the list of interpreters, and what is generated from it.
 macro_rules! interpreters {
     ($($provider:ident)*) => {
-        /// All interpreters.
+        /// The providers of all interpreters.
         static PROVIDERS: [&dyn InterpreterProvider; [$(stringify!($provider)),*].len()] =
             [$(&$provider),*];
 
@@ -41,7 +42,8 @@ fn examine_object<M: Memory>(memory: M, object: LoadedObject, is_early: bool) {
     examine_each(memory, &scanned);
 }
 
-/// Reads no stacks of interpreters while `close` runs, which may unload an interpreter's library.
+/// Runs `close`, which may unload an interpreter's library, and reads no stacks of interpreters
+/// meanwhile.
 pub fn around_unload<R>(close: impl FnOnce() -> R) -> R {
     let paused = PROVIDERS.map(|provider| provider.pause());
     let result = close();
@@ -55,8 +57,8 @@ pub fn around_unload<R>(close: impl FnOnce() -> R) -> R {
 
 static HAS_SCANNED: AtomicBool = AtomicBool::new(false);
 
-/// Scans every loaded object at the start, when the loader has finished loading them. It does so
-/// once.
+/// Scans every loaded object after the loader has finished loading the program, at the first call
+/// only.
 pub fn scan_at_start() {
     if HAS_SCANNED.swap(true, Ordering::Relaxed) {
         return;
@@ -71,8 +73,9 @@ pub fn scan_at_start() {
     ENGINE.stack_providers().on_new_code(scan_new_object);
 }
 
-/// Scans every loaded object, while other threads may load and unload some. `on_new_code` is called
-/// for each object that is loaded later, with the address at which it begins.
+/// Scans every loaded object, while other threads may load and unload objects. `on_new_code` is
+/// called later, with the start address of each new object whose code occurs in an allocation's
+/// stack.
 pub fn scan_loaded_objects(on_new_code: fn(usize)) {
     let failed = Cell::new(false);
     let memory = KernelMemory { failed: &failed };
@@ -84,7 +87,8 @@ pub fn scan_loaded_objects(on_new_code: fn(usize)) {
     ENGINE.stack_providers().on_new_code(on_new_code);
 }
 
-/// Scans the object that begins at `start`, whose code is new in an allocation's stack.
+/// Scans the object that begins at `start`, after its code occurred in an allocation's stack for
+/// the first time.
 pub fn scan_new_object(start: usize) {
     if note(start as u64) {
         return;

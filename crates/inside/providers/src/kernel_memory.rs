@@ -1,23 +1,23 @@
-//! Reads this process's own memory through the kernel.
+//! Reads this process's own memory by system calls.
 
 use std::cell::Cell;
 
 use heapprof_memory::Memory;
 use heapprof_platform::sys;
 
-/// This process's own memory, read by the kernel, so that reading an unmapped address is only a
-/// failed read.
+/// Access to this process's own memory by system calls, so that a read of an unmapped address only
+/// fails.
 #[derive(Clone, Copy)]
 pub(crate) struct KernelMemory<'a> {
     /// Whether a read failed.
     pub(crate) failed: &'a Cell<bool>,
 }
 
-/// Lowest address that is read. Lower ones are null pointers with an offset, and failing to read
-/// them does not count as a failed read.
+/// Lowest address that is read. Lower addresses are null pointers with an offset; reads of them
+/// fail without setting `failed`.
 const MIN_VALID_ADDRESS: u64 = 4096;
 
-/// Maximum number of bytes that fields may span to be read in one system call.
+/// Maximum span in bytes of fields that are read together in one system call.
 const MAX_FIELD_SPAN: usize = 160;
 
 impl Memory for KernelMemory<'_> {

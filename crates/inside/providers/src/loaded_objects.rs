@@ -1,4 +1,4 @@
-//! The loaded objects, and which of them were scanned.
+//! The loaded objects, and a record of the scanned ones.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +30,7 @@ pub fn loaded_objects<M: Memory>(memory: M) -> impl Iterator<Item = LoadedObject
 }
 
 /// Returns the address of the first entry in the loader's list of objects; 0 if there is none.
-/// Calls nothing of libc.
+/// Calls no libc function.
 pub fn first_map() -> usize {
     match R_DEBUG as usize {
         0 => 0,
@@ -45,18 +45,19 @@ pub fn is_loaded(object: LoadedObject) -> bool {
     loaded_objects(KernelMemory { failed: &failed }).any(|other| other == object)
 }
 
-/// Forgets which objects were scanned, because another object may have come to the place of one.
+/// Clears the record of scanned objects, because an unscanned object may have been loaded at the
+/// address of a scanned one.
 pub fn forget() {
     for seen in &SEEN_OBJECTS {
         seen.store(0, Ordering::Relaxed);
     }
 }
 
-/// The addresses at which scanned objects begin. The table is as long as most programs need. An
-/// object that has lost its place in it is scanned again.
+/// Start addresses of scanned objects, by hash. The table is large enough for most programs. An
+/// object whose entry was overwritten is scanned again.
 static SEEN_OBJECTS: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 
-/// Remembers an object as scanned. Returns whether it was known.
+/// Records an object as scanned. Returns whether it was recorded already.
 pub fn note(base: u64) -> bool {
     let place = (base >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
     SEEN_OBJECTS[place as usize].swap(base.max(1), Ordering::Relaxed) == base.max(1)

@@ -1,16 +1,16 @@
 //! The provider of Perl's stacks.
 //!
-//! The kernel reads the first stacks of an interpreter, and they are compared with what Perl's own
-//! `Perl_caller_cx` returns. If nothing is wrong with them, later ones are read directly, and
-//! compared now and then. A stack that is wrong switches the provider off. The engine reports when
-//! an interpreter is freed, so nothing is read of an interpreter that is gone.
+//! The first stacks of an interpreter are read by system calls and compared with the results of
+//! `Perl_caller_cx`. If they are right, later stacks are read directly, and compared now and then.
+//! A wrong stack switches the provider off. The engine reports when an interpreter is freed, so a
+//! freed interpreter is never read.
 //!
 //! * `perl/state.rs`: the perl and its interpreters.
 //! * `perl/capture.rs`: the stack of a thread.
-//! * `perl/arenas.rs`, `perl/report.rs`: the use of Perl's arenas, and what a profile says of it.
+//! * `perl/arenas.rs`, `perl/report.rs`: the use of Perl's arenas, and its report in a profile.
 //! * `perl/arena_values.rs`: the values that lie in an arena.
-//! * `perl/values.rs`: the stacks that made the values that are alive, if Devel::HeapProf is there.
-//! * `perl/trace.rs`: what the module reports, and what a profile gets of it.
+//! * `perl/values.rs`: the live values and the stacks that made them, if Devel::HeapProf is loaded.
+//! * `perl/trace.rs`: the reports of Devel::HeapProf, and the values in a profile.
 //! * `perl/timed_lock.rs`: a lock that is tried for a short time only.
 //! * `perl/texts.rs`: the names of frames and labels.
 
@@ -36,7 +36,7 @@ pub use heapprof_perl::PerlLayout;
 pub use state::PERL;
 pub use values::{TracedInterpreter, ValueRequest};
 
-/// Notes a perl, if it is the first one, and registers the provider of its stacks.
+/// Stores a perl, if it is the first one found, and registers the provider of its stacks.
 fn register<M: Memory>(
     memory: M,
     object: LoadedObject,

@@ -1,31 +1,31 @@
-//! What each interpreter implements.
+//! The trait that each interpreter's provider implements.
 
 use heapprof_memory::Memory;
 use heapprof_memory::loaded_modules::LoadedObject;
 
-/// An interpreter whose stacks can be read inside the program.
+/// Provider of an interpreter, whose stacks it reads inside the program.
 pub(crate) trait InterpreterProvider: Sync {
-    /// Looks for the interpreter in an object that was not scanned before. If it is there, and is
-    /// the first of its kind, its provider is registered.
+    /// Looks for the interpreter in an object that was not scanned before. The first interpreter of
+    /// its kind is stored, and its provider is registered.
     fn examine<M: Memory>(&'static self, memory: M, object: &ScannedObject)
     where
         Self: Sized;
 
     /// Stops reading stacks, because the program may unload the interpreter's library. Returns
-    /// whether they were read.
+    /// whether stacks were read before.
     fn pause(&self) -> bool;
 
-    /// Reads stacks again after a [`pause`](Self::pause) that returned `true`, if the library is
-    /// still there.
+    /// Reads stacks again if the library is still loaded. It is called after a
+    /// [`pause`](Self::pause) that returned `true`.
     fn resume(&self);
 }
 
-/// An object of the program that is searched for interpreters.
+/// A loaded object that is searched for interpreters.
 pub(crate) struct ScannedObject {
-    /// The object.
+    /// The object to search.
     pub(crate) object: LoadedObject,
     /// The program's executable.
     pub(crate) executable: Option<LoadedObject>,
-    /// Whether there are no other threads yet.
+    /// Whether the program has no other threads yet.
     pub(crate) is_early: bool,
 }

@@ -1,8 +1,8 @@
 //! The provider of Python's stacks.
 //!
-//! The kernel reads the first stacks, and each code object's type must be that of code objects. If
-//! nothing is wrong with them, later ones are read directly, and only now and then with such care.
-//! All memory that is read belongs to the thread that reads it, so nothing changes meanwhile.
+//! The first stacks are read by system calls, and each code object must have the type of code
+//! objects. If these stacks are right, later stacks are read directly, and the types are checked
+//! only now and then. A thread reads only memory of its own, which does not change meanwhile.
 //!
 //! * `python/state.rs`: the process's Python, and the state of the thread that runs it.
 //! * `python/capture.rs`: capturing the stack of a thread.
@@ -28,8 +28,8 @@ use heapprof_python::{PythonRuntime, UnreadablePython};
 pub use objects::{PYTHON_OBJECTS, is_released, note_realloc};
 pub use state::PYTHON;
 
-/// Notes a Python, if it is the first one, and registers the provider of its stacks. `is_early`
-/// says whether there are no other threads yet.
+/// Stores a Python, if it is the first one found, and registers the provider of its stacks.
+/// `is_early` is true if there are no other threads yet.
 fn register<M: Memory>(
     memory: M,
     object: LoadedObject,

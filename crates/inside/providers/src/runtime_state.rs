@@ -1,7 +1,9 @@
-//! What is known of one interpreter's runtime in this process, and whether it may be read now.
+//! The state of one interpreter's runtime in this process: its structures, and whether it may be
+//! read now.
 //!
-//! The first runtime that is found is noted, and its structures are written once, before the state
-//! says so. While the program may unload the library, the state is [`ReadState::Paused`].
+//! The first runtime that is found is stored. Its structures are written only once, before the
+//! state changes to [`ReadState::On`]. While the program may unload the library, the state is
+//! [`ReadState::Paused`].
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -14,24 +16,25 @@ use crate::loaded_objects;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum ReadState {
-    /// No runtime was found.
+    /// No runtime was found yet.
     NotFound,
-    /// A thread has found a runtime, and notes it.
+    /// A thread has found a runtime and is storing it.
     BeingNoted,
     /// The runtime's library may be unloaded at this moment.
     Paused,
     /// The runtime's stacks are read.
     On,
-    /// The runtime's structures are not known.
+    /// The runtime's structures are unknown, so it cannot be read.
     Unreadable,
-    /// The runtime's own function returned something else than what was read.
+    /// The runtime was given up, because its own function returned something else than what was
+    /// read.
     Differs,
-    /// What was read of the runtime was wrong.
+    /// The runtime was given up, because the data that was read from it was wrong.
     Broken,
 }
 
 impl ReadState {
-    /// Whether a runtime was found whose stacks are not read any more, or never were.
+    /// Whether a runtime was found whose stacks are not read, or not any more.
     pub(crate) const fn is_given_up(self) -> bool {
         matches!(self, Self::Unreadable | Self::Differs | Self::Broken)
     }
@@ -49,7 +52,8 @@ impl ReadState {
     }
 }
 
-/// One interpreter's runtime: `T` is what reads it, and `E` is why it can't be read.
+/// State of one interpreter's runtime. `T` reads the runtime, and `E` is the reason why it can't be
+/// read.
 pub(crate) struct RuntimeState<T, E> {
     state: AtomicU8,
     found: UnsafeCell<Option<Result<T, E>>>,
@@ -63,7 +67,7 @@ pub(crate) struct RuntimeState<T, E> {
 unsafe impl<T: Send + Sync, E: Send + Sync> Sync for RuntimeState<T, E> {}
 
 impl<T, E> RuntimeState<T, E> {
-    /// Makes the state of a runtime that was not found yet.
+    /// Makes a state without a runtime.
     pub(crate) const fn new() -> Self {
         Self {
             state: AtomicU8::new(ReadState::NotFound as u8),
@@ -84,15 +88,15 @@ impl<T, E> RuntimeState<T, E> {
         self.state.load(Ordering::Acquire) == ReadState::On as u8
     }
 
-    /// Changes the state, if it is `from`. Returns whether it was.
+    /// Changes the state from `from` to `to`. Returns false if the state was not `from`.
     pub(crate) fn change(&self, from: ReadState, to: ReadState) -> bool {
         self.state
             .compare_exchange(from as u8, to as u8, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
     }
 
-    /// Notes a runtime, if it is the first one: `prepare` is called before others may read it.
-    /// Returns whether it is the first one.
+    /// Stores a runtime, if it is the first one found. `prepare` is called before other threads may
+    /// read the runtime. Returns whether it is the first one.
     pub(crate) fn note(
         &self,
         object: LoadedObject,
@@ -117,8 +121,8 @@ impl<T, E> RuntimeState<T, E> {
         true
     }
 
-    /// Returns what was found, whether its stacks are read now or not; `None` if nothing was found,
-    /// or if it is only being noted.
+    /// Returns the runtime or the reason why it can't be read, in every state; `None` if no runtime
+    /// is stored yet.
     #[inline(always)]
     pub(crate) fn found(&self) -> Option<&Result<T, E>> {
         match self.state() {
@@ -145,14 +149,15 @@ impl<T, E> RuntimeState<T, E> {
         unsafe { *self.object.get() }
     }
 
-    /// Stops reading, because the library may be unloaded. Returns whether it was read.
+    /// Stops reading, because the library may be unloaded. Returns whether the runtime was read
+    /// before.
     pub(crate) fn pause(&self) -> bool {
         self.change(ReadState::On, ReadState::Paused)
     }
 
-    /// Reads again after [`pause`](Self::pause), if the library is still loaded. If it is gone, the
-    /// next runtime that is found is noted. Before any thread reads again, `before` is called with
-    /// whether the library is there.
+    /// Ends a [`pause`](Self::pause). If the library is still loaded, the runtime is read again;
+    /// otherwise the next runtime that is found is stored. `before` is called first, with true if
+    /// the library is still loaded.
     pub(crate) fn resume(&self, before: impl FnOnce(bool)) {
         // SAFETY: the object is not written while the state is `Paused`.
         let object = unsafe { *self.object.get() };
@@ -173,7 +178,7 @@ impl<T, E> RuntimeState<T, E> {
 mod tests {
     use super::*;
 
-    /// No object of the test's program.
+    /// An object that the test program has not loaded.
     const NOWHERE: LoadedObject = LoadedObject::at(1, 0);
 
     #[test]

@@ -1,4 +1,4 @@
-//! Writes the texts that a provider gives to the engine.
+//! Passes a provider's texts to the engine.
 
 use std::ffi::c_char;
 

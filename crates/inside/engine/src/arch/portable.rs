@@ -1,6 +1,6 @@
-//! What a processor without a folder here says of a signal's frame: nothing.
+//! Signal frames of processors that have no folder here: their layout is not known.
 
-/// Number of bytes that are read of the frame.
+/// Number of bytes of a signal frame that are read.
 pub(crate) const SIGNAL_FRAME_LEN: usize = 0;
 
 /// Returns true: any word may be part of a handler's frame.

@@ -1,5 +1,5 @@
-//! Reads .eh_frame of the running program: the rule at an address, and full evaluation where a rule
-//! is not enough.
+//! Reads .eh_frame of the running program. It finds the rule at an address, and evaluates the table
+//! in full where a rule is not enough.
 //!
 //! gimli parses. This module itself finds the row of a call frame table that applies, and its few
 //! registers of interest, because gimli's own context is kilobytes and would have to lie on the
@@ -34,7 +34,7 @@ enum RegisterRule {
     At(i64),
     /// The register is saved at the address that the expression yields.
     AtExpression(CfiExpression),
-    /// Any other rule.
+    /// The register has any other rule.
     Other,
 }
 

@@ -1,14 +1,14 @@
-//! Closed code: code that was unloaded or may be unloaded just now, while no other code has come to
-//! its place. Code that comes there belongs to another generation of mappings.
+//! Closed code: code that was unloaded, or that a thread may be unloading, and whose addresses no
+//! other code has taken yet. Code that takes them belongs to another generation of mappings.
 //!
-//! A stack belongs to the library that it was in, even if another library comes to the same place
-//! while the first is being closed. When that happens is not known, because dlopen is not hooked:
-//! the address of its caller decides which library it finds. So while a thread is in dlclose, code
-//! that dlopen brought is suspect. Its unwind rules and the stacks through it are not remembered,
-//! and each walk that meets it compares its build id (or its first page) with what is known of the
-//! place. If they differ, another generation of mappings begins before the stack gets its number.
-//! Code that the program began with can't go (`lasting_code.rs`), and costs no more than at other
-//! times.
+//! A stack belongs to the library that it led through, even if another library takes the same
+//! addresses while the first is being closed. The moment of that change is not known: dlopen can't
+//! be hooked, because it finds libraries by the address of its caller. So while a thread is in
+//! dlclose, all code that dlopen loaded is suspect. Its unwind rules and the stacks through it are
+//! not remembered, and each walk that reaches it compares its build id (or its first page) with the
+//! known one. If they differ, another generation of mappings begins before the stack gets its
+//! number. Code that the program began with can't be unloaded (`lasting_code.rs`), and costs no
+//! more than at other times.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ use heapprof_abi::MappingGeneration;
 use heapprof_platform::lock::{ForkLock, LockedValue, rank};
 use heapprof_platform::sys;
 
-/// The closed code, and the count that a stack's walk reads.
+/// The closed code, and its count, which each walk of a stack reads.
 pub(crate) struct ClosedCode {
     all: LockedValue<{ rank::CLOSED_MAPPINGS }, ClosedMappings>,
     /// Number of closed mappings.
@@ -41,16 +41,16 @@ pub(crate) struct ClosedMapping {
 /// Whether closed code is still mapped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CodePresence {
-    /// The code was mapped when a thread began to close objects, and may go.
+    /// The code was mapped when a thread began to close objects, and may be unmapped.
     MayGo,
     Gone,
-    /// Other code has come to its place. The number is the last generation in which the closed code
-    /// may have been mapped.
+    /// Other code has taken the addresses. The field is the last generation in which the closed
+    /// code may have been mapped.
     Replaced(MappingGeneration),
 }
 
 impl ClosedMapping {
-    /// Makes the note of code that is mapped while a thread closes objects.
+    /// Makes a note of code that is mapped while a thread closes objects.
     pub(crate) fn from_closing(range: Range<usize>, image: MappedImage) -> Self {
         Self {
             start: range.start,
@@ -60,20 +60,21 @@ impl ClosedMapping {
         }
     }
 
-    /// Whether this is the note of the code that lay at `range`.
+    /// Whether this note is about the code at `range` that has the image `image`.
     pub(crate) fn is_of(&self, range: &Range<usize>, image: &MappedImage) -> bool {
         self.start == range.start && self.end == range.end && self.image == *image
     }
 }
 
 impl ClosedMappings {
-    /// Replaces the notes of code that may go.
+    /// Replaces the notes of code that may be unmapped.
     pub(crate) fn replace_closing(&mut self, new: impl Iterator<Item = ClosedMapping>) {
         self.0.retain(|c| c.presence != CodePresence::MayGo);
         self.0.extend(new);
     }
 
-    /// Notes that code is gone. Returns whether it was noted before as code that may go.
+    /// Notes that code is gone. Returns whether there was a note already that the code may be
+    /// unmapped.
     pub(crate) fn note_gone(&mut self, range: Range<usize>, image: MappedImage) -> bool {
         let presence = CodePresence::Gone;
         if let Some(noted) = self.0.iter_mut().find(|c| c.is_of(&range, &image)) {
@@ -85,8 +86,8 @@ impl ClosedMappings {
         false
     }
 
-    /// Removes the code that was replaced by other code. `learn` gets each note, with the last
-    /// generation in which the code may have been mapped.
+    /// Removes the notes of code that was replaced by other code. `learn` gets each note, with the
+    /// last generation in which the code may have been mapped.
     pub(crate) fn take_replaced(
         &mut self,
         mut learn: impl FnMut(&ClosedMapping, MappingGeneration),
@@ -100,8 +101,8 @@ impl ClosedMappings {
         });
     }
 
-    /// Notes a module through which a stack leads. Returns whether it has come to the place of
-    /// another one.
+    /// Notes a module through which a stack leads. Returns whether the module has replaced another
+    /// one at its addresses.
     fn note_module(
         &mut self,
         module: &LoadedModule,
@@ -160,8 +161,9 @@ impl ClosedCode {
         })
     }
 
-    /// Notes a module through which a stack leads. If it has come to the place of another one, this
-    /// counts `generation` up and returns true. `is_closing` says whether a thread closes objects.
+    /// Notes a module through which a stack leads. If the module has replaced another one at its
+    /// addresses, this adds one to `generation` and returns true. `is_closing` says whether a
+    /// thread closes objects.
     pub(crate) fn note_module(
         &self,
         process: &EngineProcess,

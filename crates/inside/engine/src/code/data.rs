@@ -1,7 +1,7 @@
 //! The memory that the kernel counts as a process's data (VmData), divided by its use.
 //!
 //! VmData is the size of all mappings that only the process may write, except its main stack. The
-//! kernel lists them in /proc/self/smaps.
+//! kernel lists them in /proc/thread-self/smaps.
 
 use heapprof_platform::sys;
 
@@ -18,7 +18,7 @@ pub(crate) struct ProcessData {
     pub(crate) of_files: u64,
 }
 
-/// A mapping while its lines are read.
+/// A mapping of /proc/thread-self/smaps while its lines are parsed.
 #[derive(Clone, Copy, Default)]
 struct DataMapping {
     end: usize,
@@ -31,8 +31,8 @@ struct DataMapping {
 }
 
 /// Returns the data of this process; `None` if the kernel does not show it. `end_of` returns the
-/// end of the loaded object that contains an address, because the mapping that the kernel shows
-/// behind a file may be another one, or may include one that came to lie there.
+/// end of the loaded object that contains an address. This is needed because the anonymous mapping
+/// that follows a file may be unrelated to it, or may have merged with an unrelated one.
 pub(crate) fn read_data(end_of: impl Fn(usize) -> Option<usize>) -> Option<ProcessData> {
     let mut all = ProcessData::default();
     let mut last: Option<DataMapping> = None;
@@ -46,7 +46,7 @@ pub(crate) fn read_data(end_of: impl Fn(usize) -> Option<usize>) -> Option<Proce
     last.map(|_| all)
 }
 
-/// Parses the line that begins a mapping, after the `last` one.
+/// Parses the first line of a mapping. `last` is the mapping before it.
 fn parse_mapping(
     line: &[u8],
     last: Option<DataMapping>,
@@ -99,7 +99,7 @@ fn add(all: &mut ProcessData, mapping: DataMapping, flags: &[u8]) {
 mod tests {
     use super::*;
 
-    /// Returns the kernel's own sum.
+    /// Returns the kernel's VmData of this process, in bytes.
     fn counted() -> u64 {
         let text = std::fs::read_to_string("/proc/self/status").unwrap();
         let line = text

@@ -2,8 +2,8 @@
 //! (`-Wl,--no-eh-frame-hdr`, or an `.eh_frame_hdr` without its table).
 //!
 //! Only the section headers of the file say where such an `.eh_frame` lies. They are read when code
-//! is scanned, never in an event. The file may be another one by now, so its headers and the
-//! section itself must equal memory, byte by byte.
+//! is scanned, never in an event. The file may have been replaced, so its headers and the section
+//! itself must equal memory, byte by byte.
 
 use std::ffi::CStr;
 use std::ops::Range;
@@ -30,7 +30,7 @@ struct FrameIndexEntry {
     entry: u32,
 }
 
-/// The index of an object. It stays in memory for good.
+/// The index of an object. It is never freed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FrameIndex {
     /// Address of the section in memory.
@@ -46,7 +46,8 @@ pub(crate) struct FrameIndexes {
     taken: AtomicUsize,
 }
 
-/// An object that was scanned. Only scans of code write it, one at a time.
+/// The entry of a scanned object. Only scans of code write entries, and only one scan runs at a
+/// time.
 struct FrameIndexSlot {
     /// Address at which the object begins; 0 for an empty slot.
     start: AtomicUsize,
@@ -55,14 +56,15 @@ struct FrameIndexSlot {
     /// The entries of the index; null if the object has no section that can be used.
     entries: AtomicPtr<FrameIndexEntry>,
     len: AtomicUsize,
-    /// Number of times that the slot began and ended to change: odd while it changes. A walk may be
-    /// interrupted for as long as another object takes to come to the same place.
+    /// Number of changes that began plus changes that ended: odd while the slot changes. A walk
+    /// checks this number, because it may be interrupted for so long that another object is loaded
+    /// at the same address.
     changes: AtomicU32,
 }
 
 impl FrameIndex {
-    /// Returns the offset in the section of the entry for the function that contains `pc`, if there
-    /// is one.
+    /// Returns the offset, in the section, of the entry for the function that contains `pc`, if
+    /// there is one.
     pub(crate) fn find(&self, module_start: usize, pc: usize) -> Option<usize> {
         // SAFETY: the entries were written before the index was published, and stay.
         let all = unsafe { std::slice::from_raw_parts(self.entries, self.len) };
@@ -115,7 +117,7 @@ impl FrameIndexes {
         self.slot(start).is_some()
     }
 
-    /// Removes the objects that began in this range, which was unmapped.
+    /// Removes the objects that begin in `range`, which was unmapped.
     pub(crate) fn forget(&self, range: &std::ops::Range<usize>) {
         for slot in &self.slot {
             if range.contains(&slot.start.load(Ordering::Relaxed)) {
@@ -124,7 +126,8 @@ impl FrameIndexes {
         }
     }
 
-    /// Makes the index of an object whose file is at `path`. Returns whether there is one now.
+    /// Makes the index of an object whose file is at `path`. Returns whether the object has an
+    /// index now.
     ///
     /// Only one thread at a time may call this.
     pub(crate) fn add(&self, object: &Range<usize>, path: &CStr) -> bool {
@@ -152,7 +155,7 @@ impl FrameIndexes {
     }
 }
 
-/// Private memory that is used for a while.
+/// A temporary private mapping.
 #[derive(Clone, Copy)]
 struct MappedBuffer {
     at: *mut u8,
@@ -179,7 +182,7 @@ struct EhFrameSection {
     at: usize,
 }
 
-/// Reads a number of `N` bytes in a header.
+/// Reads a number of `N` bytes at the offset `at` of a header.
 fn parse_number<const N: usize>(header: &[u8], at: usize) -> Option<usize> {
     let mut bytes = [0; 8];
     bytes[..N].copy_from_slice(header.get(at..at + N)?);
@@ -192,7 +195,7 @@ fn read_header<const N: usize>(file: &EngineFile, at: usize) -> Option<[u8; N]> 
     (file.read_at(&mut header, at as u64) == N).then_some(header)
 }
 
-/// Whether memory at `at` equals these bytes.
+/// Whether the memory at `at` equals `bytes`.
 fn is_in_memory(at: usize, bytes: &[u8]) -> bool {
     let mut place = at;
     bytes.chunks(1024).all(|chunk| {

@@ -6,7 +6,7 @@ use heapprof_platform::sys::{self, PAGE_SIZE};
 /// Maximum number of bytes of a build id that are kept.
 const MAX_BUILD_ID_LEN: usize = 64;
 
-/// Data about an image: enough to decide whether another one is the same.
+/// The data that identifies an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MappedImage {
     start: usize,
@@ -39,8 +39,8 @@ impl MappedImage {
         Self::find(start, offset).unwrap_or(Self::UNKNOWN)
     }
 
-    /// Writes the places of the code of the image that begins at `start` into `to`. Returns the
-    /// number of pieces, which may be more than `to` has room for; 0 if there is no image.
+    /// Writes the code pieces of the image that begins at `start` into `to`. Returns the number of
+    /// pieces, which may exceed the length of `to`; 0 if there is no image.
     pub(crate) fn find_code(start: usize, to: &mut [CodePiece]) -> usize {
         let Some(headers) = ImageHeaders::read_at(start) else {
             return 0;
@@ -124,8 +124,8 @@ struct HeaderWindow {
     bytes: [u8; WINDOW_LEN],
 }
 
-/// Number of bytes of a window. Fourteen program headers fit in. There may be little room on the
-/// stack.
+/// Number of bytes of a window. Fourteen program headers fit in. The window is small because the
+/// stack may be almost full.
 const WINDOW_LEN: usize = 896;
 
 impl HeaderWindow {
@@ -161,11 +161,11 @@ struct ImageHeaders {
     at: usize,
     size: usize,
     count: usize,
-    /// Number that is added to the file's addresses.
+    /// Number that is added to the file's addresses to get those in memory.
     bias: usize,
 }
 
-/// A program header: a piece of the file, and its place in memory.
+/// A program header: a piece of the file, and the piece's address in memory.
 struct ImageHeader {
     kind: u32,
     flags: u32,
@@ -215,8 +215,8 @@ impl ImageHeaders {
         })
     }
 
-    /// Whether one of the pieces has the file's `offset` at `start`. Another library's header may
-    /// lie below an unrelated mapping.
+    /// Whether a program header maps the file's `offset` to `start`. If none does, the headers are
+    /// those of another library that lies below the mapping.
     fn places_offset(&self, start: usize, offset: u64) -> bool {
         let offset = offset as usize;
         self.all().any(|piece| {

@@ -1,10 +1,10 @@
 //! Lasting code: code that stays mapped as long as the process lives, because dlclose removes only
-//! what dlopen brought.
+//! code that dlopen loaded.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Maximum number of ranges. Code of more objects counts as code that may go.
+/// Maximum number of ranges. Code in further ranges counts as code that may be unmapped.
 const MAX_RANGES: usize = 256;
 
 /// The addresses of lasting code, in a list without a lock, in the order of the addresses.

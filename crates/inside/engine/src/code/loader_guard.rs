@@ -1,15 +1,15 @@
-//! Keeps forks and uses of the loader from overlapping: a child has the loader's locks as they were
-//! when it was forked, and a thread that had one does not exist there to release it.
+//! Prevents forks while a thread uses the loader. A forked child inherits the loader's locks as
+//! they are, and a thread that had one of them does not exist in the child to release it.
 
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use heapprof_platform::sys;
 
-/// Maximum number of threads in the loader that are known. Forks do not wait for further ones.
+/// Maximum number of threads in the loader that are listed. Forks do not wait for further threads.
 const MAX_THREADS: usize = 32;
-/// Longest time that a fork waits for threads that unload code, or that these wait for a fork, in
-/// nanoseconds. A library's destructor may itself wait for the thread that forks. Only a test that
-/// hangs waits longer.
+/// Longest time that a fork waits for threads in the loader, or that such a thread waits for a
+/// fork, in nanoseconds. The time is limited because a library's destructor may itself wait for the
+/// thread that forks. In tests it is so long that only a test that hangs reaches it.
 const LOADER_TIMEOUT: i64 = if cfg!(test) {
     600_000_000_000
 } else {
@@ -25,7 +25,8 @@ pub(crate) struct LoaderAccess {
     forks: AtomicU32,
 }
 
-/// A thread's place among those that use the loader, which is released when this is dropped.
+/// A thread's entry in the list of threads that use the loader. The entry is released when this is
+/// dropped.
 pub(crate) struct LoaderVisit<'a>(Option<&'a AtomicI32>);
 
 impl Drop for LoaderVisit<'_> {
@@ -83,7 +84,7 @@ impl LoaderAccess {
         self.take_place(sys::thread_id())
     }
 
-    /// Whether this thread is in the loader, as far as there was a place for it.
+    /// Whether this thread is in the loader. False if the list of threads was full when it entered.
     pub(crate) fn is_inside(&self) -> bool {
         self.has_thread(sys::thread_id())
     }
@@ -112,7 +113,7 @@ impl LoaderAccess {
         }
     }
 
-    /// Makes forks wait no more for the threads that are in the loader now, except this thread.
+    /// Excludes the other threads that are in the loader now from those that forks wait for.
     fn give_up(&self, own: i32) {
         let is_other = |thread: i32| (thread > 0 && thread != own).then_some(-thread);
         for place in &self.threads {

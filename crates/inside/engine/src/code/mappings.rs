@@ -32,11 +32,11 @@ pub(crate) struct CodeMapping {
     /// Last generation of mappings in which the code was mapped.
     pub(crate) last: MappingGeneration,
     closed: bool,
-    /// The turn in which the mapping was found mapped, or gone.
+    /// The value of `KnownMappings::turn` when the mapping was last noted as mapped or as gone.
     turn: u64,
-    /// Address of the path for readers outside; 0 if the path is not published.
+    /// Address of the path that other processes read; 0 if the path is not published.
     shown_at: u64,
-    /// Whether the path is the loader's, because the kernel did not report its own.
+    /// Whether the path comes from the loader, because the kernel reported none.
     is_loaders: bool,
 }
 
@@ -45,15 +45,15 @@ impl CodeMapping {
         self.start..self.end
     }
 
-    /// Whether the kernel's `other` is the same code at the same place. The loader may have the
-    /// path of a link to the file.
+    /// Whether `other`, as the kernel reports it, is the same code at the same addresses. A path
+    /// from the loader may differ, because it may be that of a link to the file.
     fn is_same(&self, other: &Self) -> bool {
         self.start == other.start
             && self.end == other.end
             && (self.path == other.path || self.is_loaders)
     }
 
-    /// Takes over facts that were reported about the same mapping later.
+    /// Updates this mapping with facts that were reported later.
     fn learn(&mut self, other: Self) {
         self.deleted = other.deleted;
         if self.is_loaders && !other.is_loaders {
@@ -70,15 +70,15 @@ struct KnownMappings {
     is_changed: bool,
     /// Buffer in which a path is put together.
     room: first_use::PathBuffer,
-    /// Number of times that mappings were noted. A thread that reads the mapped code takes this
-    /// number before, so that it can recognize what other threads have found since.
+    /// Number of times that mappings were noted. A thread reads this number before it reads the
+    /// mapped code, so that it can recognize what other threads have noted since.
     turn: u64,
 }
 
 impl KnownMappings {
-    /// Notes a mapping that exists. `here` are the numbers of all known mappings that begin at the
-    /// same address, and `turn` is the turn after which the mapping was read. Returns the mapping's
-    /// number; `None` if it is gone since.
+    /// Notes a mapping that exists. `here` are the indexes of all known mappings that begin at the
+    /// same address, and `turn` is the value of `self.turn` before the mapping was read. Returns
+    /// the mapping's index; `None` if another thread has noted since that the mapping is gone.
     fn note(
         &mut self,
         mut mapping: CodeMapping,
@@ -127,12 +127,12 @@ impl KnownMappings {
 pub(crate) struct CodeMappings {
     generation: AtomicU32,
     known: LockedValue<{ rank::KNOWN_MAPPINGS }, KnownMappings>,
-    /// Number of mappings that are published for readers outside.
+    /// Number of mappings that are published for other processes.
     pub(crate) published: AtomicU32,
-    /// The published mappings, for readers outside.
+    /// The published mappings, which other processes read.
     pub(crate) mapping: ChunkedArray<heapprof_abi::LedgerMapping>,
-    /// Code that was unloaded, or may be unloaded just now, while no other code has come to its
-    /// place.
+    /// Code that was unloaded, or that a thread may be unloading, and whose addresses no other code
+    /// has taken yet.
     closed: ClosedCode,
     /// Number of bytes that the last read of the mapped code took.
     reading: AtomicUsize,
@@ -170,16 +170,17 @@ impl CodeMappings {
         }
     }
 
-    /// Returns the generation of mappings. It is counted up when an address gets another meaning.
+    /// Returns the generation of mappings. It grows when other code takes the addresses of earlier
+    /// code.
     #[inline]
     pub(crate) fn generation(&self) -> MappingGeneration {
         MappingGeneration::from_u32(self.generation.load(Ordering::Acquire))
     }
 
-    /// Notes a module that unwinding has met at an address without rules. It may lie in the place
-    /// of a module that was unloaded, or that a thread unloads just now. In that case the stack
-    /// that is being unwound belongs to the next generation. `is_closing` says whether a thread
-    /// closes objects. Returns whether the module has come to the place of another one.
+    /// Notes a module that unwinding has reached at an address without rules. If the module has
+    /// replaced another one, which was unloaded or which a thread is unloading, the stack that is
+    /// being unwound belongs to the next generation. `is_closing` says whether a thread closes
+    /// objects. Returns whether the module has replaced another one.
     pub(crate) fn note_module(
         &self,
         process: &EngineProcess,
@@ -191,9 +192,9 @@ impl CodeMappings {
             .note_module(process, module, generation, is_closing)
     }
 
-    /// Notes the code that may go, before a thread closes objects: all code for which `stays` is
-    /// false. So a thread that meets other code in its place knows that at once, and not only after
-    /// [`note_gone`](Self::note_gone).
+    /// Notes the code that may be unmapped, before a thread closes objects: all code for which
+    /// `stays` is false. So a walk that reaches other code at its addresses recognizes that at
+    /// once, and not only after [`note_gone`](Self::note_gone).
     pub(crate) fn note_closing(&self, process: &EngineProcess, stays: impl Fn(usize) -> bool) {
         self.known.with(process, |known| {
             self.closed.with(process, |closed| {
@@ -260,7 +261,7 @@ impl CodeMappings {
         gone
     }
 
-    /// Whether a known mapping exists in these addresses.
+    /// Whether a known mapping that still exists overlaps `range`.
     pub(crate) fn knows(&self, process: &EngineProcess, range: &Range<usize>) -> bool {
         let is_it = |m: &CodeMapping| !m.closed && m.start < range.end && range.start < m.end;
         self.known
@@ -268,7 +269,7 @@ impl CodeMappings {
     }
 
     /// Notes that code of an object that was never scanned lay in this range, and is gone. Stacks
-    /// through it have no names, and what comes to its place is other code.
+    /// through it have no names, and code that takes its addresses is other code.
     pub(crate) fn note_unknown_gone(&self, process: &EngineProcess, range: Range<usize>) {
         self.known.with(process, |known| {
             // The program's own code must be the first entry.
@@ -318,9 +319,9 @@ impl CodeMappings {
         reported
     }
 
-    /// Adds mappings that were read after `turn`. Returns whether all of them are known now, and
-    /// none of them is gone since, as far as another thread has found out. A thread that unloads
-    /// code adds it before, so what is gone is already known.
+    /// Adds mappings that were read after the turn `turn`. Returns false if another thread has
+    /// noted meanwhile that one of them is gone. A thread adds code before it unloads it, so code
+    /// that is gone is always known.
     fn add(&self, process: &EngineProcess, now: Vec<CodeMapping>, turn: u64) -> bool {
         self.known.with(process, |known| {
             let generation = self.closed.with(process, |closed| {
@@ -343,7 +344,7 @@ impl CodeMappings {
         })
     }
 
-    /// Publishes the known mappings for readers outside. Mappings are never removed, and their
+    /// Publishes the known mappings for other processes. Mappings are never removed, and their
     /// paths stay where they are.
     fn publish(&self, known: &mut KnownMappings, pages: &PageSource) {
         known.is_changed = false;
@@ -391,8 +392,8 @@ impl CodeMappings {
         true
     }
 
-    /// Returns all code that is or was mapped, the program's own first, as far as
-    /// [`remember`](Self::remember) found it.
+    /// Returns all mappings of code, present and former, that [`remember`](Self::remember) found,
+    /// the program's own first.
     pub(crate) fn known_mappings(&self, process: &EngineProcess) -> Vec<CodeMapping> {
         self.known.with(process, |known| {
             self.closed
@@ -409,8 +410,8 @@ impl CodeMappings {
         })
     }
 
-    /// Returns the first existing mapping for which `is_wanted` returns a value, with its path in
-    /// `path`.
+    /// Returns the value of `is_wanted` for the first existing mapping for which there is one. The
+    /// mapping's path is written to `path` and returned, too.
     pub(crate) fn find_first<'a, T>(
         &self,
         process: &EngineProcess,
@@ -451,7 +452,7 @@ impl CodeMappings {
     }
 
     /// Returns the number of bytes that a scan may take, if reading the mapped code takes at most
-    /// `room` bytes: three times those of the known mappings, the room, and some more.
+    /// `room` bytes: three times the bytes of the known mappings, plus `room`, plus a margin.
     fn memory_for(&self, process: &EngineProcess, room: usize) -> usize {
         let of_each = |m: &CodeMapping| 3 * (size_of::<CodeMapping>() + m.path.len() + 64);
         let known = self.known.with(process, |known| {
@@ -464,7 +465,7 @@ impl CodeMappings {
     }
 
     /// Returns the number of bytes that reading the mapped code may take: a quarter more than last
-    /// time, and some more.
+    /// time, plus a margin.
     fn room(&self) -> usize {
         let last = self.reading.load(Ordering::Relaxed);
         last + last / 4 + (256 << 10)
@@ -508,7 +509,7 @@ impl CodeMappings {
     }
 }
 
-/// Begins another turn, and marks mappings as closed if other code has come to their place.
+/// Begins another turn, and marks mappings as closed if other code has taken their addresses.
 fn mark_replaced(known: &mut KnownMappings, closed: &mut ClosedMappings) {
     known.turn += 1;
     closed.take_replaced(|replaced, last| {
@@ -578,9 +579,9 @@ fn add_code(all: &mut Vec<CodeMapping>, line: &[u8]) {
     });
 }
 
-/// Returns the index of the mapping that contained `address` in `generation`: of all that ever
-/// contained it, the first one that still existed then. Code that came to its place later belongs
-/// to a later generation.
+/// Returns the index of the mapping that contained `address` in `generation`: of all mappings that
+/// ever contained it, the first one that still existed in that generation. Code that took the
+/// address later belongs to a later generation.
 pub(crate) fn find(
     known: &[CodeMapping],
     address: usize,

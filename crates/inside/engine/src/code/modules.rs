@@ -23,9 +23,8 @@ pub(crate) struct LoadedModule {
 }
 
 impl LoadedModule {
-    /// Whether the object's linker made no search table for its unwind tables. Another thread may
-    /// close the object just now, so its memory is read as memory that may not be mapped; the
-    /// result is then false.
+    /// Whether the object's linker made no search table for its unwind tables. If another thread
+    /// closes the object meanwhile, so that its memory is unmapped, the result is false.
     pub(crate) fn lacks_table(&self) -> bool {
         /// Offset in the header of the byte that encodes the table.
         const TABLE_ENCODING: usize = 3;
@@ -40,8 +39,8 @@ impl LoadedModule {
     }
 }
 
-/// The loaded objects: a snapshot of those that libc does not report without a lock, the number of
-/// unloads, and the number of threads that close objects just now.
+/// The loaded objects: a snapshot for a libc that reports objects only under a lock, the number of
+/// unloads, and the number of threads that are closing objects.
 pub(crate) struct LoadedModules {
     /// Number of changes, or possible changes, of the loaded objects.
     unloads: AtomicU32,
@@ -56,7 +55,7 @@ pub(crate) struct LoadedModules {
     pub(crate) indexes: FrameIndexes,
 }
 
-/// A list of loaded objects, in memory that stays.
+/// A list of loaded objects, in memory that is never freed.
 struct ModuleSnapshot {
     module: *mut LoadedModule,
     len: usize,

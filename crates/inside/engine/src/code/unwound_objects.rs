@@ -1,14 +1,16 @@
-//! The objects that unwinding has met, and whether the mapped code must be scanned because of one.
+//! The loaded objects that unwinding has reached, and whether one of them requires a scan of the
+//! mapped code.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
-/// Maximum number of objects in the table. Any further object counts as new whenever it is met.
+/// Maximum number of objects in the table. Any further object counts as new each time that
+/// unwinding reaches it.
 const MAX_OBJECTS: usize = 1024;
 /// Divisor of the time that scans may take: at most a fiftieth of all time, because the kernel
 /// writes a line for each mapping, and a program that loads many objects has many.
 const SCAN_TIME_DIVISOR: i64 = 50;
-/// Longest time whose unused share can be saved for scans in a row, in microseconds. Objects come
-/// in groups, and no scan runs any more once a program waits.
+/// Longest time whose unused share can be saved for scans in a row, in microseconds. Scans in a row
+/// are needed because objects are loaded in groups, and a program that waits runs no later scan.
 const MAX_SCAN_BURST: i64 = 100_000;
 /// Smallest time that is counted for a scan, in microseconds.
 const MIN_SCAN_TIME: i64 = 20;
@@ -19,7 +21,7 @@ pub(crate) struct SeenObjects {
     /// Whether a scan is due.
     is_due: AtomicBool,
     /// Earliest time of the next scan, in microseconds after the recording began. Each scan moves
-    /// it by the scan's price.
+    /// it by [`SCAN_TIME_DIVISOR`] times the scan's duration.
     paid: AtomicI64,
 }
 
@@ -33,7 +35,8 @@ impl SeenObjects {
         }
     }
 
-    /// Whether the object that begins at `start` was not met yet, or had no room in the table.
+    /// Whether the object that begins at `start` is missing in the table: it was not noted yet, or
+    /// the table is full.
     pub(crate) fn is_new(&self, start: usize) -> bool {
         for place in self.places(start) {
             match place.load(Ordering::Acquire) {
@@ -46,7 +49,7 @@ impl SeenObjects {
     }
 
     /// Notes the object that begins at `start`. A thread that then finds the object in the table
-    /// also sees what this thread did about it before.
+    /// also sees everything that this thread wrote before.
     pub(crate) fn note(&self, start: usize) {
         for place in self.places(start) {
             match place.compare_exchange(0, start, Ordering::Release, Ordering::Relaxed) {
@@ -57,20 +60,19 @@ impl SeenObjects {
         }
     }
 
-    /// Returns the places in the table for the object that begins at `start`, the preferred place
-    /// first.
+    /// Returns the table's slots for the object that begins at `start`, the preferred slot first.
     fn places(&self, start: usize) -> impl Iterator<Item = &AtomicUsize> {
         let first = (start as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         (0..MAX_OBJECTS).map(move |i| &self.start[(first as usize).wrapping_add(i) % MAX_OBJECTS])
     }
 
-    /// Returns the addresses at which the objects begin that were met.
+    /// Returns the start address of each object in the table.
     pub(crate) fn all(&self) -> impl Iterator<Item = usize> {
         let all = self.start.iter().map(|place| place.load(Ordering::Relaxed));
         all.filter(|&start| start != 0)
     }
 
-    /// Removes all objects, because some were unloaded. Objects that come to their place are new.
+    /// Removes all objects, because some were unloaded and other objects may take their addresses.
     pub(crate) fn clear(&self) {
         let all = self.start.iter();
         all.for_each(|place| place.store(0, Ordering::Relaxed));
@@ -89,7 +91,7 @@ impl SeenObjects {
             && self.is_due.swap(false, Ordering::AcqRel)
     }
 
-    /// Requests a scan: an object was met of which more must be known, or a scan had no result.
+    /// Requests a scan, because more must be known of an object, or because a scan had no result.
     pub(crate) fn request_scan(&self) {
         self.is_due.store(true, Ordering::Release);
     }
@@ -132,7 +134,8 @@ mod tests {
         assert!(seen.take_due(0) && !seen.take_due(0));
     }
 
-    /// Some scans may follow each other at once, and all together take their share of the time.
+    /// A few scans may run in a row, but all scans together take no more than their share of the
+    /// time.
     #[test]
     fn looks_take_a_small_part_of_the_time() {
         for (took, at_once) in [(0, 101), (100, 21), (1500, 2), (10_000, 1)] {

@@ -8,8 +8,8 @@ use heapprof_platform::sys;
 pub(crate) struct IntervalClock {
     /// The interval, in milliseconds; 0 if no clock runs.
     pub(crate) interval: AtomicU32,
-    /// Number of the current clock thread's round. Threads of other rounds end. All of them wait on
-    /// this word.
+    /// Number of the current round. A clock thread ends when its round is over. All clock threads
+    /// wait on this word.
     pub(crate) round: AtomicU32,
     /// The `pthread_t` of the last clock thread, until another thread takes it to wait for its end;
     /// 0 if there is none.

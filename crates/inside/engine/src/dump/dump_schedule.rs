@@ -15,23 +15,23 @@ use crate::reason::DumpReason;
 use crate::tables::counters::HeapCounters;
 use crate::tables::sampler;
 
-/// The conditions that make a dump due, and what is pending.
+/// The conditions that make a dump due, and the pending dump or scan.
 pub(crate) struct DumpSchedule {
     /// Number of bytes at which a thread reports what it has allocated or freed. The number is
-    /// small if a small amount makes a dump due.
+    /// small if a few bytes make a dump due.
     max_unreported: AtomicU64,
     /// The largest value that `max_unreported` may have.
     coarsest: AtomicU64,
     triggers: LockedValue<{ rank::TRIGGERS }, DumpTriggers>,
-    /// What is to be done: a reason's number + 1, `SCAN_PENDING`, or [`NOTHING_PENDING`].
+    /// The pending work: the number of a dump's reason + 1, `SCAN_PENDING`, or [`NOTHING_PENDING`].
     pending: AtomicU8,
     dumper: OnceLock<&'static dyn DueDumper>,
     allocated: AtomicU64,
     freed: AtomicU64,
     allocated_limit: AtomicU64,
     freed_limit: AtomicU64,
-    /// The end of the interval, in milliseconds of the monotonic clock, if no thread of ours counts
-    /// the time; otherwise the greatest number.
+    /// The end of the interval, in milliseconds of the monotonic clock, if allocations check the
+    /// clock; otherwise the greatest number.
     deadline: AtomicI64,
     last_peak: AtomicI64,
     pub(crate) following: LineGrowthSchedule,
@@ -43,7 +43,7 @@ pub(crate) trait DueDumper: Sync {
     /// Makes a dump.
     fn run_due_dump(&'static self, reason: DumpReason);
 
-    /// Scans how much lines have grown and what code is mapped, and answers `record --live`.
+    /// Scans the growth of lines and the mapped code, and answers `record --live`.
     fn run_due_scan(&'static self);
 }
 
@@ -54,8 +54,8 @@ const MAX_UNREPORTED_LIVE: u64 = 64 << 10;
 /// Number of bytes that a thread may leave unreported while little happens.
 const MIN_UNREPORTED: u64 = 4 << 10;
 const NOTHING_PENDING: u8 = 0;
-/// Value of `pending`: a scan of lines or code is to be made. A dump scans, too, so it may take the
-/// place of a scan.
+/// Value of `pending`: a scan of lines or code is to be made. A dump may replace a pending scan,
+/// because it scans, too.
 const SCAN_PENDING: u8 = u8::MAX;
 const TERMINATED_PENDING: u8 = DumpReason::Terminated as u8 + 1;
 
@@ -108,7 +108,7 @@ impl DumpSchedule {
         [&triggers.lock, following.lock()]
     }
 
-    /// Whether something is to be done after this event.
+    /// Whether a dump or scan must be made after this event.
     #[inline(always)]
     pub(crate) fn is_pending(&self) -> bool {
         self.pending.load(Ordering::Relaxed) != NOTHING_PENDING
@@ -120,7 +120,7 @@ impl DumpSchedule {
         self.max_unreported.load(Ordering::Relaxed)
     }
 
-    /// Makes threads report less often, or as often as can be.
+    /// Makes threads report half as often if `is_slower`, otherwise as often as possible.
     pub(crate) fn change_pace(&self, is_slower: bool) {
         let coarsest = self.coarsest.load(Ordering::Relaxed);
         let most = match is_slower {
@@ -131,7 +131,8 @@ impl DumpSchedule {
             .store(most.min(coarsest), Ordering::Relaxed);
     }
 
-    /// Makes `dumper` make the dumps that become due by these triggers from now on.
+    /// Starts the schedule: from now on, `dumper` makes the dumps that become due by these
+    /// triggers.
     pub(crate) fn arm(
         &self,
         process: &EngineProcess,
@@ -274,7 +275,8 @@ impl DumpSchedule {
         });
     }
 
-    /// Adds what a thread allocated and freed, and requests what becomes due by it.
+    /// Adds the bytes that a thread allocated and freed to the totals, and requests the dump or
+    /// scan that becomes due.
     #[cold]
     pub(crate) fn report(&self, unreported: &mut [u64; 2]) {
         let [allocated, freed] = std::mem::take(unreported);
@@ -303,12 +305,12 @@ impl DumpSchedule {
         }
     }
 
-    /// Forgets what is pending, in a forked child: the parent asked for it.
+    /// Forgets the pending request in a forked child, because it is the parent's.
     pub(crate) fn reset_in_child(&self) {
         self.pending.store(NOTHING_PENDING, Ordering::Release);
     }
 
-    /// Does what is pending.
+    /// Makes the pending dump or scan.
     #[cold]
     pub(crate) fn run(&self) {
         let pending = self.pending.swap(NOTHING_PENDING, Ordering::AcqRel);

@@ -1,4 +1,4 @@
-//! The turn to dump, which one thread has at a time. A signal handler that comes in another
+//! The turn to dump, which one thread has at a time. A signal handler that runs during another
 //! thread's turn leaves a note.
 
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -8,7 +8,7 @@ use heapprof_platform::lock::{ForkLock, FutexLock, LockGuard, rank};
 use crate::process::EngineProcess;
 use crate::reason::DumpReason;
 
-/// The turn to dump.
+/// The turn to dump, which one thread has at a time.
 pub(crate) struct DumpTurn {
     /// Locked while a dump is made.
     dumping: FutexLock<{ rank::DUMPING }>,
@@ -29,8 +29,8 @@ impl DumpTurn {
     }
 
     /// Takes the turn for a dump. A thread whose dump is the last one of the program image waits
-    /// for the turn, but for a thread that forks it waits at most `patience` nanoseconds. Any other
-    /// thread does not wait.
+    /// for the turn, but while another thread forks, it waits at most `patience` nanoseconds. For
+    /// any other dump, this does not wait.
     pub(crate) fn take(
         &self,
         process: &EngineProcess,
@@ -43,8 +43,8 @@ impl DumpTurn {
         }
     }
 
-    /// Leaves a note that asks the thread that dumps now for a signal's dump afterwards. The caller
-    /// then calls [`follow_up`](Self::follow_up).
+    /// Leaves a note for the thread that dumps now: it makes another dump afterwards, which a
+    /// signal requested. The caller then calls [`follow_up`](Self::follow_up).
     pub(crate) fn note(&self) {
         self.noted.store(true, Ordering::Relaxed);
     }

@@ -1,5 +1,5 @@
-//! The schedule of reports on growing lines: when to scan for stacks that have grown, and what was
-//! reported of them last.
+//! The schedule of reports on growing lines: when to scan for stacks that have grown, and the last
+//! reported size of each stack.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -15,18 +15,18 @@ pub(crate) struct LineGrowthSchedule {
     step: AtomicU64,
     /// Number of allocated bytes at which the next scan is due.
     limit: AtomicU64,
-    /// The time before which there is no other scan, in nanoseconds of the monotonic clock.
+    /// Earliest time of the next scan, in nanoseconds of the monotonic clock.
     not_before: AtomicI64,
     reported: LockedValue<{ rank::REPORTED_STACKS }, ReportedStacks>,
 }
 
-/// What was reported of the stacks of a recording.
+/// The reported sizes of the stacks of a recording.
 struct ReportedStacks {
     epoch: RecordingEpoch,
     of_stacks: Vec<ReportedStack>,
 }
 
-/// What was reported of a stack, in bytes.
+/// The reported sizes of a stack, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReportedStack {
     /// Bytes in use at the last report.
@@ -87,8 +87,8 @@ impl LineGrowthSchedule {
             && sys::nanoseconds(libc::CLOCK_MONOTONIC) >= self.not_before.load(Ordering::Relaxed)
     }
 
-    /// Whether something was allocated since the last scan, now that `allocated` bytes were
-    /// allocated, and it is time for another scan.
+    /// Whether the total of `allocated` bytes has grown since the last scan, and it is time for
+    /// another scan.
     pub(crate) fn has_news(&self, allocated: u64) -> bool {
         let step = self.step.load(Ordering::Relaxed);
         allocated.saturating_add(step) > self.limit.load(Ordering::Relaxed)
@@ -109,8 +109,9 @@ impl LineGrowthSchedule {
             .store(allocated.saturating_add(step), Ordering::Relaxed);
     }
 
-    /// Takes what was reported of each stack of the recording `epoch`, for the caller's scan.
-    /// [`put`](Self::put) gives it back. It is empty if nothing was reported of that recording.
+    /// Takes the reported sizes of the stacks of the recording `epoch`, for the caller's scan.
+    /// [`put`](Self::put) gives them back. The result is empty if nothing was reported of that
+    /// recording.
     pub(crate) fn take(
         &self,
         process: &EngineProcess,
@@ -125,7 +126,8 @@ impl LineGrowthSchedule {
         })
     }
 
-    /// Gives back what [`take`](Self::take) took, unless another recording has begun by now.
+    /// Gives back the sizes that [`take`](Self::take) returned, unless another recording has begun
+    /// by now.
     pub(crate) fn put(
         &self,
         process: &EngineProcess,
@@ -145,9 +147,9 @@ impl LineGrowthSchedule {
     }
 }
 
-/// Returns by how many bytes the stacks of a place must have changed before they are reported, if a
-/// line is reported that has grown by `least` bytes. The result is smaller than `least`, because
-/// one line may call in several places.
+/// Returns the smallest change of a place's stacks that is reported, in bytes. `least` is the
+/// smallest growth of a line that is reported. The result is smaller than `least`, because one line
+/// may call in several places.
 pub(crate) fn growth_step(least: u64) -> u64 {
     (least / 4).max(1)
 }

@@ -11,7 +11,7 @@ use heapprof_profile::HeapMoment;
 /// The history of a recording. Times are in microseconds since the recording began.
 pub(crate) struct RecordingHistory {
     pub(crate) moments: LockedValue<{ rank::MOMENTS }, HeapMoments>,
-    /// The time before which no other moment is wanted.
+    /// Earliest time of the next moment.
     next: AtomicI64,
     /// When a thread last checked the heap. `early` counts the checks in a row that came early.
     last_check: AtomicI64,
@@ -130,7 +130,7 @@ impl RecordingHistory {
         all
     }
 
-    /// Returns the bytes in use when the recording began: what a forked child has inherited.
+    /// Returns the bytes in use when the recording began, which a forked child has inherited.
     pub(crate) fn first_bytes(&self, process: &EngineProcess) -> i64 {
         let first = |moments: &mut HeapMoments| moments.all().first().map(|moment| moment.bytes);
         self.moments.with(process, first).unwrap_or(0)

@@ -17,7 +17,7 @@ pub(crate) struct LiveRequests {
     word: OnceLock<&'static AtomicU64>,
     /// The value of the word that was answered last.
     answered: AtomicU64,
-    /// The time before which there is no other answer, in nanoseconds of the monotonic clock.
+    /// Earliest time of the next answer, in nanoseconds of the monotonic clock.
     not_before: AtomicI64,
     /// Whether allocations check the word, because no thread of ours can.
     is_inline: AtomicBool,
@@ -26,11 +26,11 @@ pub(crate) struct LiveRequests {
 /// Ratio of the pause after an answer to the time that the answer took. So answers take less than a
 /// tenth of the time.
 const ANSWER_TIME_DIVISOR: i64 = 10;
-/// The name of the word's file, in the folder of `DumpOutput::list`.
+/// Name of the file that contains the request word, in the folder of `DumpOutput::list`.
 const REQUEST_FILE_NAME: &[u8] = b"/asked";
 
 impl LiveRequests {
-    /// Creates the state without a word.
+    /// Creates the state before the request word is mapped.
     pub(crate) const fn new() -> Self {
         Self {
             word: OnceLock::new(),
@@ -40,7 +40,7 @@ impl LiveRequests {
         }
     }
 
-    /// Maps the word's file in the folder `list`. A word that is mapped already stays.
+    /// Maps the word's file in the folder `list`. If a word is mapped already, nothing changes.
     pub(crate) fn begin(&self, list: &[u8]) {
         if self.word.get().is_some() {
             return;

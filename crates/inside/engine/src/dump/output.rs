@@ -58,7 +58,7 @@ impl DumpNaming {
         }
     }
 
-    /// Stores at the start which process, program and folder these are, before the program changes
+    /// Stores the process, program and working folder at the start, before the program changes
     /// them.
     pub(crate) fn prepare(&mut self, output: &DumpOutput, format: DumpFormat, program: &[u8]) {
         self.is_main = output
@@ -95,7 +95,7 @@ impl DumpNaming {
         }
     }
 
-    /// Returns the name that gperftools gives a dump.
+    /// Returns the path of dump number `number`, named as gperftools names dumps.
     fn numbered_name(&self, output: &DumpOutput, format: DumpFormat, number: u32) -> Vec<u8> {
         let mut path = self.start(&output.pattern);
         path.extend_from_slice(&output.pattern);
@@ -236,8 +236,8 @@ pub fn working_folder() -> Vec<u8> {
     }
 }
 
-/// Writes a file beside its place, and moves it there when it is complete. Returns the file's
-/// identity if it is a plain file. The error is an errno.
+/// Writes a file under a temporary name in its folder, and renames it when it is complete. Returns
+/// the file's identity if it is a plain file. The error is an errno.
 pub(crate) fn write(
     path: &CStr,
     options: &RecordingOptions,
@@ -269,9 +269,10 @@ impl DumpOutput {
     }
 }
 
-/// A file for a dump, which does not try to write again once it has failed, in a pipe perhaps after
-/// a long wait. Compressors do try again when they are dropped. A reader that takes a little now
-/// and then delays the program no longer than one that takes nothing.
+/// A file for a dump, to which nothing more is written after the first failure. Compressors try to
+/// write again when they are dropped, and each write to a pipe may wait long. All writes share one
+/// time limit, so a reader that takes a little now and then delays the program no longer than one
+/// that takes nothing.
 struct DumpWriter {
     file: EngineFile,
     patience: WaitTimeout,

@@ -1,4 +1,4 @@
-//! What happens at an allocation, at a free and at a reallocation, in exact and in sampled mode.
+//! Records allocations, frees and reallocations, in exact and in sampled mode.
 
 use crate::drop_counters::count;
 use crate::engine::Engine;
@@ -22,7 +22,7 @@ use heapprof_platform::tls::{self, ThreadSlot};
 
 /// Makes an allocation that the countdown chose, and records the block that `real` returns.
 ///
-/// `frame` is the place of the program's call.
+/// `frame` is the call site in the program.
 #[inline]
 pub(super) fn allocate(
     engine: &'static Engine,
@@ -74,8 +74,8 @@ pub(super) fn allocate(
     }
 }
 
-/// Records, as [`allocate`] does, a block that was made already. The block's place in the table of
-/// blocks is fetched meanwhile.
+/// Records a block that the allocator has already returned, as [`allocate`] does. The block's slot
+/// in the table of blocks is prefetched while the stack is captured.
 #[inline]
 pub(super) fn record_allocation(
     engine: &'static Engine,
@@ -143,8 +143,8 @@ unsafe fn allocate_sampled(
     address
 }
 
-/// Enters a new block in the ledger (the counters and the table of blocks), if the ledger is still
-/// that of the event's recording.
+/// Enters a new block in the ledger (the counters and the table of blocks), unless another
+/// recording has begun since the event.
 #[inline(always)]
 fn add_to_ledger<const EXACT: bool>(
     engine: &'static Engine,
@@ -227,7 +227,8 @@ fn add_to_log(engine: &'static Engine, what: LogEventKind, address: usize, block
 const ALLOCATED_INDEX: usize = 0;
 const FREED_INDEX: usize = 1;
 
-/// Adds an event to what the thread has not reported yet, and reports that once it is much.
+/// Adds an event's bytes to the thread's unreported bytes, and reports them once they reach the
+/// limit.
 #[inline(always)]
 fn report<const EXACT: bool>(
     engine: &Engine,
@@ -245,7 +246,8 @@ fn report<const EXACT: bool>(
     }
 }
 
-/// Handles a block that could not be remembered, or whose address was still taken.
+/// Handles a block for which there was no memory, or whose address was still in the table of
+/// blocks.
 #[cold]
 fn handle_insert_problem<const EXACT: bool>(
     engine: &'static Engine,
@@ -330,8 +332,9 @@ fn count_end_open<const EXACT: bool>(
     }
 }
 
-/// Records what a sample says of the certainty of its stack's sums. Without memory for that, the
-/// sums are as right, but are said to be more certain than they are.
+/// Adds a sample to the spread of its stack, which shows how certain the stack's sums are. If there
+/// is no memory for the spread, the sums stay right, but are reported as more certain than they
+/// are.
 #[inline(always)]
 fn note_spread(
     engine: &Engine,
@@ -423,7 +426,7 @@ pub(super) fn release(engine: &'static Engine, address: *mut u8, by: FreeingAllo
     was_known
 }
 
-/// Takes a block that ends out of the ledger, if the ledger is still that of the event's recording.
+/// Removes a freed block from the ledger, unless another recording has begun since the event.
 /// Returns whether the block was there.
 #[inline(always)]
 fn forget<const EXACT: bool>(
@@ -457,10 +460,11 @@ fn forget<const EXACT: bool>(
     }
 }
 
-/// Makes a reallocation, which counts as the end of `old` and a new allocation, in place or not.
+/// Makes a reallocation. It counts as a free of `old` and a new allocation, even if the block stays
+/// at its address.
 ///
-/// The old block leaves the table before `real`, which may give its address to another thread. It
-/// comes back if `real` fails.
+/// The old block leaves the table before `real`, which may give its address to another thread. If
+/// `real` fails, the old block is put back.
 #[inline]
 pub(super) fn reallocate(
     engine: &'static Engine,

@@ -1,4 +1,4 @@
-//! A thread's way into the engine and out of it.
+//! How a thread enters and leaves the engine.
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
@@ -23,8 +23,8 @@ pub(crate) fn hold_reentrancy_guard() {
 }
 
 /// Seeds the random numbers anew in a forked child, between [`hold_reentrancy_guard`] and
-/// [`release_reentrancy_guard`]. Otherwise the child would draw what its parent and its siblings
-/// draw, and their errors would add up.
+/// [`release_reentrancy_guard`]. Otherwise the child would draw the same numbers as its parent and
+/// its siblings, and their errors would add up.
 pub(crate) fn reseed_random(engine: &'static Engine) {
     // SAFETY: the slot is this thread's own, and in no event.
     unsafe {
@@ -82,8 +82,8 @@ pub(crate) fn charge(size: usize) -> bool {
 pub(crate) enum StateOwnership {
     /// The thread's own tables, for as long as the thread lives.
     Own,
-    /// The thread's own tables, or some that are borrowed for one event. This is for a free: the
-    /// thread may have no other event, and if it has ended, its end is not announced again.
+    /// The thread's own tables, or some that are borrowed for one event. This is for a free, which
+    /// may be the thread's only event. If the thread has ended, its end is not announced again.
     Borrowed,
 }
 
@@ -113,7 +113,7 @@ pub(crate) unsafe fn acquire_state(
 }
 
 /// Leaves the tables to the process that this one is a copy of, after a fork that no handler
-/// announced. Returns whether this process has tables of its own then.
+/// announced. Returns false if there is no memory for this process's own tables.
 #[cold]
 pub(crate) fn separate_late(engine: &Engine) -> bool {
     engine.process.abandon();
@@ -152,8 +152,8 @@ pub(crate) unsafe fn separate_tables(engine: &Engine, memory: TableMemory<'_>) -
     has_parted
 }
 
-/// Leaves tables to the process that this one is a copy of, as [`separate_tables`] does, for a
-/// thread that may be in an event: all tables are copied, and stay at their addresses.
+/// Leaves tables to the process that this one is a copy of, as [`separate_tables`] does, but for a
+/// thread that may be in an event: all tables are copied, and the copies are at the same addresses.
 ///
 /// # Safety
 /// This is a copy of the process, and has one thread.
@@ -265,7 +265,8 @@ unsafe fn enter(slot: *mut ThreadSlot) {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// Lets the thread leave the engine, with this countdown, and does what became due meanwhile.
+/// Lets the thread leave the engine with the countdown `countdown`, and makes the dump or scan that
+/// became due meanwhile.
 ///
 /// # Safety
 /// The slot is this thread's own, and busy.
@@ -320,9 +321,9 @@ pub(crate) struct ThreadEvent {
 }
 
 impl ThreadEvent {
-    /// Enters the engine, for an event of the recording `epoch`. Returns `None` without memory for
-    /// the thread's tables: that is counted, and the thread goes on with the countdown `otherwise`,
-    /// as it does after an event that is dropped.
+    /// Enters the engine, for an event of the recording `epoch`. Returns `None` if there is no
+    /// memory for the thread's tables, and counts the event as lost. In that case, and after an
+    /// event that is dropped, the thread goes on with the countdown `otherwise`.
     ///
     /// # Safety
     /// The slot is this thread's own, and not busy.
@@ -373,8 +374,8 @@ impl ThreadEvent {
         self.ends_first_countdown
     }
 
-    /// Ends the event with this countdown, or with none if another recording began meanwhile: then
-    /// that recording begins for this thread, too.
+    /// Ends the event. The thread goes on with `countdown`, or with 0 if another recording has
+    /// begun: then the thread's next event is one of the new recording.
     #[inline(always)]
     pub(crate) fn finish(mut self, countdown: u64) {
         let same = self.state.epoch.get() == self.engine.process.recorded.epoch();
@@ -390,7 +391,7 @@ impl Drop for ThreadEvent {
     }
 }
 
-/// Gives back the state of a thread that has one only for one event at a time.
+/// Gives back the state that a thread has borrowed for one event.
 ///
 /// # Safety
 /// The slot is this thread's own, and busy.

@@ -6,7 +6,7 @@ use crate::engine::Engine;
 use crate::event::unsampled_event;
 use crate::stack::call_site::CallSite;
 
-/// Counts a new mapping. What lay there before is gone (MAP_FIXED).
+/// Counts a new mapping, and the end of earlier mappings at its addresses (MAP_FIXED).
 pub(super) fn map(engine: &'static Engine, address: usize, len: usize, frame: CallSite) {
     let process = &engine.process;
     let epoch = process.recorded.epoch();
@@ -31,11 +31,12 @@ pub(super) fn map(engine: &'static Engine, address: usize, len: usize, frame: Ca
     });
 }
 
-/// Calls the kernel, which ends whatever parts of mappings lie in a range, and counts their end.
-/// Returns the kernel's result. If the kernel refused (a result below zero), nothing has ended.
+/// Calls the kernel, which unmaps a range, and counts the end of all mappings, or parts of
+/// mappings, in it. Returns the kernel's result. If the kernel refused (a result below zero),
+/// nothing has ended.
 ///
-/// The table of mappings is locked meanwhile, so what is mapped there next, perhaps by another
-/// thread, is counted afterwards.
+/// The table of mappings is locked meanwhile, so the next mapping in the range, perhaps another
+/// thread's, is counted afterwards.
 pub(super) fn unmap(
     engine: &'static Engine,
     address: usize,

@@ -39,9 +39,8 @@ pub(crate) fn take_due_moment(engine: &Engine) {
     }
 }
 
-/// Copies values that are in no tables to where readers of a saved ledger find them. If the saved
-/// ledger says that the process was about to end, or to become another program, corrects that if
-/// the process goes on.
+/// Copies values that are outside the tables into the saved ledger. If the saved ledger says that
+/// the process is about to end or to call exec, although the process goes on, this corrects it.
 fn publish_values(engine: &Engine, micros: i64) {
     let (pages, dumping) = (&engine.process.pages, &engine.dumping);
     if pages.table_file.is_there() {

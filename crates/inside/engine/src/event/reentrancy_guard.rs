@@ -42,7 +42,7 @@ impl Engine {
 
     /// Runs `work` as [`with_reentrancy_guard`](Self::with_reentrancy_guard) does, with signals
     /// blocked. It is for work that takes locks that a dump needs, too: a signal handler that ends
-    /// the process dumps, and must not come in between.
+    /// the process makes a dump, and must not interrupt the work.
     pub(crate) fn with_guard_and_signals_blocked<R>(&self, work: impl FnOnce() -> R) -> R {
         if self.process.shares_tables() {
             entry::separate_late(self);

@@ -25,7 +25,8 @@ pub(super) fn find_stack_number(
 }
 
 /// Captures the stack at `frame`: the native one, or that of an interpreter that the thread runs.
-/// If the recording keeps each thread's share, the stack is this thread's own.
+/// If the recording counts each thread separately, the result is this thread's version of the
+/// stack.
 #[inline(always)]
 pub(super) fn capture(
     engine: &Engine,
@@ -42,7 +43,7 @@ pub(super) fn capture(
     }
 }
 
-/// Captures the stack as [`capture_script`] does, and makes it this thread's own.
+/// Captures the stack as [`capture_script`] does, and returns this thread's version of it.
 #[cold]
 #[inline(never)]
 fn capture_for_thread(
@@ -61,8 +62,8 @@ fn capture_for_thread(
     of_thread.map_or(captured, CaptureOutcome::Recent)
 }
 
-/// Returns the number that this thread has for a stack that all threads share. So what the thread
-/// allocates there is counted for it, whichever thread frees it.
+/// Returns this thread's number for a stack that all threads share. By that number, the thread's
+/// allocations are counted for it, whichever thread frees them.
 fn find_thread_stack(
     engine: &Engine,
     own: &mut ThreadOwnState,
@@ -123,8 +124,9 @@ fn capture_script(
     CaptureOutcome::Script(is_same)
 }
 
-/// Returns the number of the stack of the interpreter that this thread runs at `place` on its
-/// stack, whether native frames are wanted or not. `None` if the thread runs none.
+/// Returns the number of the interpreter's stack, if this thread runs an interpreter at the address
+/// `place` of its native stack; otherwise `None`. The recording's choice of frames has no
+/// influence.
 pub(super) fn find_script_stack(
     engine: &Engine,
     own: &mut ThreadOwnState,
@@ -181,7 +183,7 @@ pub(super) fn number_captured(
     }
 }
 
-/// Brings into the cache what the number of a captured stack will need.
+/// Prefetches the memory that finding and counting a captured stack will read.
 #[inline(always)]
 pub(super) fn prefetch_captured(
     engine: &Engine,
@@ -211,8 +213,8 @@ pub(super) fn prefetch_captured(
     }
 }
 
-/// Returns the key of a stack: its hash, mixed with the generation of mappings. It is none of the
-/// keys that the table reserves.
+/// Returns the key of a stack: its hash, mixed with the generation of mappings. The key is never
+/// one that the table reserves.
 #[inline(always)]
 fn mix_generation(hash: u64, generation: MappingGeneration) -> u64 {
     (hash ^ u64::from(generation.to_u32()).wrapping_mul(0x94d0_49bb_1331_11eb)).max(2)
@@ -275,7 +277,7 @@ fn find_record_end(engine: &Engine, record: &LastStack) -> u32 {
     }
 }
 
-/// Returns why a stack ends early. The word of its oldest frame comes first.
+/// Returns why a stack ends early. `oldest` returns the words of its frames, the oldest first.
 #[cold]
 fn find_end_reason(engine: &Engine, oldest: &mut dyn Iterator<Item = u64>) -> u32 {
     let mut oldest = oldest.map(FrameAddress::from_word);

@@ -1,5 +1,5 @@
-//! Events in which an interpreter has made values: they ask for the number of the stack that made
-//! them.
+//! Events in which an interpreter has made values. Such an event finds the number of the stack that
+//! made the values.
 
 use crate::engine::Engine;
 use crate::event::entry::{CountdownState, StateOwnership, ThreadEvent};
@@ -8,7 +8,7 @@ use heapprof_abi::StackNumber;
 use heapprof_platform::tls;
 
 /// A thread's event in which an interpreter traces values. What the thread allocates meanwhile is
-/// not recorded, and dumps that a signal asks for come afterwards.
+/// not recorded, and dumps that a signal requests are made afterwards.
 pub struct ValueTracer {
     engine: &'static Engine,
     event: ThreadEvent,

@@ -1,4 +1,4 @@
-//! Counting of events that are counted one by one, sampled or not: the program's own mappings.
+//! Counts the events that are never sampled: the program's own mappings.
 
 use crate::drop_counters::count;
 use crate::engine::Engine;
@@ -12,14 +12,14 @@ use heapprof_abi::RecordingEpoch;
 use heapprof_abi::StackNumber;
 use heapprof_platform::tls;
 
-/// The ledger's counters, for events that are counted one by one in either mode.
+/// The ledger's counters, for events that are counted one by one in both modes.
 pub(crate) struct EventCounter<'a> {
     engine: &'static Engine,
     state: &'static ThreadState,
     own: &'a mut ThreadOwnState,
 }
 
-/// Largest number of bytes of the engine's own memory that such an event allocates.
+/// Largest number of bytes of the engine's own memory that an unsampled event allocates.
 const MAX_EVENT_MEMORY: usize = 64 << 10;
 
 /// Runs `work` with the ledger's counters, or not at all if there is no memory for them.
@@ -89,9 +89,10 @@ impl EventCounter<'_> {
         counted.is_counted().then_some(stack)
     }
 
-    /// Counts the end of `bytes` bytes and of `objects` objects of such allocations. `objects` is
-    /// negative if a mapping was cut in two. The caller has taken the lock of the table that knows
-    /// them. A new recording takes that lock before it restarts its sums.
+    /// Counts the end of `bytes` bytes and of `objects` objects that
+    /// [`count_allocation`](Self::count_allocation) counted. `objects` is negative if a mapping was
+    /// cut in two. The caller has locked the table of mappings. A new recording takes the same lock
+    /// before it restarts its sums.
     pub(crate) fn count_free(&mut self, stack: StackNumber, objects: i64, bytes: u64) {
         let Some(counters) = self.state.counters(stack, &self.engine.process.pages) else {
             return;

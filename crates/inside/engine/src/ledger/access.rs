@@ -3,18 +3,18 @@
 //! The ledger consists of the counters and the table of blocks in use. A thread opens it for an
 //! event (an allocation or a free), and closes it after the event.
 //!
-//! The only thread of a process needs no locked instruction. glibc says so as long as the thread is
-//! alone, and stops saying so in that same thread, before a second one starts.
+//! The only thread of a process needs no locked instruction. glibc has a flag for that. The only
+//! thread itself clears the flag, before it starts a second thread.
 //!
 //! If threads shared one number for the size in use, every event on every core would write to that
 //! cache line. So threads take bytes in advance, a budget, as long as the size with all budgets
-//! stays below the known peak. No event can then be a new peak. When one might be, the thread that
-//! sees it has the kernel run a barrier on every core (membarrier), waits until no thread is in the
-//! middle of an event, and takes all budgets back. The size is exact again then.
+//! stays below the known peak. Then no event can be a new peak. When an event might be one, its
+//! thread has the kernel run a barrier on every core (membarrier), waits until no thread is in the
+//! middle of an event, and takes all budgets back. Then the size is exact again.
 //!
-//! Parts of the live table have owners ([`PartOwner`]). An owner checks with a plain load that a
-//! part is still its own. A thread that takes a part from its owner has that barrier run, too, and
-//! waits until the owner is not in the middle of an event.
+//! Parts of the live table have owners ([`PartOwner`]). An owner checks with a plain load that it
+//! still owns a part. A thread that takes a part from its owner also has the kernel run the
+//! barrier, and waits until the owner is not in the middle of an event.
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
@@ -45,8 +45,8 @@ pub(crate) type ChangeGuard<'a> = LockGuard<'a, { rank::OWNERS }>;
 /// The ledger, open for one event of a thread. It closes when this is dropped.
 ///
 /// Meanwhile the thread calls no function of the program, and waits for short locks only. The
-/// ledger may be closed and opened again in the middle, in another way:
-/// [`OpenLedger::is_overtaken`] says whether it is another recording's by then.
+/// ledger may be closed in the middle of the event, and opened again in another access mode. Then
+/// [`OpenLedger::is_overtaken`] says whether another recording has begun.
 pub(crate) struct OpenLedger<'a> {
     process: &'a EngineProcess,
     holder: LedgerHolder<'a>,
@@ -168,8 +168,8 @@ impl LedgerAccess {
         self.collect_budgets_for_fork(threads);
     }
 
-    /// Takes all budgets back as [`collect_budgets`](Self::collect_budgets) does, for fork, which
-    /// has taken all locks.
+    /// Takes all budgets back, as [`collect_budgets`](Self::collect_budgets) does. The caller is
+    /// fork, which has taken all locks.
     pub(crate) fn collect_budgets_for_fork(&self, threads: &ThreadStates) {
         if self.heap.be_strict() {
             // No budget was given out since all were taken back.
@@ -187,7 +187,7 @@ impl LedgerAccess {
     }
 }
 
-/// Waits while the ledger is to stay closed. Returns false if it is another recording's by then.
+/// Waits while the ledger must stay closed. Returns false if another recording has begun by then.
 #[cold]
 fn wait_for_gate(process: &EngineProcess, state: &ThreadState) -> bool {
     let recorded = &process.recorded;
@@ -221,8 +221,8 @@ impl Drop for OpenLedger<'_> {
 }
 
 impl<'a> OpenLedger<'a> {
-    /// Whether another recording began while the ledger was closed in the middle of the event. The
-    /// event belongs to neither then.
+    /// Whether another recording began while the ledger was closed in the middle of the event. Such
+    /// an event belongs to neither recording.
     #[inline(always)]
     pub(crate) fn is_overtaken(&self) -> bool {
         self.access == AccessMode::Overtaken
@@ -234,7 +234,8 @@ impl<'a> OpenLedger<'a> {
         self.process
     }
 
-    /// Whether the thread may use the resource of this owner for as long as it has the ledger open.
+    /// Whether this thread owns the resource of `owner`, so that it may use the resource as long as
+    /// it has the ledger open.
     #[inline(always)]
     pub(crate) fn owns(&self, owner: &PartOwner) -> bool {
         owner.is_owned_by(self.holder)
@@ -298,13 +299,13 @@ impl<'a> LedgerHolder<'a> {
         (result, access.unwrap_or(AccessMode::Overtaken))
     }
 
-    /// Takes the lock under which budgets and owners change, unless the thread that has it is held
-    /// up.
+    /// Takes the lock under which budgets and owners change, unless the thread that has it is
+    /// interrupted.
     fn lock_changes_in_time(self) -> Option<ChangeGuard<'a>> {
         self.shared.changing.lock_in_time(self.process())
     }
 
-    /// Makes all threads count what is in use event by event, so that the size is known exactly.
+    /// Makes all threads count the memory in use event by event, so that its size is known exactly.
     #[cold]
     fn be_strict(self) -> AccessMode {
         let strictly = || {
@@ -349,7 +350,7 @@ pub(crate) enum ClaimOutcome {
     /// The owner keeps the resource: a signal handler that interrupted the owner's event waits for
     /// something, perhaps for this thread.
     Refused,
-    /// The ledger is another recording's by now.
+    /// Another recording has begun, so the event's ledger no longer exists.
     Overtaken,
 }
 
@@ -464,7 +465,7 @@ pub(crate) fn share<'a>(
     share_for_fork(threads, owners)
 }
 
-/// Makes resources shared as [`share`] does, for fork, which has taken all locks.
+/// Makes resources shared, as [`share`] does. The caller is fork, which has taken all locks.
 pub(crate) fn share_for_fork<'a>(
     threads: &ThreadStates,
     owners: impl Iterator<Item = &'a PartOwner> + Clone,
@@ -496,8 +497,8 @@ pub(crate) fn wait_for_all(threads: &ThreadStates) -> bool {
     threads.all().filter(|state| !wait_for(state)).count() == 0
 }
 
-/// Waits until a thread does not have the ledger open. Returns false if that takes so long that the
-/// thread must be interrupted by something else.
+/// Waits until a thread does not have the ledger open. Returns false if that takes so long that a
+/// signal handler must have interrupted the thread.
 fn wait_for(state: &ThreadState) -> bool {
     if state.is_own() {
         // This thread is here, not inside: a signal handler jumped out of its event.

@@ -1,11 +1,11 @@
 //! The live table: which blocks are in use, and where each was allocated. It is a hash table by
-//! address in 128 parts, with words for the places of blocks that lie close together
+//! address in 128 parts. Blocks that lie close together have words outside the hash table
 //! (`live/shadows.rs`).
 //!
-//! A part holds regions of 64 KiB, not scattered addresses, so threads with heaps of their own
-//! touch parts of their own. A part belongs to the first thread that touches it, and that thread
-//! needs no locked instruction. When another thread comes, the part is shared from then on, behind
-//! a lock (`access.rs` says how an owner gives way). A thread that may use a part may use the
+//! A part contains whole regions of 64 KiB, not scattered addresses, so threads with separate heaps
+//! touch separate parts. A part belongs to the first thread that touches it, and that thread needs
+//! no locked instruction. When a second thread touches the part, it is shared from then on, behind
+//! a lock (`access.rs` describes how an owner gives way). A thread that may use a part may use the
 //! shadows of the part's regions.
 //!
 //! An entry of the hash table takes 16 bytes. The table of a large part is at most two thirds full,
@@ -62,8 +62,8 @@ impl BlockSpot<'_> {
 /// The live table: all known blocks in use.
 pub(crate) struct LiveTable {
     pub(crate) part: [LivePart; PART_COUNT],
-    /// Room for all parts' tables of one size side by side, for each power of two. Large pages may
-    /// back it.
+    /// For each power of two, memory for all parts' tables of that size, side by side. Large pages
+    /// may back it.
     region: [AtomicPtr<u8>; 40],
     pub(crate) shadows: RegionShadows,
 }
@@ -127,9 +127,9 @@ impl LiveTable {
         &self.part[self.index(address)]
     }
 
-    /// Remembers a block. Returns the block that was known at that address before, if any: its free
-    /// was not seen. Only in exact mode may the block's region get a shadow, because only then do
-    /// blocks lie close together.
+    /// Remembers a block. Returns the earlier block at the same address, if its free was missed.
+    /// Only in exact mode may the block's region get a shadow, because only then do blocks lie
+    /// close together.
     #[inline(always)]
     pub(crate) fn insert<const EXACT: bool>(
         &self,
@@ -331,9 +331,8 @@ impl LiveTable {
         )
     }
 
-    /// Returns how many bytes of the tables are in memory. This includes what large pages bring
-    /// along for
-    /// tables that no part has yet.
+    /// Returns how many bytes of the tables are in memory. This includes the memory that large
+    /// pages add for tables that no part uses yet.
     pub(crate) fn resident(&self, pages: &PageSource) -> usize {
         let each = self.region.iter().enumerate().map(|(bits, region)| {
             let at = region.load(Ordering::Acquire);
@@ -383,7 +382,8 @@ impl LiveTable {
         all
     }
 
-    /// Finds where a block is to be remembered or forgotten, and brings that place into the cache.
+    /// Finds where a block is stored or will be stored, and prefetches that word or hash table
+    /// entry.
     #[inline(always)]
     pub(crate) fn find_spot(&self, address: usize) -> BlockSpot<'_> {
         let slot = self.shadows.slot(address);
@@ -394,7 +394,7 @@ impl LiveTable {
         BlockSpot { address, slot }
     }
 
-    /// Brings the place of an address in the hash table into the cache.
+    /// Prefetches the hash table's entry for an address.
     #[inline(always)]
     fn prefetch(&self, address: usize) {
         let part = self.part(address);
@@ -443,8 +443,8 @@ impl LiveTable {
 }
 
 impl BlockTable {
-    /// Counts a block that was put into a shadow's word, in place of `old`. Returns the block that
-    /// was known at that address before, and is not any more.
+    /// Counts a block that has replaced `old` in a shadow's word. Returns the block that was known
+    /// at that address before, if there was one, from the word or from the hash table.
     #[inline(always)]
     fn put_beside(
         &mut self,
@@ -469,8 +469,9 @@ impl BlockTable {
 }
 
 impl LivePart {
-    /// Lets in a thread that is not known to own the part. Returns whether the thread has taken the
-    /// part's lock, or `None` if the part is not available; and the access mode of the ledger then.
+    /// Acquires the part for a thread that may not own it: by a claim, or by the part's lock.
+    /// Returns whether the lock was taken, or `None` if the part is not available. The second
+    /// result is the ledger's access mode afterwards.
     fn enter(
         &self,
         holder: LedgerHolder<'_>,

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use heapprof_abi::StackNumber;
 
-/// A mapping that the program made, or what is left of one.
+/// A mapping that the program made, or the rest of one.
 #[derive(Clone, Copy)]
 struct ProgramMapping {
     end: usize,
@@ -41,8 +41,9 @@ impl ProgramMappings {
         self.0.insert(range.start, region);
     }
 
-    /// Removes a range from the mappings. A mapping's object ends with its last part. `ended`
-    /// receives each part that ends: its stack, by how many objects there are fewer, and its bytes.
+    /// Removes a range from the mappings. A mapping's object ends with its last part. `ended` is
+    /// called for each mapping that is cut, with its stack, the number of objects that end (-1 if
+    /// the mapping is cut in two), and the number of bytes that end.
     pub(crate) fn cut(&mut self, gone: Range<usize>, mut ended: impl FnMut(StackNumber, i64, u64)) {
         let mut before = gone.end;
         while let Some((&start, &region)) = self.0.range(..before).next_back()

@@ -1,8 +1,8 @@
 //! An account of all the program's data: what the kernel counts (VmData), by purpose.
 //!
-//! An interpreter's provider reports what parts of the memory in use are for. The allocator reports
-//! what it has besides, the kernel what files keep their variables in. What no source claims is the
-//! rest.
+//! An interpreter's provider reports the purpose of memory in use. The allocator reports its memory
+//! that is not in use, and the kernel the memory of files' variables. The rest is what no source
+//! claims.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,8 @@ use crate::tables::script_frames::FrameWord;
 const HOLDS_LABEL: &str = "holds";
 
 /// Returns lines for the profile's comments; none if no provider reports anything, or if the
-/// account can't be made. The allocator is asked only if it `may_ask`: its locks may be taken.
+/// account can't be made. The allocator is asked only if `may_ask` is true, because asking may take
+/// the allocator's locks.
 pub(super) fn account(
     engine: &Engine,
     sums: &[StackSums],

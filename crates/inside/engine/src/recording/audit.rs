@@ -1,9 +1,9 @@
 //! The messages of a process to the auditor of a program's forked children (`record --fork-audit`),
 //! and the wait for its answers.
 //!
-//! The auditor inspects a child when it begins, so that its pages are those that it has inherited,
-//! and before it ends. The child waits for both, but not for long: the auditor may be gone by then.
-//! The child only reports what it loads.
+//! The auditor inspects a child when it begins, while it has only inherited pages, and before it
+//! ends. The child waits for both inspections, but not for long, because the auditor may be gone by
+//! then. The child also reports what it loads, without waiting.
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,10 +24,10 @@ const EXEC_MESSAGE: &str = "heapprof's exec 1";
 const AUDIT_MESSAGE: &str = "heapprof's look 1";
 /// The message of a child that has tried to load something. The next line says what that was.
 const LOAD_MESSAGE: &str = "heapprof's load 1";
-/// How long a process waits to be inspected, in seconds, since the last time that any was. The
-/// auditor inspects one after the other; if it is gone, no process waits.
+/// Longest time that a process waits to be inspected, in seconds after the last inspection of any
+/// process. The auditor inspects processes one after the other; if it is gone, no process waits.
 const AUDIT_TIMEOUT: i64 = 30;
-/// How long no process waits after one has waited in vain, in nanoseconds.
+/// Time for which no process waits for the auditor after one has waited in vain, in nanoseconds.
 const AUDIT_RETRY_INTERVAL: u64 = 300_000_000_000;
 /// How long a forked child tries to send its first message, in milliseconds. It is long because a
 /// child of which the auditor does not know would be lost.
@@ -85,8 +85,8 @@ impl Engine {
     }
 }
 
-/// Sends a message to the auditor, and waits for the answer: `seconds` seconds, and as many again
-/// as long as other processes are answered. Returns whether the auditor has answered, or, if the
+/// Sends a message to the auditor, and waits `seconds` seconds for the answer. The time begins anew
+/// whenever another process is answered. Returns whether the auditor has answered, or, if the
 /// process does not wait, whether it has received the message.
 fn report(
     engine: &Engine,
@@ -134,9 +134,9 @@ fn report(
     }
 }
 
-/// The time at which one of the audited processes was answered last, in nanoseconds of the
-/// monotonic clock. A time that is yet to come means that a process has waited in vain, and that
-/// none waits until then.
+/// The time of the auditor's last answer to any audited process, in nanoseconds of the monotonic
+/// clock. A time in the future means that a process has waited in vain, and that no process waits
+/// until then.
 struct LastAudit(Option<&'static AtomicU64>);
 
 impl LastAudit {

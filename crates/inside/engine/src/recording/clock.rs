@@ -1,10 +1,10 @@
 //! Our own thread that makes a dump each interval, answers `record --live`, and scans for lines
 //! that grow. If there can be no such thread, the program's allocations check the clock.
 //!
-//! Some calls a process may make only while it has one thread, and some act on all of its threads
-//! alike. Such calls must not fail because of our thread, so the thread ends before them ([`end`]).
-//! Each dump is made by a thread without the program's open files, because the program may close
-//! all numbers that it does not know, and open its own files by them.
+//! Some calls are allowed only in a process with one thread, and some act on all threads. Such
+//! calls must not fail because of our thread, so the thread ends before them ([`end`]). Each dump
+//! is made by a thread that does not share the program's open files, because the program may close
+//! all descriptors that it does not know, and reuse their numbers.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::sync::atomic::Ordering;
@@ -233,8 +233,8 @@ extern "C" fn run_clock(block: *mut libc::c_void) -> *mut libc::c_void {
     std::ptr::null_mut()
 }
 
-/// Runs `main` in a thread of its own, or `here` in this thread if there can be none. Returns
-/// whether the work could not be done yet.
+/// Runs `main` in a new thread that does not share the program's open files, or runs `here` in this
+/// thread if no thread can be started. Returns whether the work must be tried again.
 fn with_own_files(
     engine: &'static Engine,
     main: ThreadMain,
@@ -272,7 +272,7 @@ fn do_with_own_files(
     })
 }
 
-/// Makes a dump. Returns whether it could not be made yet.
+/// Makes a dump. Returns whether it must be tried again, because no dump can be made now.
 fn make_dump(engine: &'static Engine) -> bool {
     matches!(
         dump(engine, DumpReason::Interval, None, false),

@@ -1,6 +1,6 @@
 //! The delay until the ledger of a child is kept in a file. Most children of a script have so
-//! little in use that they leave no profile, however they end. For them a file in memory, and a
-//! process that takes it, would be most of what being recorded costs.
+//! little in use that they leave no profile, however they end. For them, a file in memory and a
+//! process that takes it would be most of the cost of a recording.
 //!
 //! The ledger is in private memory meanwhile. The delay ends when the process has allocated
 //! [`MIN_ALLOCATED_BYTES`], and before anything after which the ledger could not be moved or handed
@@ -17,15 +17,16 @@ use crate::options::{DumpTriggers, LedgerRecipient, RecordingOptions};
 use crate::recording::shared_ledger;
 
 /// Number of bytes that a process allocates before its ledger is kept in a file. Its thread may
-/// have more that is not reported yet, so a child is left out only below twice as many.
+/// have allocated as many more bytes that it has not reported yet. So the delay is only for
+/// recordings that leave out children with less than twice as many bytes.
 const MIN_ALLOCATED_BYTES: u64 = 32 << 10;
 /// Bytes of memory that are set aside for a copy of the options, and for the report of a failure.
 const MAX_DELAY_MEMORY: usize = 64 << 10;
 
-/// Whether the ledger of this process may wait: the process is a child which leaves no profile if
-/// it has little in use, nothing inspects it meanwhile, and it will be known later, too. A process
-/// of another user is known to belong to the recording only by those that it descends from, and
-/// they may be gone.
+/// Whether the ledger of this process may be moved into a file later. The process must be a child
+/// that leaves no profile if it has little in use. No other process may inspect it meanwhile. And
+/// the ledger keeper must still recognize the process later: it recognizes a process of another
+/// user only by its ancestors, which may have ended by then.
 pub(super) fn may_begin(engine: &Engine, options: &RecordingOptions) -> bool {
     let is_main = |naming: &mut DumpNaming| naming.is_main();
     let (output, generation) = (&options.output, engine.threads.names.generation());
@@ -53,8 +54,8 @@ pub(super) fn begin(engine: &Engine) {
     due.change_pace(false);
 }
 
-/// Moves the ledger into a file, and hands the file over, if the ledger waits for that. The thread
-/// has taken the reentrancy guard, with signals blocked.
+/// Ends the delay, if the ledger waits: moves the ledger into a file, and hands the file over. The
+/// thread has taken the reentrancy guard, with signals blocked.
 pub(super) fn end(engine: &'static Engine) {
     let (process, kept) = (&engine.process, &engine.process.pages.table_file);
     if !kept.is_waiting() || process.is_sandboxed() {

@@ -1,4 +1,4 @@
-//! Dumps: how one is made, by which thread and where, and what its outcome is.
+//! Makes dumps, in one thread at a time and on a stack of their own, and reports their outcome.
 
 use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering;
@@ -27,7 +27,7 @@ use crate::stack::own_stack;
 pub struct EngineDumps(&'static Engine);
 
 impl Engine {
-    /// Returns the handle for dumps of what is recorded.
+    /// Returns the handle for dumps of the recording.
     pub const fn dumps(&'static self) -> EngineDumps {
         EngineDumps(self)
     }
@@ -145,8 +145,8 @@ fn in_turn<R>(
     })
 }
 
-/// Scans how much lines have grown and what code is mapped, and answers `record --live`, unless
-/// another thread dumps.
+/// Scans the growth of lines and the mapped code, and answers `record --live`, unless another
+/// thread dumps.
 pub(super) fn scan(engine: &'static Engine) {
     let began = sys::nanoseconds(libc::CLOCK_MONOTONIC);
     let may_look = engine.process.is_own() && !lines::has_ended(engine);
@@ -320,8 +320,8 @@ fn make_unreported_dump(
     result
 }
 
-/// Whether the allocator can be asked for its usage: not in a signal's handler, which may have
-/// interrupted it. This thread is on the program's stack.
+/// Whether the allocator can be asked for its usage. That is not possible in a signal handler,
+/// which may have interrupted the allocator. The caller runs on the program's stack.
 fn may_ask_allocator(reason: DumpReason) -> bool {
     let is_of_signal = matches!(
         reason,
@@ -332,11 +332,11 @@ fn may_ask_allocator(reason: DumpReason) -> bool {
     !is_of_signal && !may_be_in_handler(here, own_stack::find(here, tls::current() as usize))
 }
 
-/// A number of files that is larger than what a dump has open at a time.
+/// Upper bound of the number of files that a dump has open at a time.
 const MAX_DUMP_FILES: u32 = 8;
 
-/// Runs `work` on a stack of our own. If `work` returns that the program has used up the numbers
-/// for its files, runs it once more in a child that has some left.
+/// Runs `work` on a stack of our own. If `work` returns that the program has used up its file
+/// descriptors, runs it once more in a child that has some left.
 fn in_own_place(engine: &Engine, work: &mut dyn FnMut() -> bool) {
     let mut lacks_files = false;
     engine.dumping.stack.run(|| lacks_files = work());
@@ -454,8 +454,8 @@ fn failure_entry(error: &DumpError) -> CString {
     CString::new(line).unwrap_or_default()
 }
 
-/// Renders what `write` writes of this moment. The result is empty if nothing was started, if there
-/// is no memory, or if no dump could be made now.
+/// Returns the output of `write` for the present moment. The result is empty if nothing was
+/// started, if there is no memory, or if no dump could be made now.
 fn render(
     engine: &'static Engine,
     write: impl Fn(&mut dyn std::io::Write) -> std::io::Result<()>,
@@ -490,9 +490,10 @@ const TURN_TIMEOUT: i64 = 10_000_000_000;
 /// How long the waiting program sleeps between two tries, in nanoseconds.
 const TURN_POLL_INTERVAL: u64 = 1_000_000;
 
-/// Calls `attempt` until it is this thread's turn. `attempt` is given whether this thread has
-/// waited, and returns `None` if it has to wait. The program's signals come through meanwhile. A
-/// thread in the middle of an event, or of fork's handlers, does not wait.
+/// Calls `attempt` until it is this thread's turn. The argument of `attempt` says whether this
+/// thread has waited. `attempt` returns `None` if the thread has to wait. The program's signals
+/// come through meanwhile. A thread in the middle of an event, or of fork's handlers, does not
+/// wait.
 fn wait<R>(engine: &Engine, mut attempt: impl FnMut(bool) -> Option<R>) -> Option<R> {
     let now = || sys::nanoseconds(libc::CLOCK_MONOTONIC);
     let since = now();

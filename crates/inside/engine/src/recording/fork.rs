@@ -1,4 +1,4 @@
-//! What fork does to a recording: which locks it takes meanwhile, and how parent and child go on.
+//! Forks during a recording: the locks that are taken for a fork, and how parent and child go on.
 
 #[cfg(not(shuttle))]
 use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ use crate::recording::lines;
 use crate::recording::{audit, delay, shared_ledger};
 
 /// The engine's handle for fork's handlers. A thread that forks has the reentrancy guard of all
-/// engines, so in a process with two of them, the handlers of only one are called for a fork.
+/// engines, so in a process with two engines, only one engine's handlers are called for a fork.
 #[derive(Clone, Copy)]
 pub struct EngineForks(&'static Engine);
 
@@ -31,7 +31,7 @@ impl Engine {
     }
 }
 
-/// Bytes of its own memory that the engine sets aside for what a child reads of its options.
+/// Bytes of its own memory that the engine sets aside for the options that a child reads.
 const MAX_CHILD_MEMORY: usize = 64 << 10;
 
 /// Takes the locks for fork. Returns which of them it got, with one bit for each. The others belong
@@ -59,8 +59,9 @@ pub(super) fn release(engine: &Engine, held: u32, counting: bool) {
 }
 
 impl EngineForks {
-    /// Prepares for a fork. Takes the locks, so that no thread that the child will not have has
-    /// one. If that fails, records that the child is torn: its tables may be half written.
+    /// Prepares for a fork. Takes the locks, so that no lock in the child belongs to a thread that
+    /// does not exist there. If that fails, records that the child is torn: its tables may be half
+    /// written.
     pub fn before(self) {
         let Self(engine) = self;
         let process = &engine.process;
@@ -136,8 +137,8 @@ impl EngineForks {
         self.0.code.modules.loading.after_fork();
     }
 
-    /// Goes on in the child after a fork. The child's profile starts with what it inherited in use,
-    /// as if it had allocated that itself.
+    /// Goes on in the child after a fork. The child's profile starts with the inherited memory in
+    /// use, as if the child had allocated it itself.
     pub fn in_child(self) {
         let Self(engine) = self;
         let (process, dumping) = (&engine.process, &engine.dumping);

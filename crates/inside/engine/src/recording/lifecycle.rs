@@ -24,7 +24,8 @@ use crate::recording::{clock, unload};
 pub struct EngineLifecycle(&'static Engine);
 
 impl Engine {
-    /// Returns the handle for the engine's way through the program's life.
+    /// Returns the handle for starting and ending recordings, and for other events in the program's
+    /// life.
     #[inline(always)]
     pub const fn lifecycle(&'static self) -> EngineLifecycle {
         EngineLifecycle(self)
@@ -35,7 +36,7 @@ impl Engine {
 const MAX_START_MEMORY: usize = 2 << 20;
 
 impl EngineLifecycle {
-    /// Arranges that the engine learns of the ends of threads. It is called as early as possible,
+    /// Arranges that the engine is notified when a thread ends. It is called as early as possible,
     /// and only its first call has an effect.
     pub fn prepare(self) {
         self.0.threads.prepare();
@@ -124,7 +125,7 @@ impl EngineLifecycle {
         })
     }
 
-    /// Ends the recording; dumps still show what it recorded.
+    /// Ends the recording. Dumps still contain it.
     pub fn stop(self) {
         #[cfg(not(shuttle))]
         self.move_ledger_to_file();
@@ -164,7 +165,8 @@ impl EngineLifecycle {
         self.0.process.recorded.is_running()
     }
 
-    /// Records that the process goes on after its last profile, and that another end is to come.
+    /// Records that the process goes on after its last profile, so that it will make another last
+    /// profile.
     pub fn go_on(self) {
         self.0.dumping.ended.store(false, Ordering::Release);
     }
@@ -200,14 +202,14 @@ impl EngineLifecycle {
         clock::end(self.0);
     }
 
-    /// Reports that the process is about to lower its rights, and what is left to it then.
+    /// Reports that the process is about to lower its rights. `left` says which rights remain.
     #[cfg(not(shuttle))]
     pub fn lowers_rights(self, left: RightsLeft) {
         rights::report_lower_rights(self.0, left);
     }
 
-    /// Moves the ledger to where it outlives the process, if it has waited for that until now. It
-    /// is called before anything after which the ledger could not be moved or handed over.
+    /// Moves the ledger into a file that outlives the process, if this was delayed until now. It is
+    /// called before anything after which the ledger could not be moved or handed over.
     #[cfg(not(shuttle))]
     pub fn move_ledger_to_file(self) {
         let Self(engine) = self;
@@ -217,7 +219,7 @@ impl EngineLifecycle {
         }
     }
 
-    /// Records what code lies where, and then runs `close`, which may unload code.
+    /// Records the mapped code, and then runs `close`, which may unload code.
     pub fn around_unload<R>(self, close: impl FnOnce() -> R) -> R {
         unload::run_around_unload(self.0, close)
     }
@@ -237,7 +239,7 @@ impl EngineLifecycle {
 
     /// Runs `work` as [`with_reentrancy_guard`](Self::with_reentrancy_guard) does, with signals
     /// blocked. It is for work that takes locks that a dump needs, too: a signal handler that ends
-    /// the process dumps, and must not come in between.
+    /// the process makes a dump, and must not interrupt the work.
     pub fn with_guard_and_signals_blocked<R>(self, work: impl FnOnce() -> R) -> R {
         self.0.with_guard_and_signals_blocked(work)
     }
@@ -253,8 +255,8 @@ impl EngineLifecycle {
         sys::restore_signals(before);
     }
 
-    /// Whether the program would live if it installed a filter by the system call `n` with `args`,
-    /// and then dumped. A child of this process tries that. If the program lives, the engine goes
+    /// Whether the program would survive a dump after it has installed a filter by the system call
+    /// `n` with `args`. A child of this process tries that. If the child survives, the engine goes
     /// on under the filter.
     pub fn survives(self, n: libc::c_long, args: [usize; 6]) -> bool {
         let mask = self.block_signals();

@@ -25,7 +25,7 @@ struct ChangedStack {
     stack: StackNumber,
     /// The innermost word of the stack.
     leaf: u64,
-    /// Bytes in use by the stack, and by how much they have changed.
+    /// Bytes in use by the stack. `growth` is their change since the last report.
     in_use: i64,
     growth: i64,
 }
@@ -76,7 +76,7 @@ pub(super) fn scan(engine: &Engine, options: &RecordingOptions, is_last: bool) {
     following.put(&engine.process, epoch, reported);
 }
 
-/// Records what a forked child inherited, which does not count as grown there.
+/// Records the memory that a forked child inherited, which does not count as growth in the child.
 pub(super) fn inherit(engine: &Engine) {
     let following = &engine.dumping.due.following;
     if !following.is_on() || !engine.reserve(snapshot::memory_needed(engine)) {
@@ -89,7 +89,8 @@ pub(super) fn inherit(engine: &Engine) {
     following.put(&engine.process, epoch, reported);
 }
 
-/// Returns the recording's number, what was reported of each stack, and the sums of each stack now.
+/// Returns the recording's number, the reported sizes of each stack, and the current sums of each
+/// stack.
 fn reported_and_current(engine: &Engine) -> (RecordingEpoch, Vec<ReportedStack>, Vec<StackSums>) {
     let process = &engine.process;
     let epoch = process.recorded.epoch();

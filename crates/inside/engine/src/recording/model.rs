@@ -1,10 +1,11 @@
 //! The ledger's protocol under every order of its steps that shuttle tries: threads claim parts of
-//! the live table, others take them away, budgets are drained, a thread forks, a recording
-//! restarts.
+//! the live table, other threads take the parts away, budgets are taken back, a thread forks, a
+//! recording restarts.
 //!
 //! The code is the real one. `atomic.rs` and the waits of `sys.rs` are shuttle's, which runs one
-//! thread at a time and decides at each of their steps which thread goes on. Memory is in order in
-//! such a model; what the processor may reorder is left to the kernel's barrier.
+//! thread at a time and decides at each of their steps which thread goes on. The model's memory is
+//! sequentially consistent. The model does not test that the kernel's barrier prevents reordering
+//! by the processor.
 
 use heapprof_abi::{MappingGeneration, StackNumber};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
@@ -64,7 +65,7 @@ struct Ground {
     region: usize,
 }
 
-/// An engine, and what its test knows.
+/// An engine, and the test's own data about it.
 struct World {
     engine: Engine,
     /// Whether a thread is in the middle of the part that all blocks are in.
@@ -296,7 +297,7 @@ fn what_is_drained_is_exact() {
     });
 }
 
-/// Events near the peak make all threads count one by one, and the peak is what it was.
+/// Events near the peak make all threads count one by one, and the counted peak is the true one.
 #[test]
 fn a_peak_is_never_missed() {
     explore(|world| {
@@ -346,7 +347,7 @@ fn a_fork_copies_what_is_whole() {
     });
 }
 
-/// A recording that begins forgets all of the earlier one, and nothing of its own.
+/// A new recording forgets all events of the earlier one, and none of its own.
 #[test]
 fn a_new_recording_has_its_own_events_only() {
     explore(|world| {

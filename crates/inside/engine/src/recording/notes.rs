@@ -1,4 +1,4 @@
-//! What a dump writes beside the samples: the history of the heap, and the sizes of allocations.
+//! The comments of a profile about the heap's history and the sizes of allocations.
 
 use heapprof_profile::{HeapHistory, HeapMoment, HeapPeak, ResidentMoment, SizeHistogram};
 
@@ -6,8 +6,8 @@ use crate::engine::Engine;
 use crate::recording::sums::StackSums;
 use crate::tables::sizes::objects_from_units;
 
-/// Returns the comments with the history up to now, and with the sizes. `resident` is how many
-/// bytes are in memory; 0 if that is not known.
+/// Returns the comments with the history up to now, and with the sizes. `resident` is the number of
+/// the process's bytes that are in memory; 0 if that is not known.
 pub(super) fn notes(
     engine: &Engine,
     sums: &[StackSums],

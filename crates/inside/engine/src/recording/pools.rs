@@ -1,8 +1,9 @@
-//! The contents of pools at a dump: the memory in use of a pool's stack, by the parts that its
-//! provider reports.
+//! The contents of pools at a dump: a pool's memory in use, divided by the parts that its provider
+//! reports.
 //!
-//! The parts are of this moment, and may be of memory that was allocated before the recording. So
-//! they say how the memory in use is divided, and always add up to it.
+//! The reported parts describe the moment of the dump, and may include memory that was allocated
+//! before the recording. So they are only the proportions by which the memory in use is divided:
+//! the results always add up to it.
 
 use heapprof_abi::StackNumber;
 
@@ -13,7 +14,7 @@ use crate::stack::provider::ProviderReport;
 use crate::tables::script_frames::ScriptFrame;
 use crate::tables::spread::SpreadEstimate;
 
-/// A part of a pool.
+/// The sums of a part of a pool.
 pub(super) struct PoolPartSums {
     /// The number of the pool's stack.
     pub(super) pool: StackNumber,
@@ -22,7 +23,7 @@ pub(super) struct PoolPartSums {
     pub(super) sums: StackSums,
 }
 
-/// Returns what each provider reports at this moment, with the provider's number.
+/// Returns the current report of each provider, with the provider's number.
 pub(super) fn reports(engine: &Engine) -> Vec<(usize, ProviderReport)> {
     let providers = &engine.scripts.providers;
     match providers.frame_choice() {
@@ -35,7 +36,8 @@ pub(super) fn reports(engine: &Engine) -> Vec<(usize, ProviderReport)> {
     }
 }
 
-/// Takes what is in use out of the sums of pools. Returns it by the parts that providers reported.
+/// Moves the memory in use from the sums of pools to the sums of their reported parts, and returns
+/// these.
 pub(super) fn split(
     engine: &Engine,
     sums: &mut [StackSums],
@@ -101,7 +103,7 @@ pub(super) fn split(
     all
 }
 
-/// Takes what is in use out of `sum`, as if it had not been allocated there, and adds it to `to`.
+/// Moves the memory in use from `sum` to `to`, as if it had been allocated there.
 fn take_in_use(sum: &mut StackSums, to: &mut StackSums) {
     let in_use = sum.in_use();
     for (i, in_use) in in_use.into_iter().enumerate() {
@@ -115,7 +117,7 @@ fn take_in_use(sum: &mut StackSums, to: &mut StackSums) {
     }
 }
 
-/// Divides a sum by these weights. What cannot be divided evenly goes to the largest.
+/// Divides a sum in proportion to `weights`. The remainder goes to the largest weight.
 fn divide(sum: i64, weights: &[u64]) -> Vec<i64> {
     let whole: i128 = weights.iter().map(|&weight| i128::from(weight)).sum();
     if whole == 0 {

@@ -1,5 +1,6 @@
-//! The message of a process that is about to lower its rights. From then on its ledger keeper does
-//! nothing for it that it could not do itself, even if it ends before the keeper has read anything.
+//! The message of a process that is about to lower its rights. From then on, the ledger keeper does
+//! nothing for the process that the process could not do itself, even if the process ends before
+//! the keeper has read anything.
 
 use std::ffi::CString;
 
@@ -16,7 +17,7 @@ const MAX_SEND_ATTEMPTS: u32 = 20;
 /// The rights that are left to a process that lowers its rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RightsLeft {
-    /// The rights of a user, which the process can exchange for those of others later, or cannot.
+    /// The rights of one user. Perhaps the process can exchange them for other rights later.
     User {
         /// The user's number.
         user: u32,
@@ -27,8 +28,8 @@ pub enum RightsLeft {
     Unknown,
 }
 
-/// Reports to the ledger keeper or the auditor that the process is about to have no more rights
-/// than these. Only root's processes report it, because only root's `record` has rights that its
+/// Reports to the ledger keeper or the auditor that the process is about to have only the rights
+/// `left`. Only root's processes report it, because only root's `record` has rights that its
 /// processes may lack.
 pub(super) fn report_lower_rights(engine: &Engine, left: RightsLeft) {
     let process = &engine.process;
@@ -60,7 +61,7 @@ pub(super) fn report_lower_rights(engine: &Engine, left: RightsLeft) {
     });
 }
 
-/// Returns the socket's path of the process that keeps this process's ledger, or audits it.
+/// Returns the path of the socket of the ledger keeper, or of the auditor.
 fn listener(options: &RecordingOptions) -> Option<CString> {
     let path = match &options.output.recipient {
         LedgerRecipient::Socket(path) => path,

@@ -1,4 +1,4 @@
-//! The way into the engine for crates that know an interpreter's frames.
+//! The engine's interface for crates that know an interpreter's frames.
 
 use heapprof_abi::{RecordingEpoch, StackNumber};
 
@@ -19,7 +19,7 @@ impl Engine {
 }
 
 impl StackProviders {
-    /// Registers a provider, which is asked for frames from now on. It stays for good.
+    /// Registers a provider, which is asked for frames from now on. A provider is never removed.
     ///
     /// # Errors
     /// The provider is of another version, or there are as many providers as there can be.
@@ -50,7 +50,7 @@ impl StackProviders {
         self.0.scripts.watched.watch(address, freed, filter)
     }
 
-    /// Returns the number of the recording. The next recording has another one.
+    /// Returns the number of the recording. Each recording has a different number.
     #[inline(always)]
     pub fn recording_epoch(self) -> RecordingEpoch {
         self.0.process.recorded.epoch()

@@ -1,5 +1,5 @@
-//! The saved ledger, which outlives the process: in which file it is kept, what its header says,
-//! and which process gets the file.
+//! The saved ledger, which outlives the process: makes its file, writes its header, and hands the
+//! file to the ledger keeper.
 
 use std::ffi::CString;
 use std::ptr::{addr_of_mut, copy_nonoverlapping};
@@ -15,7 +15,7 @@ use crate::engine::Engine;
 use crate::options::{LedgerRecipient, RecordingOptions};
 use crate::outside;
 
-/// The message to the ledger keeper, with which it gets the file.
+/// The message with which the ledger keeper receives the file.
 const GREETING: &[u8] = b"heapprof's kept books 1\n";
 /// Makes a file for the ledger, if the options ask for one. If that fails, the reason goes into the
 /// list of dumps.
@@ -36,7 +36,8 @@ pub(super) fn make_file_if_asked(
 }
 
 /// Begins to keep the ledger in a file, if the options ask for that, and nothing was recorded yet.
-/// Returns the file, unless the ledger `may_wait` for one in private memory.
+/// Returns the file. If `may_wait`, the ledger is in private memory for now, and there is no file
+/// yet.
 pub(super) fn begin(
     engine: &Engine,
     options: &RecordingOptions,
@@ -115,9 +116,9 @@ pub(super) fn publish(engine: &'static Engine, handed: Option<(&EngineFile, &Rec
     }
 }
 
-/// Opens the file that this process runs. Its name may lead to another file by the time that a
-/// reader looks for names in it. A forked child runs the same file as its parent, which may have
-/// handed it over.
+/// Opens the file that this process runs, because its name may lead to another file by the time
+/// that a reader searches it for symbols. Returns `None` if the file was handed over already: a
+/// forked child runs the same file as its parent.
 fn executable(engine: &Engine) -> Option<EngineFile> {
     match engine.process.executable_handed.load(Ordering::Relaxed) {
         true => None,
@@ -141,7 +142,7 @@ fn make(engine: &Engine) -> Result<EngineFile, (i32, String)> {
         .map_err(|errno| (errno, "a file in memory could not be made".into()))
 }
 
-/// Adds to the list of dumps why the ledger is not kept: a text, and an errno if it is not 0.
+/// Adds to the list of dumps why there is no saved ledger: a text, and an errno if it is not 0.
 pub(super) fn report_failure(options: &RecordingOptions, errno: i32, why: &str) {
     let entry = format!("~{} {errno} {why}", sys::process_id());
     let entry = CString::new(entry).unwrap_or_default();

@@ -49,7 +49,7 @@ fn end_by(engine: &Engine, signal: i32) {
     raise_default(signal);
 }
 
-/// Dumps at once, or has the dump made right after what is under way: an event of this thread, or
+/// Dumps at once, or requests a dump that is made after the present event of this thread, or after
 /// another thread's fork or dump. Returns whether it dumped at once. It is for signal handlers.
 fn dump_or_ask(engine: &'static Engine, reason: DumpReason) -> bool {
     let later = is_inside_engine() || dump_only(engine, reason, 0) == DumpOutcome::Later;
@@ -72,7 +72,7 @@ impl EngineDumps {
     }
 
     /// Makes the last dump in the handler of a signal that ends the program. Then lets the signal
-    /// do what it does by default.
+    /// have its default effect.
     pub fn end_from_signal(self, signal: i32) {
         let engine = self.engine();
         let (process, dumping) = (&engine.process, &engine.dumping);
@@ -98,7 +98,7 @@ impl EngineDumps {
     }
 }
 
-/// Lets a signal do what it does by default: mostly, end the process.
+/// Lets a signal have its default effect, which is mostly the end of the process.
 pub fn raise_default(signal: i32) {
     // This is the kernel's structure: handler, flags, restorer, mask. All zero is the default.
     // libc's function for it may be replaced by the program's own.

@@ -16,9 +16,9 @@ use crate::tables::sampler::BYTE_BITS;
 /// Bytes of memory that are set aside for a copy of the options and an entry of the list.
 const MAX_ENTRY_MEMORY: usize = 64 << 10;
 
-/// Returns the most bytes of its own that this process may have had in use. For a program that is
-/// its peak. A forked child may free what it inherited while it allocates, so its peak says
-/// nothing; what it has allocated itself is never less than what it had in use.
+/// Returns an upper bound of the bytes, besides inherited ones, that this process has had in use at
+/// a time. For a program, the bound is its peak. A forked child may free inherited memory while it
+/// allocates, so its peak says nothing; the bound is all bytes that the child has allocated.
 pub(super) fn max_retained_bytes(engine: &Engine) -> i64 {
     let heap = &engine.ledger.access.heap;
     let bytes = match engine.threads.names.generation() {
@@ -32,7 +32,7 @@ pub(super) fn max_retained_bytes(engine: &Engine) -> i64 {
     bytes - inherited_bytes(engine)
 }
 
-/// Returns the bytes that count as inherited: what was in use when a forked child began.
+/// Returns the bytes that count as inherited: those in use when a forked child began.
 fn inherited_bytes(engine: &Engine) -> i64 {
     match engine.threads.names.generation() {
         0 => 0,
@@ -40,7 +40,7 @@ fn inherited_bytes(engine: &Engine) -> i64 {
     }
 }
 
-/// Returns all bytes that were allocated, in the recording's unit. What was inherited counts as
+/// Returns all bytes that were allocated, in the recording's unit. Inherited bytes count as
 /// allocated.
 fn allocated_units(engine: &Engine) -> i64 {
     let mut bytes = 0i64;
@@ -58,7 +58,7 @@ fn allocated_units(engine: &Engine) -> i64 {
 }
 
 /// Whether the last profile of this process is left out. A process that enters a sandbox goes on
-/// where nothing is recorded, so what it had in use by then says nothing about it.
+/// without being recorded, so the bytes that it had in use by then say nothing about it.
 fn is_left_out(engine: &Engine, reason: DumpReason) -> bool {
     let (process, dumping) = (&engine.process, &engine.dumping);
     if !reason.is_last() || reason == DumpReason::Sandbox {

@@ -1,4 +1,4 @@
-//! The profile of this moment, made from the tables while the program goes on.
+//! Makes the profile of the present moment from the tables, while the program goes on.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -66,7 +66,7 @@ pub(super) fn remember_code(engine: &Engine) -> bool {
     engine.remember_code(memory_without_mappings(engine)) == CodeScanOutcome::All
 }
 
-/// A hasher for addresses, which one multiplication spreads well enough.
+/// A hasher for addresses. It multiplies once, which spreads them well enough.
 #[derive(Default)]
 pub(super) struct AddressHasher(u64);
 
@@ -98,8 +98,9 @@ pub(super) struct SnapshotTotals {
     pub(crate) stacks: usize,
 }
 
-/// Writes the gzipped profile. `wrappers` is that of [`RecordingOptions`](crate::RecordingOptions).
-/// `may_ask` says whether the program's allocator may be asked for its usage.
+/// Writes the gzipped profile. `wrappers` comes from the
+/// [`RecordingOptions`](crate::RecordingOptions). `may_ask` says whether the program's allocator
+/// may be asked for its usage.
 pub(super) fn write_profile(
     engine: &Engine,
     reason: DumpReason,
@@ -192,7 +193,7 @@ enum SnapshotRow<'a> {
     Value(ValueOrigin, u64),
 }
 
-/// Writes the stacks that `next` returns, with the values that it has put into their samples.
+/// Writes a sample for each row that `next` returns. `next` has put the values into the sample.
 fn write_stacks<'a>(
     engine: &Engine,
     mut builder: ProfileBuilder,
@@ -300,7 +301,7 @@ fn script_location(builder: &mut ProfileBuilder, engine: &Engine, word: u64) -> 
 /// The names of threads in a profile, so that each thread has one name in it.
 type ThreadsByNumber = HashMap<ThreadNumber, NamedThread>;
 
-/// Returns the set of labels for which these words stand.
+/// Returns the set of labels for which `words` stand.
 fn label_set(
     builder: &mut ProfileBuilder,
     engine: &Engine,
@@ -361,8 +362,8 @@ fn add_mapping(builder: &mut ProfileBuilder, mapping: &CodeMapping) -> MappingIn
     })
 }
 
-/// Returns comments on which frames stacks have, if an interpreter's could be among them, and on
-/// why some are missing.
+/// Returns comments that say which frames stacks have, and why some are missing. There are none if
+/// the recording has only native frames.
 fn frame_comments(engine: &Engine, reports: &[(usize, ProviderReport)]) -> Vec<String> {
     let providers = &engine.scripts.providers;
     let wanted = match providers.frame_choice() {
@@ -389,7 +390,7 @@ fn frame_comments(engine: &Engine, reports: &[(usize, ProviderReport)]) -> Vec<S
     comments
 }
 
-/// The facts of a snapshot besides its values.
+/// The data of a profile besides its samples.
 struct DumpFacts<'a> {
     sums: &'a [StackSums],
     /// Objects by size, in the recording's unit.
@@ -420,7 +421,7 @@ fn process_comments(process: &EngineProcess, program: &str) -> Vec<String> {
         .collect()
 }
 
-/// Describes the values in the profile: what they are, and how long the recording had taken.
+/// Writes the profile's description: its comments, sample types, period, start and duration.
 fn describe(
     builder: &mut ProfileBuilder,
     engine: &Engine,

@@ -15,8 +15,8 @@ pub(super) struct StackSums {
     pub(crate) freed: [i64; 2],
     pub(crate) peak: [i64; 2],
     pub(crate) temporary: [i64; 2],
-    /// How certain the sums of what was allocated and of what is in use are. It is left empty for
-    /// exact sums.
+    /// The spread of the sums of allocated memory, and of the sums of memory in use. Both are empty
+    /// for exact sums.
     pub(crate) spread: [SpreadEstimate; 2],
 }
 

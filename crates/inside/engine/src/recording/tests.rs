@@ -15,7 +15,7 @@ use crate::tables::filter::AddressFilter;
 use crate::tables::spread::SpreadEstimate;
 use crate::thread::state::engine_identity;
 
-/// Makes an engine that stays for good, as `ENGINE` does.
+/// Makes an engine that is never freed, like `ENGINE`.
 fn engine(pages: PageSource) -> &'static Engine {
     let filter = Box::leak(Box::new(AddressFilter::new()));
     Box::leak(Box::new(Engine::new(filter, pages)))
@@ -54,7 +54,7 @@ fn free(engine: &'static Engine, block: usize) {
     engine.events().release(address(block));
 }
 
-/// Returns what was allocated and what is in use, in objects and bytes, over all stacks.
+/// Returns the sums of all stacks: allocated objects and bytes, and objects and bytes in use.
 fn sums(engine: &'static Engine) -> [i64; 4] {
     engine.with_reentrancy_guard(|| {
         let each = sums::sums(engine).into_iter().map(|sum| {
@@ -145,8 +145,9 @@ fn two_engines_record_beside_each_other_and_after_a_fork() {
     assert_eq!(engines.map(sums), [more(0), more(1)]);
 }
 
-/// A child has what all threads of its parent have in use, as if one thread had allocated it:
-/// blocks that another thread freed, sizes, and, when sampling, the certainty of the sums.
+/// A child inherits the memory in use of all threads of its parent, as if one thread had allocated
+/// it. This includes blocks that another thread freed, sizes, and, when sampling, the certainty of
+/// the sums.
 #[test]
 fn a_child_has_what_all_threads_have() {
     for (mode, period) in [(RecordingMode::Exact, 1), (RecordingMode::Sampled, 64)] {
@@ -221,7 +222,7 @@ fn sampled(engine: &'static Engine, block: usize, size: usize) {
     }
 }
 
-/// One thread serves two engines in turn. Each keeps what was reported to it.
+/// One thread serves two engines in turn. Each engine keeps the events that were reported to it.
 #[test]
 fn a_thread_goes_from_one_engine_to_another() {
     let engines = [
@@ -241,8 +242,8 @@ fn a_thread_goes_from_one_engine_to_another() {
     );
 }
 
-/// A thread that comes from another engine begins a countdown of this one: what is left of the
-/// other engine's countdown chooses nothing here.
+/// A thread that comes from another engine begins a countdown of this one: the rest of the other
+/// engine's countdown chooses no allocation for this engine.
 #[test]
 fn a_countdown_is_of_one_engine() {
     let engines = [
@@ -267,7 +268,7 @@ fn a_countdown_is_of_one_engine() {
     assert_eq!(engines.map(sums), [[0; 4]; 2]);
 }
 
-/// All tables lie in the region, and what has no room is counted as dropped.
+/// All tables lie in the region, and blocks that do not fit are counted as dropped.
 #[test]
 fn tables_lie_in_memory_that_was_handed_in() {
     /// Number of blocks. An interpreter takes a thousand times as long.

@@ -1,7 +1,7 @@
 //! gperftools' text form of a heap profile: one line a stack, then the mappings.
 //!
-//! A line `# …` reports what the form has no place for: that values are estimates, that a stack was
-//! cut.
+//! A line `# …` reports facts for which the form has no field: that values are estimates, that a
+//! stack was cut.
 //!
 //! Format from gperftools, heap-profile-table.cc:
 //! `objects: bytes [allocated objects: bytes] @ addresses`, leaf first, return addresses as they

@@ -1,10 +1,10 @@
-//! Unloading of code by dlclose: records what lay where before the code goes away, and forgets the
-//! code's rules.
+//! Unloading of code by dlclose: records the mapped code before some of it is unloaded, and removes
+//! its unwind rules.
 
 use crate::code::mappings::CodeScanOutcome;
 use crate::engine::Engine;
 
-/// Records what code lies where, and then runs `close`, which may unload code.
+/// Records the mapped code, and then runs `close`, which may unload code.
 pub(super) fn run_around_unload<R>(engine: &Engine, close: impl FnOnce() -> R) -> R {
     let (code, process) = (&engine.code, &engine.process);
     let at_loader = code.modules.loading.enter();

@@ -1,8 +1,8 @@
 //! The values that a provider traces: rows of a profile beside those of allocations.
 //!
 //! An interpreter takes values from pools, so allocations do not show which code made a value. A
-//! provider that sees values being made keeps the number of the stack of each, and returns the rows
-//! when a profile is written.
+//! provider that traces values stores the stack number of each value when it is made, and returns
+//! the rows when a profile is written.
 
 use std::ffi::CStr;
 
@@ -18,7 +18,7 @@ use crate::tables::script_frames::{FrameWord, ScriptFrame};
 pub(super) enum ValueOrigin {
     /// The stack with this number.
     Stack(StackNumber),
-    /// An origin that was not seen: the word of a frame that says so.
+    /// An unknown origin. The field is the word of a frame that stands for it.
     Frame(u64),
 }
 
@@ -42,7 +42,7 @@ pub(super) struct ValueRows<'a> {
 }
 
 impl<'a> ValueRows<'a> {
-    /// Begins with the values of this moment.
+    /// Begins to read the rows of the values that exist at this moment.
     pub(super) fn begin(engine: &'a Engine) -> Self {
         let providers = &engine.scripts.providers;
         let mut from = None;
@@ -94,7 +94,7 @@ impl<'a> ValueRows<'a> {
         })
     }
 
-    /// Returns the word of the frame for values whose making was not seen.
+    /// Returns the word of the frame that stands for the unknown origin of values.
     fn unseen_frame(&self, value: &TracedValues) -> u64 {
         let name = match value.frame.is_null() {
             true => c"(not known)",

@@ -1,8 +1,8 @@
-//! A thread's own stacks, in a recording that keeps each thread's share: the numbers that the
-//! thread has for stacks that all threads share.
+//! A thread's own stack numbers, in a recording that counts each thread separately. Each of them
+//! stands for a stack that all threads share.
 //!
 //! Stacks are captured and numbered as in any recording. The thread then looks up its own number
-//! for the stack that it got, mostly here, and otherwise in the table of stacks.
+//! for the captured stack, mostly in this cache, and otherwise in the table of stacks.
 
 use heapprof_abi::{StackNumber, ThreadNumber};
 

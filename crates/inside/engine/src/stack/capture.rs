@@ -1,4 +1,4 @@
-//! The stack of an allocation, and how to get it again for less.
+//! Captures the stack of an allocation, and reuses the thread's last stack to unwind less.
 //!
 //! A thread's next stack mostly shares its outer frames with the last one. So the last stack is
 //! kept, with the address of each return address. When unwinding reaches a frame at the same
@@ -11,7 +11,7 @@
 //! distance from the root. So a change costs as many terms as frames changed.
 //!
 //! Only both ends of a deep stack are kept, so only they need to be proved. Between them the record
-//! has marks (`deep`).
+//! has marks (`deep_stack`).
 
 mod deep_stack;
 mod full_walk;
@@ -44,7 +44,7 @@ const MAX_WALK_FRAMES: usize = 1 << 20;
 /// Number of broken reuses in one capture after which it is quicker to unwind.
 const MAX_BROKEN_REUSES: u32 = 2;
 
-/// The last stack, root first.
+/// A thread's last stack, root first.
 pub(crate) struct LastStack {
     pub(crate) bounds: StackBounds,
     /// Number of unloads of code at the time when the stack was recorded.
@@ -67,8 +67,8 @@ pub(crate) struct LastStack {
     walk_ends_early: bool,
     /// The recorded stack's number, if it has one.
     stack: Option<StackNumber>,
-    /// Number of oldest frames in common with the stack that [`note_number`](Self::note_number) was
-    /// called for last.
+    /// Number of oldest frames in common with the stack of the last call of
+    /// [`note_number`](Self::note_number).
     shared: usize,
     /// The word of each frame's address.
     pc: [u64; MAX_REMEMBERED_FRAMES],
@@ -81,7 +81,7 @@ pub(crate) struct LastStack {
     other_pc: [u64; MAX_REMEMBERED_FRAMES],
     /// The term of `other_pc`.
     other_term: [u64; MAX_REMEMBERED_FRAMES],
-    /// Whether the frame's rbp decides where this frame or an older one lies.
+    /// Whether the address of this frame, or of an older one, depends on the frame's rbp.
     needs_bp: [bool; MAX_REMEMBERED_FRAMES],
     /// Number of entries of `check` that belong to this frame and the older ones.
     check_end: [u32; MAX_REMEMBERED_FRAMES],
@@ -107,9 +107,10 @@ struct WalkCheck {
 pub(crate) enum CaptureOutcome {
     /// The stack is the one in the record.
     Same,
-    /// The stack is another one, which has this number; the record is unchanged.
+    /// The stack is not the recorded one, but a recent stack with this number. The record is
+    /// unchanged.
     Recent(StackNumber),
-    /// The stack is another one, and is now in the record.
+    /// The stack differs from the earlier record, and is in the record now.
     Recorded,
     /// The stack is an interpreter's, and is in that interpreter's own record. The flag says
     /// whether it is unchanged since the last capture.
@@ -232,11 +233,11 @@ impl LastStack {
         self.bounds
     }
 
-    /// Unwinds until it meets a recorded frame that is unchanged, together with all older ones.
-    /// Returns `Unrecorded` if the stack is not the thread's own, if it leads through a frame
-    /// without a simple rule, or if a frame that is carried over has no caller in the thread's own
-    /// stack. Unless `DEEP`, the record has no marks, and a walk that would need some returns
-    /// `Deep`. `before` is the hash of the last stack.
+    /// Unwinds until it reaches a recorded frame that is unchanged, as are all older ones. Returns
+    /// `Unrecorded` if the stack is not the thread's own, if it leads through a frame without a
+    /// simple rule, or if a frame that is carried over has no caller in the thread's own stack.
+    /// Unless `DEEP`, the record has no marks, and a walk that would need some returns `Deep`.
+    /// `before` is the hash of the last stack.
     #[inline(always)]
     fn walk_to_what_holds<const DEEP: bool>(
         &mut self,
@@ -330,7 +331,8 @@ impl LastStack {
     }
 
     /// Adds the recorded frames that are newer than a broken one to the fresh ones, because they
-    /// are unchanged. Returns the present cursor of the broken frame. `bp` is the newest frame's.
+    /// are unchanged. Returns the present cursor of the broken frame. `bp` is the value of rbp in
+    /// the newest frame.
     #[inline(always)]
     fn carry_over<const DEEP: bool>(
         &mut self,

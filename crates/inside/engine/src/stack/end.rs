@@ -12,7 +12,8 @@ use crate::code::cfi;
 use crate::stack::walk::{FrameCursor, Unwinder};
 
 impl Unwinder<'_> {
-    /// Whether a stack ends early at a frame that has no caller, and no zero in the caller's place.
+    /// Whether a stack ends early at the frame `oldest`, which has no caller. The return address
+    /// there is not zero.
     #[inline(always)]
     pub(crate) fn ends_early(self, oldest: FrameCursor, rule: UnwindRule) -> bool {
         match rule.kind() {

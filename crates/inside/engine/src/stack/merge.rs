@@ -4,9 +4,9 @@ use heapprof_abi::FrameAddress;
 
 use crate::stack::capture::{CUT, PlacedFrame};
 
-/// Inserts an interpreter's frames where native code entered the interpreter. `frames` are the
-/// entry and the word of each, innermost first. `native` and the result are innermost first, too.
-/// The result begins with a label. Returns the number of words.
+/// Inserts an interpreter's frames where native code entered the interpreter. `frames` has the
+/// entry and the word of each frame, innermost first. `native` and the result are innermost first,
+/// too. The result begins with a label. Returns the number of words.
 ///
 /// The frames up to one that native code entered are a run. A run replaces the native frame in
 /// whose memory its entry lies. If the entry's place is not known, the run replaces the next frame

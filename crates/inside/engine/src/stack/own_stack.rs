@@ -10,9 +10,9 @@ use crate::stack::walk::StackBounds;
 /// Returns the bounds of this thread's own stack, empty if they can't be found. Allocates nothing.
 ///
 /// Any other stack on which the thread may run (a coroutine's, a signal's) can be unmapped at any
-/// time, and must not be read as if it were there. `slot` is the thread's present place on its
-/// stack. `local` is an address in its static thread-local storage, which libc puts above the stack
-/// of every thread except the main one.
+/// time, and must not be read directly. `slot` is an address in the thread's present frame. `local`
+/// is an address in its static thread-local storage, which libc puts above the stack of every
+/// thread except the main one.
 pub(crate) fn find(slot: usize, local: usize) -> StackBounds {
     described(local).unwrap_or_else(|| find_mapped(slot, local))
 }
@@ -26,11 +26,12 @@ pub(crate) fn find(slot: usize, local: usize) -> StackBounds {
 #[cfg(all(target_arch = "x86_64", target_env = "gnu", not(miri)))]
 fn described(local: usize) -> Option<StackBounds> {
     /// Number of words that are searched. Every `struct pthread` has more: 2304 bytes since glibc
-    /// 2.17. Its first word is its own address.
+    /// 2.17. The first word of the structure is its own address.
     const DESCRIPTOR_WORDS: usize = 2048 / 8;
     /// Largest distance between the structure's beginning and the end of the stack.
     const MAX_DISTANCE_ABOVE: usize = 16 << 10;
-    /// Possible lengths of a stack; an address is larger.
+    /// Possible lengths of a stack, in bytes. Addresses are larger, so none is mistaken for a
+    /// length.
     const STACK_LENGTHS: std::ops::Range<usize> = 16 << 10..1 << 38;
     // SAFETY: always succeeds.
     let this = unsafe { libc::pthread_self() } as usize;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use heapprof_abi::StackNumber;
 
-/// Maximum number of stacks that are known as a pool's. They have no callers, so there are few.
+/// Maximum number of stacks of pools. There are few, because the stack of a pool has no callers.
 const MAX_POOL_STACKS: usize = 64;
 
 /// The stacks of pools in a recording.

@@ -21,7 +21,7 @@ pub struct RawFrame {
     pub code: u64,
     /// The place in the code.
     pub place: u64,
-    /// A number that changes when other code comes to the same address.
+    /// A number that changes when other code replaces the code at the same address.
     pub version: u32,
     /// The line, if the provider knows it without a further search.
     pub line: u32,
@@ -116,8 +116,8 @@ pub struct ReportSink {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct TracedValues {
-    /// Number of the stack, which the engine gave it; [`TracedValues::NO_STACK`] if the stack is
-    /// not known.
+    /// The number that the engine gave the stack; [`TracedValues::NO_STACK`] if the stack is not
+    /// known.
     pub stack: StackNumber,
     /// Reserved: 0.
     pub reserved: u32,
@@ -210,10 +210,11 @@ pub struct StackProvider {
     /// profile is written, in any thread, with 0 first and then with one more each time, until it
     /// returns another number than 0. May be missing.
     pub values: Option<unsafe extern "C" fn(*mut c_void, usize, *mut TracedValues) -> c_int>,
-    /// Whether a capture would return the same as the thread's last one, including label and pool.
-    /// It gets the provider's memory for the thread, and its size. Returns 0 if the capture would
-    /// differ, or if that is not known. It is called in the same place as `capture`, and instead of
-    /// it. It must be missing if captures depend on the size or the caller.
+    /// Whether a capture would return the same result as the thread's last capture, including label
+    /// and pool. The function gets the provider's memory for the thread, and its size. Returns 0 if
+    /// the capture would differ, or if that is not known. It is called in the same place as
+    /// `capture`, and instead of it. It must be missing if captures depend on the size or the
+    /// caller.
     pub unchanged: Option<unsafe extern "C" fn(*mut c_void, *mut c_void, usize) -> c_int>,
 }
 
@@ -309,7 +310,7 @@ impl StackProvider {
     }
 }
 
-/// Returns as much of a text as is kept.
+/// Returns a text, cut to [`MAX_TEXT_BYTES`] bytes.
 fn cut_text(text: &CStr) -> String {
     let bytes = text.to_bytes();
     String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_TEXT_BYTES)]).into_owned()
@@ -381,7 +382,7 @@ pub(crate) struct ProviderTable {
     asks: AtomicU8,
     /// The recording's [`FrameChoice`], as a number.
     wanted: AtomicU8,
-    /// Whether the recording keeps each thread's share.
+    /// Whether the recording counts each thread separately.
     by_thread: AtomicBool,
 }
 
@@ -396,9 +397,9 @@ const SLOT_READY: u8 = 2;
 /// State: the provider broke its contract.
 const SLOT_BROKEN: u8 = 3;
 
-/// What an event must find out about an allocation's stack besides its native frames: which frames
-/// of an interpreter, and whose stack it is. This one number tells an event whether there is
-/// anything to do.
+/// The data that an event needs of an allocation's stack besides its native frames: which frames of
+/// an interpreter, and whether the stack is counted for its thread. It is one number, which is zero
+/// if nothing else is needed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StackRequest(u8);
 
@@ -458,21 +459,21 @@ impl ProviderTable {
         }
     }
 
-    /// Returns what must be found out besides native frames; `None` if there is nothing.
+    /// Returns the request for more than native frames; `None` if native frames are enough.
     #[inline(always)]
     pub(crate) fn stack_request(&self) -> Option<StackRequest> {
         let asked = StackRequest(self.asks.load(Ordering::Relaxed));
         (asked != StackRequest::NOTHING).then_some(asked)
     }
 
-    /// Sets which frames a recording keeps, and whether it keeps each thread's share.
+    /// Sets which frames a recording keeps, and whether it counts each thread separately.
     pub(crate) fn set_request(&self, frames: FrameChoice, by_thread: bool) {
         self.wanted.store(frames as u8, Ordering::Relaxed);
         self.by_thread.store(by_thread, Ordering::Relaxed);
         self.update();
     }
 
-    /// Whether the recording keeps each thread's share.
+    /// Whether the recording counts each thread separately.
     pub(crate) fn is_by_thread(&self) -> bool {
         self.by_thread.load(Ordering::Relaxed)
     }

@@ -19,24 +19,23 @@ const MAX_CHECKS: usize = 16;
 /// time that finding one saves.
 const CREDIT_PER_HIT: u32 = 4;
 const MAX_CREDIT: u32 = 256;
-/// Number of captures without a search, when all credit is spent. Then a few are searched for, so
-/// that a loop does not go unnoticed.
+/// Number of captures without a search, when all credit is spent. After them, a few captures search
+/// again, so that a new loop is noticed.
 const PAUSE_CAPTURES: u32 = 992;
 /// Number of stacks that may be kept after a pause.
 const TRIAL_CAPTURES: u32 = 32;
 
 /// The recent stacks of a thread. All zeros are an empty list.
 pub(crate) struct RecentStacks {
-    /// Words of the places at which the stacks allocate, all in one cache line; zero for an empty
-    /// entry.
+    /// The stacks' call sites as words, all in one cache line; zero for an empty entry.
     place: [u64; WAY_COUNT],
     way: [RecentStack; WAY_COUNT],
     /// Number of entries that stacks from new places took so far. It chooses the next entry.
     next: u32,
-    /// Number of stacks that may still be kept before the next pause, so that a program that comes
-    /// back to none does not pay for them.
+    /// Number of stacks that may still be kept before the next pause, so that a program that never
+    /// returns to a kept stack does not pay for the list.
     credit: u32,
-    /// Number of captures for which no search is made yet.
+    /// Number of captures left for which no search is made.
     pause: u32,
 }
 
@@ -155,7 +154,7 @@ impl RecentStacks {
         Some(way.stack)
     }
 
-    /// Keeps a stack that got a number, with the words on which its walk depended, newest first.
+    /// Adds a numbered stack to the list, with the words on which its walk depended, newest first.
     #[inline]
     pub(crate) fn keep(
         &mut self,

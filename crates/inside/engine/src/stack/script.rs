@@ -1,10 +1,10 @@
 //! The stack of an interpreter at an allocation: captured by its provider, and compared with the
 //! last one.
 //!
-//! A stack's next one mostly differs in its newest frames. So the last stack is kept as its
-//! provider returned it, together with the word of each frame. Only frames that differ get a new
-//! word. The words of frames that were seen lately are known by the frame's numbers, because
-//! looking up texts takes longer.
+//! A thread's next stack mostly differs from the last one only in its newest frames. So the last
+//! stack is kept as its provider returned it, together with the word of each frame. Only frames
+//! that differ get a new word. The words of frames that were seen lately are known by the frame's
+//! numbers, because looking up texts takes longer.
 //!
 //! As with native stacks, a stack's identity is a sum of one term for each word, which is mixed
 //! with its distance from the root.
@@ -25,13 +25,14 @@ use crate::tables::script_frames::{FrameWord, ScriptFrame, ScriptFrames};
 /// Maximum number of frames of a stack: those of both ends, and one for the part that was left out
 /// between them.
 const MAX_SCRIPT_FRAMES: usize = 2 * FRAMES_PER_END + 1;
-/// Number of frames whose words are known by the frames' numbers. It is a power of two.
+/// Number of frames whose words are remembered by the frames' numbers. It is a power of two.
 const KNOWN_FRAMES: usize = 2048;
 /// Number of words of a provider's own memory.
 const PROVIDER_MEMORY_WORDS: usize = 2304;
 /// Maximum number of bytes of a function's or file's name, with a zero at the end.
 const MAX_TEXT_LEN: usize = 1024;
-/// A frame that stands behind the last one that a provider may write.
+/// A frame that is stored behind the last frame that a provider may write, to notice if it writes
+/// more.
 const GUARD_FRAME: RawFrame = RawFrame {
     code: 0x5afe_5afe_5afe_5afe,
     place: 0,
@@ -40,7 +41,7 @@ const GUARD_FRAME: RawFrame = RawFrame {
     entry: 0,
 };
 
-/// Number of stacks that are known by their newest frame. It is a power of two.
+/// Number of stacks that are remembered by their newest frame. It is a power of two.
 const KNOWN_STACKS: usize = 256;
 
 /// The last stack of an interpreter in a thread, and data about its frames. All zeros are a new
@@ -149,9 +150,9 @@ pub(crate) struct AllocationCall {
 pub(crate) enum ScriptCaptureOutcome {
     /// The thread runs no code of an interpreter.
     Nothing,
-    /// The stack is the last one.
+    /// The stack equals the thread's last stack.
     Same,
-    /// The stack is another one, which was seen lately and has this number.
+    /// The stack differs from the last one, but was captured lately and has this number.
     Recent(StackNumber),
     /// The stack is another one.
     Changed,
@@ -265,7 +266,7 @@ impl ScriptStack {
         ScriptCaptureOutcome::Nothing
     }
 
-    /// Makes a stack that a provider has captured the last one.
+    /// Replaces the thread's last stack by a stack that a provider has captured.
     #[inline(never)]
     fn take(
         &mut self,
@@ -457,8 +458,8 @@ impl ScriptStack {
         &self.word[..=self.len]
     }
 
-    /// Returns how many of the oldest words are those of the stack that [`stack`](Self::stack)
-    /// numbers.
+    /// Returns how many of the oldest words are the same in the stack whose number
+    /// [`stack`](Self::stack) returns.
     pub(crate) fn shared_words(&self) -> usize {
         self.shared
     }
@@ -469,7 +470,7 @@ impl ScriptStack {
         self.is_pool
     }
 
-    /// Notes the number that the stack got, if it is a pool's.
+    /// Adds the stack to `pools` with its number, if it is a pool's.
     #[inline(always)]
     pub(crate) fn note_pool(&self, pools: &PoolStacks, stack: Option<StackNumber>) {
         if let (true, Some(stack)) = (self.is_pool, stack) {

@@ -1,4 +1,4 @@
-//! Steps from a frame to its caller, by rules from the cache and through memory that is known to be
+//! Steps from a frame to its caller, by cached rules and through memory that is known to be
 //! readable.
 
 use crate::arch::{UnwindRule, UnwindRuleKind, strip_pointer_authentication};
@@ -186,7 +186,8 @@ impl ForeignMemory {
         self
     }
 
-    /// Begins a walk on another stack, which reads this memory only where it must.
+    /// Begins a walk that starts on another stack, and reads this memory only when it leads off
+    /// that stack.
     pub(crate) fn begin_elsewhere(&mut self) -> &mut Self {
         self.page = DirectMemory(StackBounds::default());
         (self.len, self.furthest, self.reach) = (0, 0, 0);

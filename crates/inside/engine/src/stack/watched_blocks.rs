@@ -1,4 +1,4 @@
-//! Watched blocks: blocks whose free a stack provider must hear of, namely the interpreters
+//! Watched blocks: blocks whose free is reported to a stack provider, namely the interpreters
 //! themselves.
 //!
 //! A provider that remembers an interpreter's address must not read it once it is freed. Every free
@@ -14,7 +14,7 @@ use crate::tables::filter::AddressFilter;
 
 /// Maximum number of blocks that can be watched at once.
 const MAX_WATCHED_BLOCKS: usize = 64;
-/// Number of low bits of an address on which its bit of the mask does not depend.
+/// Number of low bits of an address that have no influence on its bit of the mask.
 const MASK_SHIFT: u32 = 6;
 
 /// A function that is called before a watched block is freed. It gets the block's address.

@@ -52,7 +52,8 @@ impl<T> ChunkedArray<T> {
         }
     }
 
-    /// Returns the element, whose chunk is mapped if it was not. Null if there is no memory.
+    /// Returns the element, and maps its chunk if that was never touched. Null if there is no
+    /// memory.
     #[inline]
     pub(crate) fn touch(&self, index: usize, pages: &PageSource, lot: TableLifetime) -> *mut T {
         let found = self.get(index);

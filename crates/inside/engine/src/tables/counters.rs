@@ -18,9 +18,9 @@ use crate::process::EngineProcess;
 pub(crate) struct StackCounters {
     pub(crate) allocated: AtomicSum,
     pub(crate) freed: AtomicSum,
-    /// What was in use at the process's last peak, if the heap has fallen from that peak and `fall`
-    /// is the process's count of falls. If `fall` is older, nothing has changed here since that
-    /// peak.
+    /// The memory in use at the process's last peak. It is valid if the heap has fallen from that
+    /// peak and `fall` equals the process's count of falls. If `fall` is older, these counters have
+    /// not changed since that peak.
     pub(crate) at_peak: AtomicSum,
     pub(crate) fall: atomic::AtomicU64,
 }
@@ -30,14 +30,14 @@ pub(crate) struct StackCounters {
 pub(crate) enum AccessMode {
     /// The thread is the only one that has the ledger open.
     Alone,
-    /// Other threads have the ledger open, too, and the heap is well below its peak: what is in use
+    /// Other threads have the ledger open, too, and the heap is well below its peak: memory in use
     /// is counted in budgets.
     Relaxed,
-    /// Other threads have the ledger open, too, and the heap is near its peak: what is in use is
+    /// Other threads have the ledger open, too, and the heap is near its peak: memory in use is
     /// counted event by event.
     Strict,
-    /// The thread does not have the ledger open any more. Another recording began while it was
-    /// closed in the middle of the event, which then belongs to neither.
+    /// The thread does not have the ledger open any more. Another recording began while the ledger
+    /// was closed in the middle of the event, so the event belongs to neither recording.
     Overtaken,
 }
 
@@ -124,12 +124,12 @@ impl StackCounters {
         ]
     }
 
-    /// Restarts the sums from what is in use, or from nothing.
+    /// Restarts the sums: with the memory in use if `keeps_in_use`, otherwise with zero.
     pub(crate) fn restart(&self, keeps_in_use: bool) {
         self.restart_from(if keeps_in_use { self.in_use() } else { [0, 0] });
     }
 
-    /// Restarts the sums with `in_use` in use.
+    /// Restarts the sums, with `in_use` as allocated and in use.
     pub(crate) fn restart_from(&self, in_use: [i64; 2]) {
         self.allocated.set(in_use);
         self.freed.set([0, 0]);
@@ -147,7 +147,7 @@ impl StackCounters {
         }
     }
 
-    /// Returns what was in use at the peak of `heap`.
+    /// Returns the memory in use at the peak of `heap`: objects and bytes.
     pub(crate) fn peak(&self, heap: &HeapCounters) -> [i64; 2] {
         let phase = heap.phase.load(Ordering::Relaxed);
         if phase & 1 == 1 || self.fall.load(Ordering::Relaxed) != phase >> 1 {
@@ -158,13 +158,13 @@ impl StackCounters {
     }
 }
 
-/// What is in use in the whole process, and its peak, in one cache line.
+/// The memory in use of the whole process, and its peak, in one cache line.
 #[repr(C, align(64))]
 pub(crate) struct HeapCounters {
     pub(crate) in_use: AtomicI64,
     pub(crate) peak: AtomicI64,
-    /// The heap's phase: odd while the heap rises to new maxima. Half of it counts the falls from
-    /// them.
+    /// The heap's phase: odd while the heap rises to new maxima. Half of the number, rounded down,
+    /// counts the falls from them.
     pub(crate) phase: AtomicU64,
     /// The size in use above which the alarm rings.
     alarm: AtomicI64,
@@ -172,12 +172,12 @@ pub(crate) struct HeapCounters {
     strict: AtomicBool,
     /// Whether `in_use` is exact, with no budget given out. While it is not, there is no new peak.
     is_exact: AtomicBool,
-    /// Locked by each event that is counted by itself, because a peak is that of all stacks at one
-    /// moment.
+    /// Locked by each event that is counted by itself, because a peak consists of all stacks'
+    /// values at one moment.
     counting: SpinLock<{ rank::HEAP }>,
 }
 
-/// The bytes that a thread has left of those that it took in advance.
+/// The rest of the bytes that a thread took in advance.
 pub(crate) struct ThreadBudget(atomic::AtomicI64);
 
 impl ThreadBudget {
@@ -232,13 +232,13 @@ impl HeapCounters {
         self.alarm.store(above, Ordering::Relaxed);
     }
 
-    /// Stops giving out budgets. Returns whether no budget is out.
+    /// Stops giving out budgets. Returns whether no thread has a budget.
     pub(crate) fn be_strict(&self) -> bool {
         self.strict.store(true, Ordering::SeqCst);
         self.is_exact.load(Ordering::SeqCst)
     }
 
-    /// Records that no budget is out any more.
+    /// Records that no thread has a budget any more.
     pub(crate) fn note_budgets_returned(&self) {
         self.is_exact.store(true, Ordering::SeqCst);
     }
@@ -248,7 +248,7 @@ impl HeapCounters {
         &self.counting
     }
 
-    /// Returns how the ledger is open to a thread that shares it.
+    /// Returns the access mode of a thread that has the ledger open together with others.
     #[inline(always)]
     pub(crate) fn shared_access(&self) -> AccessMode {
         if self.strict.load(Ordering::Relaxed) {
@@ -273,15 +273,15 @@ impl HeapCounters {
         }
     }
 
-    /// Takes a thread's budget back.
+    /// Takes back the `bytes` that were left in a thread's budget.
     pub(crate) fn give_back(&self, bytes: i64) {
         if bytes != 0 {
             self.in_use.fetch_sub(bytes, Ordering::AcqRel);
         }
     }
 
-    /// Takes `bytes` from the thread's budget, and gives it a new one if it must. Returns false if
-    /// that might be a new peak.
+    /// Takes `bytes` from the thread's budget, and gives the thread a new budget if they are too
+    /// many. Returns false if that might be a new peak.
     #[inline]
     fn spend(&self, kept: &ThreadBudget, bytes: i64) -> bool {
         let budget = kept.get();
@@ -303,7 +303,7 @@ impl HeapCounters {
         false
     }
 
-    /// Counts an allocation, unless it may be a new peak while others have budgets.
+    /// Counts an allocation, unless it may be a new peak while other threads have budgets.
     #[inline(always)]
     pub(crate) fn count_allocation(
         &self,
@@ -454,7 +454,7 @@ impl HeapCounters {
         cell.freed.add(weight);
     }
 
-    /// Restarts the peak from what is in use now. The stacks' counters were restarted before.
+    /// Restarts the peak from the memory in use now. The stacks' counters were restarted before.
     pub(crate) fn restart(&self, in_use: i64) {
         self.in_use.store(in_use, Ordering::Relaxed);
         self.peak.store(in_use, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! The log of events: a ring in the file that outlives the process, from which another process
-//! reads them. `heapprof-abi` says how the ring lies there.
+//! The log of events: a ring in the file that outlives the process, which another process reads.
+//! `heapprof-abi` describes the ring's layout.
 
 use std::mem::size_of;
 use std::sync::atomic::{AtomicPtr, Ordering, fence};
@@ -16,7 +16,7 @@ pub(crate) enum LogEventKind {
     Freed,
 }
 
-/// A block in the form that the log has.
+/// A block as the log stores it.
 #[derive(Clone, Copy)]
 pub(crate) struct LogBlock {
     pub(crate) address: usize,
@@ -63,7 +63,7 @@ impl AllocationLog {
         true
     }
 
-    /// Ends the log. What is in it stays, because a thread may be writing.
+    /// Ends the log. The ring stays mapped, because a thread may still be writing.
     pub(crate) fn end(&self) {
         self.ring.store(std::ptr::null_mut(), Ordering::Release);
     }
@@ -107,9 +107,9 @@ impl AllocationLog {
     }
 }
 
-/// Fills an event, unless a newer one is there, or another thread writes one: one of the two has
-/// slept for as long as the ring takes to come around. The event is missing then, which readers
-/// see.
+/// Fills an event's place in the ring, unless the place has a newer event, or another thread is
+/// writing it. In these cases, one of the two threads has slept for a whole round of the ring. Then
+/// the event is missing, which readers notice.
 #[inline(always)]
 fn write_event(event: &RingEvent, number: u64, fill: impl FnOnce(&RingEvent)) {
     let before = event.number.swap(BUSY_EVENT, Ordering::Acquire);

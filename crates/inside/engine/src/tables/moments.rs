@@ -1,8 +1,8 @@
 //! The curve of the heap: a bounded number of moments, however long the recording takes.
 //!
-//! Two moments are at least `spacing` apart. When there is no room for one more, one of each two
-//! goes, and the spacing doubles. Of two moments, the one stays that differs more from the last one
-//! that stayed, so that steps and teeth of the curve do not go first.
+//! Two moments are at least `spacing` apart. When the curve is full, one moment of each two is
+//! removed, and the spacing doubles. The moment that differs more from the last remaining one
+//! stays, so that steps and spikes of the curve are not the first to vanish.
 
 use heapprof_profile::HeapMoment;
 
@@ -46,8 +46,8 @@ impl HeapMoments {
         &self.all[..self.len]
     }
 
-    /// Adds a moment, if it is not earlier than the last one. Returns the time before which the
-    /// next one is not wanted.
+    /// Adds a moment, if it is not earlier than the last one. Returns the earliest time of the next
+    /// moment.
     pub(crate) fn add(&mut self, moment: HeapMoment) -> i64 {
         let last = self.all().last().map_or(0, |last| last.micros);
         if moment.micros >= last {

@@ -15,8 +15,8 @@ use crate::drop_counters::count;
 use crate::process::EngineProcess;
 
 const EMPTY_KEY: u64 = 0;
-/// Flag of a key that was removed. The key keeps its place, for itself alone: a reader that is in
-/// the middle of finding it must not get the value of another key.
+/// Flag of a key that was removed. No other key may take its entry, because a reader that is just
+/// finding the removed key must not get the value of another key.
 const REMOVED_KEY_FLAG: u64 = 1 << 63;
 const FIRST_BITS: u32 = 11;
 
@@ -33,8 +33,8 @@ struct ProbeEntry {
     value: AtomicU64,
 }
 
-/// A growing map from u64 to u64. Keys 0 and 1 are reserved. Keys of a map from which some are
-/// removed are addresses of programs, which do not have the highest bit.
+/// A growing map from u64 to u64. Keys 0 and 1 are reserved. If keys are ever removed from a map,
+/// all its keys must be program addresses, whose highest bit is 0.
 pub(crate) struct ProbeTable<const RANK: u8> {
     current: AtomicPtr<ProbeHeader>,
     /// Whether any keys were removed.
@@ -117,7 +117,7 @@ impl<const RANK: u8> ProbeTable<RANK> {
         self.current()?.find(key).ok()
     }
 
-    /// Brings the place of `key` into the cache.
+    /// Prefetches the entry of `key`.
     #[inline(always)]
     pub(crate) fn prefetch(&self, key: u64) {
         if let Some(table) = self.current() {
@@ -126,7 +126,7 @@ impl<const RANK: u8> ProbeTable<RANK> {
     }
 
     /// Returns the value of `key`. If there is none, `make` makes it under the lock. Returns `None`
-    /// without memory, or if another thread is interrupted with the lock.
+    /// if there is no memory, or if another thread is interrupted while it has the lock.
     #[cold]
     pub(crate) fn find_or_insert(
         &self,
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(table.find(151), None);
     }
 
-    /// Libraries come and go, and mostly come back to their places.
+    /// A library that is loaded again mostly has its old addresses, so its keys come back.
     #[test]
     fn a_key_that_comes_back_has_its_old_place() {
         let process = EngineProcess::new(region());

@@ -1,4 +1,5 @@
-//! Which allocations are sampled, and what each stands for.
+//! Chooses the allocations that are sampled, and computes how many allocations each of them stands
+//! for.
 //!
 //! Bytes until the next sample follow an exponential distribution, so an allocation of s bytes is
 //! sampled with p = 1 - e^(-(s+1)/T); it then counts 1/p objects of s bytes. Weighting each sample

@@ -1,7 +1,7 @@
-//! The frames of interpreters: every distinct frame once, with its texts by its number.
+//! The table of interpreters' frames: each distinct frame once, with a number and its texts.
 //!
-//! In a stack such a frame is a word that no address of code can be, because its highest bits are
-//! `10`.
+//! In a stack, such a frame is a word that can't be an address of code, because its highest bits
+//! are `10`.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -115,7 +115,7 @@ impl ScriptFrames {
         }
     }
 
-    /// Returns the word for a frame, which gets a number if it is new.
+    /// Returns the word for a frame, and adds the frame if it is new.
     pub(crate) fn word(&self, process: &EngineProcess, frame: ScriptFrame<'_>) -> u64 {
         let mut hasher = DefaultHasher::new();
         hasher.write(frame.name);

@@ -1,7 +1,7 @@
 //! The numbers of objects that a thread has allocated and freed, for each power of two of the size.
 //!
-//! The size of a block is known at its end, too. So what was allocated less what was freed is in
-//! use. To count one object takes three instructions.
+//! The size of a block is also known when it is freed, so the difference of both numbers is in use.
+//! Counting one object takes three instructions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -59,14 +59,14 @@ impl SizeCounts {
         self.allocated.iter().zip(&self.freed)
     }
 
-    /// Adds what another thread has in use, as if this one had allocated it.
+    /// Adds another thread's objects in use, as if this thread had allocated them.
     pub(crate) fn take_over(&self, other: &Self) {
         for (to, of) in self.both().zip(other.both()) {
             add(to.0, in_use(of) as u64);
         }
     }
 
-    /// Restarts the counts from what is in use, or from nothing.
+    /// Restarts the counts: with the objects in use if `keeps_in_use`, otherwise with zero.
     pub(crate) fn restart(&self, keeps_in_use: bool) {
         for both in self.both() {
             let in_use = if keeps_in_use { in_use(both) } else { 0 };
@@ -76,7 +76,7 @@ impl SizeCounts {
     }
 
     /// Returns the objects in use that the thread counted, in the recording's unit. The number is
-    /// below zero if the thread frees what others allocate.
+    /// below zero if the thread frees blocks that other threads allocate.
     pub(crate) fn in_use(&self) -> i64 {
         self.both().map(in_use).fold(0, i64::wrapping_add)
     }
@@ -97,7 +97,7 @@ fn in_use((allocated, freed): (&AtomicU64, &AtomicU64)) -> i64 {
     allocated.load(Ordering::Relaxed).wrapping_sub(freed) as i64
 }
 
-/// Converts a count of objects from a sampled recording's unit to the number that is shown.
+/// Converts a count of objects from a sampled recording's unit to a number of objects.
 pub(crate) fn objects_from_units(objects: i64) -> i64 {
     rounded(objects, OBJECT_BITS)
 }

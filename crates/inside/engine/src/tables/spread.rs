@@ -3,8 +3,9 @@
 //! An allocation that is sampled with probability p counts 1/p objects. The variance of such a sum
 //! is estimated by the sum of (1 - p)/p² over the samples, that of their bytes by the sum of
 //! size²·(1 - p)/p²: D. G. Horvitz and D. J. Thompson, "A generalization of sampling without
-//! replacement from a finite universe" (1952). A block that is freed takes its part of what is in
-//! use with it. The peak has no such sum: its moment is chosen by the estimate itself.
+//! replacement from a finite universe" (1952). When a block is freed, its term no longer counts for
+//! the memory in use. The peak has no such sum, because its moment is chosen by the estimate
+//! itself.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,7 +14,7 @@ use heapprof_platform::arch::undisturbed;
 use crate::tables::sampler;
 
 /// The spread that one thread has noted for one stack. That thread writes it, and a thread that
-/// dumps reads it. If all of it is zero, there were no samples.
+/// dumps reads it. All zeros mean that there were no samples.
 #[derive(Default)]
 #[repr(C)]
 pub(crate) struct StackSpread {
@@ -87,7 +88,7 @@ impl SpreadEstimate {
         }
     }
 
-    /// Removes what rounding left behind, if no sample is left.
+    /// Sets the variances to zero if no sample is left, because rounding may have left a residue.
     fn without_residue(self) -> Self {
         // The number is below zero if there was no memory for one of the events.
         if self.samples as i64 <= 0 {
@@ -117,7 +118,7 @@ impl StackSpread {
         self.freed.add(size, period);
     }
 
-    /// Restarts with the spread of what all threads have in use.
+    /// Restarts with the spread of all threads' memory in use.
     pub(crate) fn restart_from(&self, all: &SpreadSum) {
         undisturbed(&mut || {
             let [_, in_use] = all.parts();
@@ -126,7 +127,7 @@ impl StackSpread {
         });
     }
 
-    /// Restarts from what is in use, or from nothing.
+    /// Restarts the spread: with that of the memory in use if `keeps_in_use`, otherwise with zero.
     pub(crate) fn restart(&self, keeps_in_use: bool) {
         let mut in_use = SpreadEstimate::default();
         if keeps_in_use {
@@ -137,7 +138,7 @@ impl StackSpread {
     }
 }
 
-/// The spread of one stack over all threads: of what was allocated, and of what was freed.
+/// The spread of one stack over all threads, for the allocated and for the freed memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct SpreadSum {
     allocated: SpreadEstimate,
@@ -151,8 +152,8 @@ impl SpreadSum {
         self.freed = self.freed.plus(spread.freed.get());
     }
 
-    /// Returns the spread of what was allocated, and that of what is in use. It must be called in
-    /// the environment of [`undisturbed`].
+    /// Returns the spread of the allocated memory, and the spread of the memory in use. It must be
+    /// called in the environment of [`undisturbed`].
     pub(crate) fn parts(&self) -> [SpreadEstimate; 2] {
         let in_use = self.allocated.minus(self.freed);
         [self.allocated, in_use].map(SpreadEstimate::without_residue)

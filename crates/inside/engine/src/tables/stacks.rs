@@ -1,8 +1,8 @@
-//! The table of stacks: every distinct stack once, with its number by its hash, and its frames by
-//! its number.
+//! The table of stacks: finds a stack's number by its hash, and its frames by its number. Each
+//! distinct stack is stored once.
 //!
-//! A stack is kept as an earlier stack and the frames that it has above that, because most stacks
-//! of a program differ in their newest few frames. A recursive parser's 60 frames take 100 bytes
+//! A stack is stored as an earlier stack (its base) and the frames above it, because most stacks of
+//! a program differ only in their newest few frames. A recursive parser's 60 frames take 100 bytes
 //! instead of 500.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -24,11 +24,11 @@ pub(crate) mod stack_reader;
 /// The stacks of a process.
 pub(crate) struct ProcessStacks {
     by_hash: ProbeTable<{ rank::STACKS }>,
-    /// The place of each stack's entry.
+    /// Pointer to each stack's entry, by the stack's number.
     pub(crate) entry: ChunkedArray<*const StackEntry>,
     pub(crate) len: AtomicU32,
-    /// Number of frames that may be new locations: a stack's own, or all of them if its base is of
-    /// another generation.
+    /// Upper bound of the number of distinct locations. A stack adds its own frames, or all its
+    /// frames if its base belongs to another generation.
     frames: AtomicUsize,
     memory: LockedValue<{ rank::STACK_MEMORY }, WordMemory>,
 }
@@ -42,7 +42,7 @@ pub(crate) struct StackEntry {
     pub(crate) generation: MappingGeneration,
     /// Number of the stack's frames.
     pub(crate) frames: u16,
-    /// Number of the stack's oldest frames that are those of `base`.
+    /// Number of the stack's oldest frames that it has in common with `base`.
     pub(crate) from_base: u16,
     /// Number of the base, which is lower than the stack's own.
     pub(crate) base: StackNumber,
@@ -62,7 +62,7 @@ impl StackEntry {
     }
 }
 
-/// A stack that may be new: its frames, and another whose oldest frames it shares.
+/// A stack that may be new: its frames, and a numbered stack whose oldest frames it shares.
 pub(crate) struct NewStack<'a> {
     base: Option<(StackNumber, usize)>,
     /// Number of the stack's oldest frames that `frames` lacks, because they are known to be the
@@ -106,7 +106,7 @@ impl<'a> NewStack<'a> {
 }
 
 /// Returns the key of a thread's stack, which serves as its hash. No two stacks of threads have the
-/// same.
+/// same key.
 fn thread_stack_hash(stack: StackNumber, thread: ThreadNumber) -> u64 {
     let mut x = u64::from(thread.to_u32()) << 32 | u64::from(stack.to_u32());
     x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -133,13 +133,14 @@ impl ProcessStacks {
         number.map(|number| StackNumber::from_u32(number as u32))
     }
 
-    /// Brings the place of a hash into the cache.
+    /// Prefetches the table's entry for a hash.
     #[inline(always)]
     pub(crate) fn prefetch(&self, hash: u64) {
         self.by_hash.prefetch(hash);
     }
 
-    /// Returns the number of a stack, which gets one if it is new; `None` without memory.
+    /// Returns the number of a stack, and adds the stack if it is new; `None` if there is no
+    /// memory.
     pub(crate) fn find_or_insert(
         &self,
         process: &EngineProcess,
@@ -215,9 +216,9 @@ impl ProcessStacks {
         self.find_or_insert(process, hash, plain.generation, of_thread)
     }
 
-    /// Returns the stack to build on: of those that have the shared frames, the one that has some
-    /// of them itself. So every step from a stack to its base comes nearer to the root, and reading
-    /// a stack takes no more steps than it has frames.
+    /// Returns the stack to use as the base: of the stacks that have the shared frames, the one
+    /// that stores some of them itself. So every step from a stack to its base leads nearer to the
+    /// root, and reading a stack takes no more steps than it has frames.
     fn nearest(&self, base: Option<(StackNumber, usize)>) -> (StackNumber, usize) {
         let Some((mut number, shared)) = base else {
             return (StackNumber::from_u32(0), 0);
@@ -246,7 +247,8 @@ impl ProcessStacks {
         number.to_u32() < self.len()
     }
 
-    /// Returns how many different frames all stacks have at most, in their generations.
+    /// Returns an upper bound of the number of distinct frames of all stacks. A frame counts once
+    /// for each generation.
     pub(crate) fn frames(&self) -> usize {
         self.frames.load(Ordering::Relaxed)
     }
@@ -328,8 +330,8 @@ mod tests {
     use super::*;
     use heapprof_platform::pages::regions::region;
 
-    /// The stack of a thread has the frames and the generation of the one that all threads share,
-    /// and one number however often it is asked for.
+    /// A thread's stack has the frames and the generation of the stack that all threads share, and
+    /// always gets the same number.
     #[test]
     fn a_thread_has_one_number_for_each_stack() {
         let (process, stacks) = (EngineProcess::new(region()), ProcessStacks::new());

@@ -1,4 +1,4 @@
-//! Memory for words that are written once and stay: stacks, and the texts of frames.
+//! Memory for words that are written once and never freed: stacks, and the texts of frames.
 
 use heapprof_platform::pages::PageSource;
 use heapprof_platform::sys;
@@ -26,7 +26,7 @@ impl WordMemory {
         }
     }
 
-    /// Returns `words` zeroed words that stay; `None` without memory.
+    /// Returns `words` zeroed words, which are never freed; `None` if there is no memory.
     pub(crate) fn take(&mut self, words: usize, pages: &PageSource) -> Option<*mut u64> {
         if words > self.left {
             // A chunk is a quarter of what there is, and a large page once that is as much.
@@ -46,7 +46,8 @@ impl WordMemory {
         Some(at)
     }
 
-    /// Returns how many bytes are mapped, how many of them are left, and where those begin.
+    /// Returns the number of mapped bytes, the number of bytes that are left, and the address at
+    /// which the latter begin.
     pub(crate) fn extent(&self) -> (usize, usize, *const u8) {
         let rest = self.at.cast_const().cast();
         (self.mapped, self.left * size_of::<u64>(), rest)

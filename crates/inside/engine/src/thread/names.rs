@@ -1,12 +1,12 @@
 //! The threads that have allocated: the id and name of each, by a number that stands in its stacks.
 //!
-//! A thread gets a number at its first event of a recording that keeps each thread's share, and
-//! keeps it. The kernel gives the id of a thread that has ended to another thread, which gets a
-//! number of its own.
+//! A thread gets a number at its first event of a recording that counts each thread separately, and
+//! the number never changes. If the kernel reuses the id of a thread that has ended, the new thread
+//! gets another number.
 //!
 //! Many threads change their name just after they begin. So a dump reads the present name of a
-//! thread that still exists from the kernel. The last name of a thread is kept for later: each
-//! thread reads its own name when it has a stack that is new, and when it ends.
+//! thread that still exists from the kernel. The last name of a thread is also stored: each thread
+//! reads its own name at a new stack, and when it ends.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -72,7 +72,7 @@ impl ThreadNames {
         }
     }
 
-    /// Returns the number of this thread, which gets one if it has none.
+    /// Returns the number of this thread. A thread without a number gets one.
     #[inline]
     pub(crate) fn current(&self, process: &EngineProcess) -> ThreadNumber {
         let slot = tls::current();
@@ -116,7 +116,7 @@ impl ThreadNames {
         number
     }
 
-    /// Notes the present name of this thread, which has this number.
+    /// Notes the present name of this thread, whose number is `number`.
     #[cold]
     pub(crate) fn update_name(&self, process: &EngineProcess, number: ThreadNumber) {
         let Some(entry) = self.get(number).filter(|_| !process.is_sandboxed()) else {

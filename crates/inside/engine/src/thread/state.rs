@@ -29,8 +29,8 @@ use crate::tables::spread::StackSpread;
 use crate::thread::names::ThreadNames;
 use free::FreeStates;
 
-/// Tables of one thread at a time. Other threads read them, so there is never a `&mut` to the whole
-/// state.
+/// The tables of a thread. They belong to one thread at a time, but other threads read them, so
+/// there is never a `&mut` to the whole state.
 pub(crate) struct ThreadState {
     /// The list to which the state belongs, and the process of both. They are set once, at the
     /// start.
@@ -219,9 +219,10 @@ impl ThreadStates {
             .store(std::ptr::null_mut(), Ordering::Release);
     }
 
-    /// Keeps one state, in a forked child. `give` adds the sums of the others to it, and then the
-    /// others' memory is unmapped. So a child does not change a page of the others, and keeps none
-    /// of them when its parent has ended. Returns false if there is no memory for a state.
+    /// Keeps one state, in a forked child. `give` adds the sums of the other states to it, and then
+    /// the memory of the other states is unmapped. So a child does not write to their pages, which
+    /// it shares with its parent, and does not retain them when the parent has ended. Returns false
+    /// if there is no memory for a state.
     ///
     /// # Safety
     /// This is the process's only thread, and it is in no event. No code uses a state of another
@@ -274,7 +275,7 @@ impl ThreadStates {
     }
 
     /// Ends the countdowns of an earlier recording, so that every thread's next allocation checks
-    /// what is recorded now.
+    /// the current recording.
     pub(crate) fn rewind_all(&self, process: &EngineProcess) {
         let _slots = self.slots.lock(process);
         // A thread's own subtraction may overwrite one store, but hardly three with a barrier

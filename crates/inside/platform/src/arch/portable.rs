@@ -1,5 +1,5 @@
-//! What a processor without a folder here uses. It compiles for aarch64, and is not run: nothing is
-//! recorded there.
+//! Replacements for processors that have no folder here. They compile for aarch64, but never run,
+//! because nothing is recorded there.
 
 /// Makes a system call through libc, and restores errno. Returns the call's result, or the negated
 /// errno.
@@ -22,6 +22,6 @@ pub unsafe fn call(n: libc::c_long, args: [usize; 6]) -> isize {
     }
 }
 
-/// Name of the kernel's function in the process's memory that reads a clock, on aarch64.
+/// Name of the vDSO's function that reads a clock, on aarch64.
 #[cfg(not(shuttle))]
 pub(crate) const CLOCK_FUNCTION_NAME: &str = "__kernel_clock_gettime";

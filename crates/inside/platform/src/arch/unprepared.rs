@@ -1,12 +1,12 @@
-//! What is left out where no instruction of a processor is named: on one without a folder here, and
-//! in an interpreter.
+//! Replacements for functions that need a processor's instructions, for processors that have no
+//! folder here and for an interpreter (Miri).
 
 /// Runs `calculate` with the program's floating point settings.
 pub fn undisturbed(calculate: &mut dyn FnMut()) {
     calculate();
 }
 
-/// Loads nothing.
+/// Does nothing: no prefetch instruction is available.
 #[inline(always)]
 pub fn prefetch(at: *const u8) {
     let _ = at;

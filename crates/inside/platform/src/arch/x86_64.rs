@@ -16,7 +16,7 @@ pub use system_call::call;
 #[cfg(not(any(miri, shuttle)))]
 pub(crate) use thread_slot::{THREAD_SLOT_LEN, thread_slot};
 
-/// Name of the kernel's function in the process's memory that reads a clock.
+/// Name of the vDSO's function that reads a clock.
 #[cfg(not(any(miri, shuttle)))]
 pub(crate) const CLOCK_FUNCTION_NAME: &str = "__vdso_clock_gettime";
 

@@ -1,4 +1,4 @@
-//! Sources of memory for tests, which need no kernel and have an end.
+//! Sources of memory for tests. They need no kernel, and their memory is limited.
 
 use std::alloc::{Layout, alloc_zeroed};
 

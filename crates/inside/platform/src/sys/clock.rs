@@ -11,10 +11,10 @@ use heapprof_memory::{Memory, OwnMemory};
 use super::call;
 use crate::arch::CLOCK_FUNCTION_NAME;
 
-/// The kernel's function in the process's memory, which needs no system call for most clocks.
+/// Type of the vDSO's function that reads a clock. It needs no system call for most clocks.
 type ClockGettime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> c_int;
 
-/// Address of the kernel's function; null before the first search, and [`NO_FUNCTION`] if there is
+/// Address of the vDSO's function; null before the first search, and [`NO_FUNCTION`] if there is
 /// none. A forked child has the function at the same address.
 static CLOCK_FUNCTION: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 const NO_FUNCTION: *mut () = ptr::without_provenance_mut(1);
@@ -44,7 +44,8 @@ pub fn nanoseconds(clock: libc::clockid_t) -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// Finds the kernel's function in the object that the kernel has mapped for the process.
+/// Finds the function that reads a clock in the vDSO, the object that the kernel maps into each
+/// process.
 #[cold]
 fn find() -> *mut () {
     // SAFETY: the call only reads a number. It returns 0 if there is no such object.
@@ -58,7 +59,8 @@ fn find() -> *mut () {
     })
 }
 
-/// Returns the address of the kernel's function in the object whose ELF header is at `header`.
+/// Returns the address of the function that reads a clock in the vDSO whose ELF header is at
+/// `header`.
 fn symbol(header: u64) -> Option<u64> {
     const PT_LOAD: u32 = 1;
     const PT_DYNAMIC: u32 = 2;

@@ -7,8 +7,8 @@ use super::call;
 /// An open file that closes itself.
 pub struct EngineFile(i32);
 
-/// Time that is left for waiting for a pipe's reader or for an answer. It is a limit for all waits
-/// together, however often the reader reads a little.
+/// The remaining time for waits for a pipe's reader or for an answer. All waits together share it,
+/// however often the reader reads a little.
 pub struct WaitTimeout(libc::timespec);
 
 impl WaitTimeout {
@@ -50,8 +50,7 @@ impl EngineFile {
         Self::from_number(fd)
     }
 
-    /// Makes a file from the number that the kernel has just returned. If that is below zero, it is
-    /// the kernel's error.
+    /// Makes a file from a result of the kernel: a new descriptor number, or a negated errno.
     pub(super) fn from_number(number: isize) -> Result<Self, i32> {
         if number < 0 {
             Err(-number as i32)
@@ -60,9 +59,9 @@ impl EngineFile {
         }
     }
 
-    /// Moves the file to a number that the program does not use. The program may close all numbers
-    /// that it does not know, may go on using one that it closed, and may at once get a file of its
-    /// own under the former number.
+    /// Moves the file to a descriptor number that programs do not use. A program may close all
+    /// numbers that it does not know, and at once get a file of its own under such a number. It may
+    /// also go on using a number that it has closed.
     fn move_out_of_the_way(self) -> Self {
         const FIRST_FILE_NUMBER: usize = 200;
         let args = [
@@ -90,8 +89,8 @@ impl EngineFile {
         stat_from(self.0, c"", libc::AT_EMPTY_PATH)
     }
 
-    /// Returns where this link leads, if the file is a link that was opened by `O_PATH` and
-    /// `O_NOFOLLOW`. It is cut off if `buf` is too small, and empty if the file is no link.
+    /// Returns the target of the link, if the file is a link that was opened with `O_PATH` and
+    /// `O_NOFOLLOW`. The target is cut off if `buf` is too small, and empty if the file is no link.
     pub fn read_link<'a>(&self, buf: &'a mut [u8]) -> &'a [u8] {
         read_link_from(self.0, c"", buf)
     }
@@ -221,7 +220,7 @@ impl EngineFile {
     }
 }
 
-/// Removes the signal of a failed write from the queue. The engine's write caused it, and it is
+/// Removes the pending signal of a failed write. The engine's write caused the signal, which is
 /// blocked meanwhile.
 pub fn take_back_signal(errno: i32) {
     let signal = match errno {
@@ -305,8 +304,8 @@ pub fn is_short_of_files() -> bool {
     taken.iter().any(is_full)
 }
 
-/// Closes the `count` open files with the highest numbers, in a process that needs numbers and has
-/// a file descriptor table of its own.
+/// Closes the `count` open files with the highest numbers, in a process that needs free descriptors
+/// and has a file descriptor table of its own.
 pub fn close_last(mut count: u32) {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -364,7 +363,7 @@ fn read_link_from<'a>(folder: i32, path: &CStr, buf: &'a mut [u8]) -> &'a [u8] {
     &buf[..n.max(0) as usize]
 }
 
-/// Whether two paths lead to one file.
+/// Whether two paths lead to the same file.
 pub fn is_same_file(one: &CStr, other: &CStr) -> bool {
     let id = |path| {
         let found = stat_from(libc::AT_FDCWD, path, 0);

@@ -32,8 +32,8 @@ pub fn map(len: usize) -> *mut u8 {
     at as *mut u8
 }
 
-/// Maps the first word of a file, which changes whenever the file's writer changes it. Returns
-/// `None` if the file is not a regular one or is shorter than a word. The mapping stays.
+/// Maps the first word of a file, so that this process sees each change of it. Returns `None` if
+/// the file is not a regular one or is shorter than a word. The mapping is never removed.
 pub fn map_word(file: &EngineFile) -> Option<&'static AtomicU64> {
     let found = file.stat()?;
     if found.st_mode & libc::S_IFMT != libc::S_IFREG || found.st_size < size_of::<u64>() as i64 {
@@ -49,7 +49,7 @@ pub fn map_word(file: &EngineFile) -> Option<&'static AtomicU64> {
 }
 
 /// Makes a word that this process shares with all its forked children. Returns `None` if there is
-/// no memory. The mapping stays.
+/// no memory. The mapping is never removed.
 pub fn shared_word() -> Option<&'static AtomicU64> {
     let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let flags = (libc::MAP_SHARED | libc::MAP_ANONYMOUS) as usize;

@@ -45,7 +45,7 @@ impl EngineFile {
     }
 }
 
-/// Returns a soft limit of this process; `None` if there is none.
+/// Returns a soft limit of this process; `None` if the resource is not limited.
 pub fn soft_limit(resource: usize) -> Option<u64> {
     let mut limits = [0u64; 2];
     let to = limits.as_mut_ptr() as usize;
@@ -54,8 +54,8 @@ pub fn soft_limit(resource: usize) -> Option<u64> {
     (asked == 0 && limits[0] != u64::MAX).then_some(limits[0])
 }
 
-/// Maps a piece of a file, so that what is written there is in the file. Returns null if the kernel
-/// refuses.
+/// Maps a piece of a file as shared memory, so that writes to the memory go into the file. Returns
+/// null if the kernel refuses.
 pub fn map_file(file: &EngineFile, offset: usize, len: usize) -> *mut u8 {
     let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let flags = (libc::MAP_SHARED | libc::MAP_NORESERVE) as usize;
@@ -92,8 +92,8 @@ pub fn map_behind(page: *const u8, len: usize) -> *mut u8 {
     }
 }
 
-/// Moves a mapping to the place of another one, which is unmapped. Returns whether the kernel did
-/// so.
+/// Moves a mapping to the addresses of another one, which is unmapped. Returns whether the kernel
+/// did so.
 ///
 /// # Safety
 /// Both are mappings of the engine of this length, and no other code knows of the first one.

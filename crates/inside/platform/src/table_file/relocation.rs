@@ -15,16 +15,16 @@ pub enum TableMemory<'a> {
     File(&'a EngineFile),
     /// In private memory that may become a file later.
     Movable,
-    /// In private memory for good.
+    /// In private memory, which never becomes a file.
     Private,
-    /// In private memory for good, with the passing tables, too.
+    /// In private memory, which never becomes a file, with the passing tables, too.
     PrivateWhole,
 }
 
 impl TableFile {
-    /// Replaces the file's memory by other memory. That has the lasting tables, and the passing
-    /// ones only if `memory` says so. Returns false if there is no such memory, or not enough of
-    /// it. Some tables may then still be those of the other process.
+    /// Replaces the file's memory by other memory at the same addresses. The new memory has the
+    /// lasting tables, and the passing ones only if `memory` says so. Returns false if there is not
+    /// enough memory. Then some tables may still be those of the other process.
     ///
     /// # Safety
     /// This is a copy of the process that began the file, and has one thread. No code uses a
@@ -157,7 +157,7 @@ pub(super) unsafe fn seal_mapped(file: &EngineFile, page: *const u8) -> bool {
     file.seal()
 }
 
-/// Returns the new mappings behind one that could not be moved, and which is gone.
+/// Returns the new mappings after number `failed`, which could not be moved and no longer exists.
 fn new_behind(new: &[*mut u8; MAX_EXTENTS], failed: usize) -> [*mut u8; MAX_EXTENTS] {
     let mut behind = *new;
     behind[..=failed].fill(std::ptr::null_mut());

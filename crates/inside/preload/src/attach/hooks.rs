@@ -9,7 +9,7 @@ use crate::{end, sandbox};
 use super::opened_objects;
 use super::slots::SlotHook;
 
-/// Declares the hooks, which are exported by these names, and the table of all hooks.
+/// Declares the exported hook functions, and a table of all hooks.
 macro_rules! hooks {
     (
         $(frees $frees:ident)* ; $(makes $makes:ident)* ;
@@ -82,7 +82,7 @@ static DLSYM: HookedFunction = HookedFunction::new(c"dlsym");
 static DLVSYM: HookedFunction = HookedFunction::new(c"dlvsym");
 
 /// Sets the real functions behind the hooks outside the malloc family. `find` returns the function
-/// that slots of a name lead to.
+/// to which the slots for a name pointed.
 pub fn prepare(find: impl Fn(&CStr) -> *const std::ffi::c_void) {
     for behind in [&DLOPEN, &DLMOPEN, &DLSYM, &DLVSYM] {
         behind.set_function(find(behind.name()));
@@ -92,8 +92,8 @@ pub fn prepare(find: impl Fn(&CStr) -> *const std::ffi::c_void) {
     real_functions::ALIGNED_ALLOC.find();
 }
 
-/// Defines a hook that calls `before`, and then jumps to the loader's function of this name. It
-/// does not call that function, because the loader checks where the call comes from.
+/// Defines a hook that calls `before`, and then jumps to the loader's function with the same name.
+/// It jumps instead of calling, because the loader checks the address of the caller.
 macro_rules! opens {
     ($label:literal, $before:path, $behind:ident) => {
         std::arch::global_asm!(

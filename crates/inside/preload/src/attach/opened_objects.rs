@@ -1,9 +1,9 @@
-//! Objects that the program loads after a process has attached: their slots are pointed at our
-//! hooks, too, before any of their functions is called.
+//! Objects that the program loads after a process has attached. Their slots are pointed at the
+//! hooks before any of their functions is called.
 //!
-//! The loader checks where a call of dlopen comes from, so our hook jumps to it and never comes
-//! back. From then on, each allocation and each lookup of a symbol first checks whether an object
-//! was loaded.
+//! The loader checks the address of dlopen's caller. So the hook jumps to dlopen and does not run
+//! again when dlopen returns. Instead, each later allocation and symbol lookup first checks whether
+//! an object was loaded.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,12 +11,12 @@ use super::ATTACH_STATE;
 use super::slots::has_new_objects;
 use crate::start;
 
-/// The number of allocations that are still to check for a new object.
+/// Number of coming allocations that must check for a new object.
 static SCANS_LEFT: AtomicU32 = AtomicU32::new(0);
-/// Maximum number of allocations that check for a new object after a call of dlopen. The object is
-/// there when the loader has mapped it, which may be some allocations later.
+/// Number of allocations that check for a new object after a call of dlopen. The loader may make
+/// some allocations before it has mapped the object.
 const MAX_SCANS: u32 = 10_000;
-/// When this number of checks is left, all objects are scanned in any case.
+/// Value of [`SCANS_LEFT`] at which all objects are scanned even if no new object is found.
 const LATE_SCAN: u32 = MAX_SCANS - 1000;
 
 /// Makes the next allocations check for a new object.
@@ -25,19 +25,19 @@ pub fn expect() {
     start::scan_at_next_allocation(true);
 }
 
-/// Called before dlopen.
+/// Runs before dlopen: makes the next allocations check for a new object.
 pub(super) unsafe extern "C" fn before_open() {
     if ATTACH_STATE.is_there() {
         expect();
     }
 }
 
-/// Called before dlsym.
+/// Runs before dlsym: checks for a new object.
 pub(super) unsafe extern "C" fn before_symbol_lookup() {
     scan();
 }
 
-/// Checks for a new object when the program allocates, after it called dlopen.
+/// Checks for a new object at an allocation that follows a call of dlopen.
 pub fn at_allocation() {
     let left = SCANS_LEFT.fetch_sub(1, Ordering::Relaxed);
     if left <= 1 {
@@ -51,7 +51,7 @@ pub fn at_allocation() {
     }
 }
 
-/// Checks whether an object was loaded, and points its slots at our hooks.
+/// Checks whether an object was loaded, and points its slots at the hooks.
 pub fn scan() {
     if ATTACH_STATE.is_there() && has_new_objects() {
         ATTACH_STATE.lead_new();

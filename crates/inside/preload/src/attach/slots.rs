@@ -1,10 +1,10 @@
-//! The import slots through which objects call malloc and its family: finding the functions that
-//! they lead to, and pointing them at our hooks and back.
+//! Import slots, through which objects call malloc and its family. This module finds the slots,
+//! points them at the hooks, and points them back.
 //!
-//! The structures are those of the ELF specification and its supplement for x86-64. All of it
-//! happens inside `dl_iterate_phdr`, so that no object goes away meanwhile. No symbol is looked up
-//! through the loader there: that would take its lock under the one that `dl_iterate_phdr` has
-//! taken.
+//! The structures are those of the ELF specification and its supplement for x86-64. All of this
+//! happens inside `dl_iterate_phdr`, so that no object is unloaded meanwhile. No symbol is looked
+//! up through the loader there, because the loader would take a second lock while `dl_iterate_phdr`
+//! has one.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};
@@ -15,26 +15,27 @@ use heapprof_memory::loaded_modules::LoadedObject;
 use heapprof_memory::{Memory, OwnMemory};
 use heapprof_platform::sys;
 
-/// A function whose slots are pointed at a hook of ours.
+/// A function whose import slots are pointed at a hook of the library.
 pub struct SlotHook {
     /// The function's name.
     pub name: &'static CStr,
-    /// Our hook.
+    /// The hook for the function.
     pub ours: unsafe extern "C" fn(),
-    /// Whether the function frees: the slots of these are changed first, because no free may go
-    /// unseen.
+    /// Whether the function frees memory. Slots of such functions are changed first, so that no
+    /// free is missed.
     pub frees: bool,
-    /// Whether it is one of C++'s operators, which matter only if malloc's library has its own.
+    /// Whether the function is a C++ operator. Operators are hooked only if the library that
+    /// defines malloc defines them, too.
     pub is_operator: bool,
 }
 
-/// An object that the loader shows us, valid for as long as it does.
+/// A loaded object, valid during a call of `dl_iterate_phdr`'s callback.
 #[derive(Clone, Copy)]
 pub struct LoaderObject<'a> {
     object: LoadedObject,
     headers: &'a [libc::Elf64_Phdr],
     base: u64,
-    /// Whether it is the program's executable.
+    /// Whether the object is the program's executable.
     pub is_executable: bool,
 }
 
@@ -43,24 +44,26 @@ pub struct LoaderObject<'a> {
 pub struct ImportSlot {
     /// The hook for the function that the slot imports.
     pub hook: &'static SlotHook,
-    /// Address that the slot holds now.
+    /// Address that is stored in the slot now.
     pub leads_to: u64,
-    /// Whether the slot is for calls alone. The loader fills such a slot when it is first used,
-    /// unless it was asked to fill all of them at once.
+    /// Whether the slot serves only calls. The loader fills such a slot at the first call, unless
+    /// it was told to fill all slots when it loads an object.
     pub is_called: bool,
 }
 
-/// The number of objects loaded so far, as of the last scan during which none was being loaded.
+/// Total number of objects that were ever loaded, as of the last scan during which no object was
+/// being loaded.
 static LAST_LOADED_COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// The objects that the loader has finished loading. The loader also shows objects that it is still
-/// filling, and whose parts it makes read-only afterwards: no other code may touch these.
+/// Tells which objects the loader has finished loading. `dl_iterate_phdr` also shows unfinished
+/// objects. The loader still fills these and makes parts of them read-only afterwards, so no other
+/// code may change them.
 pub struct SettledObjects {
-    /// The mappings that can't be written, in order of their addresses.
+    /// The mappings that can't be written, in order of address.
     read_only: Vec<Range<u64>>,
-    /// Whether an object was found that is not settled.
+    /// Whether an unfinished object was found.
     is_waited_for: Cell<bool>,
-    /// The number of objects loaded so far.
+    /// Total number of objects that were ever loaded.
     loaded: u64,
 }
 
@@ -89,7 +92,8 @@ impl SettledObjects {
         is_settled
     }
 
-    /// Remembers the number of loaded objects, unless an object is not settled yet.
+    /// Stores the number of loaded objects for [`has_new_objects`], unless an unfinished object was
+    /// found.
     pub fn end(self) {
         if !self.is_waited_for.get() {
             LAST_LOADED_COUNT.store(self.loaded, Ordering::Relaxed);
@@ -104,8 +108,8 @@ impl SettledObjects {
     }
 }
 
-/// Returns the mapping that a line of `/proc/PID/maps` (`from-end rights …`) describes, if it can't
-/// be written.
+/// Returns the mapping that a line of `/proc/PID/maps` (`from-end rights …`) describes; `None` if
+/// the mapping is writable.
 fn parse_read_only(line: &[u8]) -> Option<Range<u64>> {
     let mut parts = line.splitn(3, |&byte| byte == b'-' || byte == b' ');
     let mut number = || {
@@ -116,7 +120,7 @@ fn parse_read_only(line: &[u8]) -> Option<Range<u64>> {
     (parts.next()?.get(1) == Some(&b'-')).then_some(range)
 }
 
-/// Returns the number of objects loaded so far.
+/// Returns the total number of objects that were ever loaded.
 fn count_loaded() -> u64 {
     let mut count = 0;
     each_until(&mut |_, loaded| {
@@ -126,7 +130,7 @@ fn count_loaded() -> u64 {
     count
 }
 
-/// Calls `look` for each loaded object, in the order in which the loader searches them.
+/// Calls `look` for each loaded object, in the loader's search order.
 pub fn each_object(mut look: impl FnMut(LoaderObject<'_>)) {
     let mut first = true;
     each_until(&mut |shown, _| {
@@ -142,8 +146,8 @@ pub fn has_new_objects() -> bool {
     count_loaded() != LAST_LOADED_COUNT.load(Ordering::Relaxed)
 }
 
-/// A function that is called with objects. Its arguments are an object, and the number of objects
-/// loaded so far. It returns whether it needs no more.
+/// Callback for loaded objects. Its arguments are an object, and the total number of objects that
+/// were ever loaded. It returns true to end the iteration.
 type LoaderObjectVisitor<'a> = &'a mut dyn FnMut(&mut LoaderObject<'_>, u64) -> bool;
 
 fn each_until(mut look: LoaderObjectVisitor<'_>) {
@@ -179,7 +183,7 @@ fn each_until(mut look: LoaderObjectVisitor<'_>) {
 }
 
 impl LoaderObject<'_> {
-    /// Returns access to this process's memory, which has the object in it.
+    /// Returns access to this process's memory, for reading the object's tables.
     fn memory(self) -> OwnMemory {
         // SAFETY: what is read is where the loader has put the object's tables, and the object
         // stays for as long as it is shown.
@@ -194,7 +198,7 @@ impl LoaderObject<'_> {
         })
     }
 
-    /// The pages that the loader makes read-only once it has filled them: their address, and their
+    /// Returns the pages that the loader makes read-only after it has filled them, as address and
     /// length in bytes.
     fn read_only(self) -> Option<(usize, usize)> {
         let mut headers = self.headers.iter();
@@ -206,14 +210,15 @@ impl LoaderObject<'_> {
         (from < end).then_some((from, end - from))
     }
 
-    /// Finds the function that the object defines by this name.
+    /// Returns the address of the function with this name that the object defines; `None` if it
+    /// defines none.
     pub fn function(self, name: &CStr) -> Option<u64> {
         let found = self.object.symbol(self.memory(), name.to_str().ok()?)?;
         self.contains(found.address).then_some(found.address)
     }
 
-    /// Changes the object's slots. `leads` gets a slot, and returns the address to store in it, or
-    /// `None` if the slot stays as it is. Returns how many slots were changed.
+    /// Changes the object's slots. `leads` receives a slot and returns the address to store in it,
+    /// or `None` to leave the slot unchanged. Returns the number of changed slots.
     pub fn lead(
         self,
         hooks: &'static [SlotHook],
@@ -244,8 +249,8 @@ impl LoaderObject<'_> {
         changed
     }
 
-    /// Calls `found` for each slot that imports a function with a hook. Its arguments are the hook,
-    /// the slot's address, and whether the slot is for calls alone.
+    /// Calls `found` for each slot that imports a hooked function. The arguments of `found` are the
+    /// hook, the slot's address, and whether the slot serves only calls.
     fn slots(
         self,
         hooks: &'static [SlotHook],
@@ -264,7 +269,7 @@ impl LoaderObject<'_> {
         }
     }
 
-    /// Calls `found` for each slot with a hook in one table of relocations.
+    /// Calls `found` for each slot of a hooked function in one relocation table.
     fn slots_in(
         self,
         hooks: &'static [SlotHook],
@@ -308,15 +313,14 @@ impl LoaderObject<'_> {
     }
 }
 
-/// The part of an object that the loader makes read-only once it has filled it, writable for as
-/// long as this value lives.
+/// Makes the pages that the loader made read-only writable, until this value is dropped.
 struct WritableRelro<'a> {
     object: LoaderObject<'a>,
     is_open: bool,
 }
 
 impl WritableRelro<'_> {
-    /// Makes a slot writable. Returns whether it is.
+    /// Makes a slot writable. Returns false if that fails.
     fn open(&mut self, at: u64) -> bool {
         let Some((from, len)) = self.object.read_only() else {
             return true;
@@ -352,7 +356,8 @@ mod tests {
 
     use super::*;
 
-    /// The access rights of the executable's pages: one test changes them, another one reads them.
+    /// Lock for the access rights of the executable's pages: one test changes them, and another one
+    /// reads them.
     static ACCESS_RIGHTS: Mutex<()> = Mutex::new(());
 
     fn lock_access_rights() -> MutexGuard<'static, ()> {
@@ -430,7 +435,7 @@ mod tests {
         assert_eq!((found, others), (vec![expected], Vec::new()));
     }
 
-    /// Stands for the hook of getppid.
+    /// Stands in for the hook of getppid.
     unsafe extern "C" fn no_parent() {
         // SAFETY: sets the register in which the number is returned.
         unsafe { std::arch::asm!("mov eax, 77", out("rax") _) }
@@ -445,8 +450,8 @@ mod tests {
 
     // What is called with an object can't unwind, so nothing is asserted there.
 
-    /// The slots of the executable are pointed at a function and back. They are read-only before
-    /// and after.
+    /// Checks that the executable's slots are pointed at a function and back, and are read-only
+    /// before and after.
     #[test]
     fn slots_are_led_to_a_hook_and_back() {
         let _lock = lock_access_rights();

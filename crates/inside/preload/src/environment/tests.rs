@@ -1,5 +1,5 @@
-//! Tests which options an environment asks for. Each case is read by a process of its own, because
-//! the library reads the environment of its process, and marks variables for its children.
+//! Tests the options that result from an environment. A separate process reads each environment,
+//! because the library reads the environment of its process, and marks variables for its children.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -7,10 +7,11 @@ use std::process::Command;
 use super::*;
 use crate::messages::say;
 
-/// Starts each line that the reading process writes for a test.
+/// Beginning of each line that the reading process writes for a test.
 const LINE_START: &str = "request: ";
 
-/// Writes what the environment asks for, twice: the second time after the variables were marked.
+/// Reads the environment twice and writes the results. The second time, the variables are marked
+/// already.
 #[test]
 #[ignore = "a process that other tests start"]
 fn write_requests() {
@@ -73,22 +74,22 @@ fn write_requests() {
     }
 }
 
-/// What a process finds in an environment.
+/// Results that a process found in an environment, by name.
 struct FoundRequest(BTreeMap<String, String>);
 
 impl FoundRequest {
-    /// Returns a fact of the first reading.
+    /// Returns a result of the first reading.
     fn get(&self, name: &str) -> &str {
         self.later(0, name)
     }
 
-    /// Returns a fact of the reading with this number; empty if there is none.
+    /// Returns a result of the reading with this number; empty if there is none.
     fn later(&self, round: usize, name: &str) -> &str {
         let key = format!("{round} {name}");
         self.0.get(&key).map_or("", String::as_str)
     }
 
-    /// Checks facts of the first reading.
+    /// Checks results of the first reading.
     fn expect(&self, facts: &[(&str, &str)]) {
         for (name, expected) in facts {
             assert_eq!(self.get(name), *expected, "{name}");
@@ -96,7 +97,7 @@ impl FoundRequest {
     }
 }
 
-/// Returns what a process finds in an environment with these variables alone.
+/// Returns the results in a process whose environment has only these variables.
 fn request(variables: &[(&str, &str)]) -> FoundRequest {
     let test = "environment::tests::write_requests";
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -206,7 +207,7 @@ fn a_value_that_is_not_understood_is_named() {
     }
 }
 
-/// `record` gives its own number, and room for the program's.
+/// Checks the ids in HEAPPROF_RECORD: `record` stores its own id, and zeros for the program's.
 #[test]
 fn the_first_process_is_the_program_of_record() {
     let own = format!("{}:0000000000", std::process::id());

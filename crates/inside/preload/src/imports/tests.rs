@@ -1,4 +1,4 @@
-//! Tests that functions are found in libc as the loader finds them.
+//! Tests that this module finds the same functions in libc as the loader.
 
 use super::*;
 
@@ -44,7 +44,7 @@ fn libc_image() -> &'static LoadedImage {
     &GLIBC_IMAGES[0]
 }
 
-/// The loader finds the same functions by their names.
+/// Checks that functions are found at the addresses that the loader returns.
 #[test]
 fn a_function_is_the_one_that_the_loader_finds() {
     let libc = libc_image();
@@ -79,7 +79,8 @@ fn a_function_is_the_one_that_the_loader_finds() {
     }
 }
 
-/// The hash of a version is that of the ELF specification.
+/// Checks that a function is found only in its version. The hash of a version is that of the ELF
+/// specification.
 #[test]
 fn a_function_is_found_in_its_version_only() {
     let hash = |name: &str| {

@@ -1,19 +1,19 @@
 //! The values of an arena: their heads and the first words of their bodies, read by the kernel.
 //!
-//! Other threads may change them meanwhile. A part that can't be read stays zero: the value has
-//! gone.
+//! Other threads may change them meanwhile. A part that can't be read stays zero, because its value
+//! was freed.
 
 use heapprof_perl::{BODY_WORDS, HEAD_BYTES, SvBody, SvHead, sharers_of};
 use heapprof_platform::sys;
 
-/// A value, with the parts of it that were read.
+/// A value, as far as its parts were read.
 #[derive(Clone, Copy)]
 pub(super) struct ArenaValue {
     /// The index of the value's head in the arena.
     pub(super) place: usize,
     pub(super) head: SvHead,
     pub(super) body: SvBody,
-    /// The number of other values that share the value's text.
+    /// Number of other values that share the value's text.
     pub(super) others: u8,
 }
 
@@ -27,7 +27,8 @@ pub(super) struct ArenaValues {
 }
 
 impl ArenaValues {
-    /// Reads the wanted ones of the `count` heads from `first` on. `None` if they can't be read.
+    /// Reads the wanted values among the `count` heads that begin at `first`; `None` if the heads
+    /// can't be read.
     pub(super) fn read(
         first: u64,
         count: usize,
@@ -79,8 +80,8 @@ impl ArenaValues {
         self.read_of(sharers, |value, &[others]: &[u8; 1]| value.others = others);
     }
 
-    /// Reads `N` bytes for each value at the address that `at` gives, if it gives one, and passes
-    /// them to `put`.
+    /// Reads `N` bytes for each value for which `at` returns an address, and passes the bytes to
+    /// `put`.
     fn read_of<const N: usize>(
         &mut self,
         at: impl Fn(&ArenaValue) -> Option<u64>,
@@ -103,8 +104,8 @@ impl ArenaValues {
     }
 }
 
-/// Reads `N` bytes at each of these addresses. Bytes that can't be read stay as they are. The
-/// kernel does it in one call, unless some can't be read.
+/// Reads `N` bytes at each of these addresses. Bytes that can't be read are left unchanged. One
+/// system call suffices if all bytes can be read.
 fn read_each<const N: usize>(from: &[u64], to: &mut [[u8; N]]) {
     let mut done = 0;
     while done < from.len() {

@@ -1,5 +1,5 @@
-//! Reads what the arenas of Perl's interpreters contain: those of living interpreters, and those
-//! that freed interpreters left.
+//! Reads the content of the arenas of Perl's interpreters, and stores the content of arenas of
+//! freed interpreters.
 
 use std::cell::{Cell, UnsafeCell};
 
@@ -12,22 +12,22 @@ use super::arena_values::ArenaValues;
 use super::timed_lock::TurnLock;
 use crate::kernel_memory::KernelMemory;
 
-/// The arenas that freed interpreters left.
+/// Content of the arenas that freed interpreters left behind.
 pub(super) struct LeftArenas {
     turn: TurnLock,
     holdings: UnsafeCell<ArenaHoldings>,
 }
 
-/// The content of some interpreters' arenas, and the number of values that Perl counts in them.
+/// Content of the arenas of some interpreters, and the number of values that Perl counts in them.
 #[derive(Clone, Copy)]
 pub(super) struct ArenaHoldings {
     pub(super) arenas: ArenaUsage,
     pub(super) interpreters: u64,
-    /// The number of other interpreters, whose arenas could not be read.
+    /// Number of further interpreters whose arenas could not be read.
     pub(super) unread: u64,
     pub(super) values: u64,
-    /// The bytes that were allocated for the content of values, by
-    /// [`SvBufferKind`](heapprof_perl::SvBufferKind), if they were asked for.
+    /// Number of bytes that were allocated for the content of values, by
+    /// [`SvBufferKind`](heapprof_perl::SvBufferKind); 0 unless every allocation is recorded.
     pub(super) buffers: [u64; 3],
 }
 
@@ -42,7 +42,8 @@ impl LeftArenas {
         }
     }
 
-    /// Runs `work` with the arenas that freed interpreters left, unless another thread keeps them.
+    /// Runs `work` with the content of the arenas of freed interpreters, unless another thread
+    /// keeps it locked.
     pub(super) fn with(&self, work: impl FnOnce(&mut ArenaHoldings)) {
         // SAFETY: one thread has the lock at a time.
         let _ = self
@@ -71,11 +72,11 @@ impl ArenaHoldings {
     }
 }
 
-/// Reads what the arenas of an interpreter contain; `None` if they can't be read. The kernel reads
-/// them: other threads may change them, and the program may have written into free memory.
+/// Reads the content of an interpreter's arenas; `None` if they can't be read. System calls read
+/// them, because other threads may change them, and the program may have written into free memory.
 ///
-/// If every allocation is recorded, this also adds up the memory that values have outside of
-/// arenas, so that memory can be accounted for.
+/// If every allocation is recorded, this function also adds up the memory of values outside of
+/// arenas, so that reports can account for it.
 pub(super) fn read_holdings(perl: &PerlRuntime, at: u64) -> Option<ArenaHoldings> {
     let address = perl.base_of(at);
     let failed = Cell::new(false);
@@ -104,9 +105,9 @@ pub(super) fn read_holdings(perl: &PerlRuntime, at: u64) -> Option<ArenaHoldings
     })
 }
 
-/// Free lists, followed in a copy of the first word of each thing in the arenas. The kernel reads
-/// an arena at once, where it would have to read thing by thing along a list. The copy lies in
-/// memory of its own, so that the memory that is set aside for the profile is not used up.
+/// Follows free lists in a copy of the first word of each thing in the arenas. One system call
+/// copies a whole arena, whereas following a list would take a call for each thing. The copy is in
+/// a separate mapping, so that it does not use up the memory that is reserved for the profile.
 struct FreeListCopy<M> {
     memory: M,
     mapped: MappedWords,
@@ -114,19 +115,19 @@ struct FreeListCopy<M> {
     most: usize,
     /// The number of arenas.
     arenas: usize,
-    /// The number of words that are filled behind the table of arenas.
+    /// Number of words in use behind the table of arenas.
     words: usize,
     size: u64,
     is_whole: bool,
 }
 
-/// An arena: its address, its length, and the index at which its copy begins.
+/// Copy of an arena: its address, its length, and the index at which its copied words begin.
 type ArenaCopy = [u64; 3];
 
 /// Maximum number of words that are copied.
 const MAX_COPIED_WORDS: usize = 32 << 20;
 
-/// Memory from the kernel, which is given back at the end.
+/// Mapped memory, which is unmapped when this value is dropped.
 struct MappedWords {
     at: *mut u64,
     words: usize,
@@ -182,7 +183,7 @@ impl<M: Memory> FreeListCopy<M> {
         }
     }
 
-    /// Returns the arenas, and the first words of their things.
+    /// Returns the table of arenas, and the copied first words of their things.
     fn parts(&mut self) -> (&mut [ArenaCopy], &mut [u64]) {
         let (most, arenas) = (self.most, self.arenas);
         let (table, next) = self.mapped.words().split_at_mut(3 * most);
@@ -190,7 +191,7 @@ impl<M: Memory> FreeListCopy<M> {
     }
 }
 
-/// Returns the address that follows the thing at `at` in the free list.
+/// Returns the address of the thing after the thing at `at` in the free list.
 fn next_free(
     arenas: &[ArenaCopy],
     next: &[u64],

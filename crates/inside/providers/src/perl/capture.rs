@@ -1,5 +1,5 @@
-//! Captures a Perl stack: finds the interpreter that a thread runs, and checks whether what is read
-//! of it can be right.
+//! Captures a Perl stack: finds the interpreter that a thread runs, reads the stack and checks that
+//! it is plausible.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -17,7 +17,7 @@ use super::thread_memory::PerlThreadMemory;
 use crate::kernel_memory::KernelMemory;
 use crate::runtime_state::ReadState;
 
-/// Maximum number of frames of a stack that are compared.
+/// Maximum number of frames of a stack that are compared with Perl's.
 const MAX_COMPARED_FRAMES: usize = 32;
 
 /// The contexts of the newest frames.
@@ -31,12 +31,11 @@ struct PerlRawFrameWriter {
     to: *mut RawFrame,
     most: usize,
     len: usize,
-    /// The interpreter's number, which tells its code from another interpreter's at the same
-    /// address.
+    /// Number of the interpreter. It distinguishes code of two interpreters at the same address.
     number: u32,
 }
 
-/// Writes frames, and keeps the addresses of their contexts.
+/// Writes frames, and stores the addresses of their contexts.
 struct ContextKeepingWriter {
     writer: PerlRawFrameWriter,
     contexts: NewestContexts,
@@ -108,7 +107,8 @@ impl PerlFrameSink for ContextKeepingWriter {
     }
 }
 
-/// Returns the interpreter that this thread runs; 0 if its parts are separate variables.
+/// Returns the address of the interpreter that this thread runs; 0 if the perl has only one, whose
+/// fields are separate variables.
 #[inline(always)]
 fn current_interpreter(perl: &PerlRuntime) -> Option<u64> {
     // SAFETY: these are variables of a perl that is not unloaded while it runs.
@@ -128,8 +128,8 @@ fn current_interpreter(perl: &PerlRuntime) -> Option<u64> {
     }
 }
 
-/// Returns the stack address that an interpreter's code would jump to if it died; `None` if the
-/// interpreter runs nothing that could die.
+/// Returns the address on the C stack to which an interpreter's code would jump if it died; `None`
+/// if the interpreter runs no code that could die.
 fn place_of(perl: &PerlRuntime, interpreter: &InterpreterSlot, at: u64) -> Option<u64> {
     let address = perl.base_of(at);
     if interpreter.stacks.load(Ordering::Relaxed) < PROBATION_STACKS {
@@ -145,10 +145,10 @@ fn is_own(to: &StackCapture, place: u64) -> bool {
     (to.stack_begin as u64..to.stack_end as u64).contains(&place)
 }
 
-/// The flag of a label that says that the memory is for ops.
+/// Flag in a label that marks memory for ops.
 pub(super) const HOLDS_OPS: u64 = 1 << 24;
 
-/// Packs what is known of a whole stack into one number: the op, Perl's phase plus one, and the
+/// Packs the facts about a whole stack into one number: the op, Perl's phase plus one, and the
 /// interpreter's number. [`HOLDS_OPS`] may be added.
 fn label_of(op: u16, phase: Option<u8>, interpreter: u32) -> u64 {
     let phase = phase.map_or(0, |phase| u64::from(phase) + 1);
@@ -176,7 +176,7 @@ pub(super) unsafe extern "C" fn capture(context: *mut c_void, to: *mut StackCapt
     frames
 }
 
-/// Adds a frame for the sub in C that the newest frame calls, if it calls one.
+/// Adds a frame for the C sub that the newest frame calls, if it calls one.
 #[cold]
 #[inline(never)]
 fn add_call(
@@ -213,7 +213,8 @@ fn add_call(
 }
 
 impl PerlStacks {
-    /// Captures the frames of Perl's own contexts.
+    /// Captures the frames of Perl's contexts; for the allocation of an arena, captures a single
+    /// frame. Marks an allocation that is memory for ops.
     #[inline(always)]
     fn capture_frames(
         &self,
@@ -262,7 +263,8 @@ impl PerlStacks {
     }
 }
 
-/// Iterates over the words on the thread's stack, from the return address of the allocation on.
+/// Iterates over the words on the thread's stack, beginning with the return address of the
+/// allocation.
 fn stack_words<'a>(
     to: &'a StackCapture,
     kernel: KernelMemory<'a>,
@@ -280,7 +282,7 @@ fn stack_words<'a>(
         })
 }
 
-/// Whether an allocation is memory that Perl takes ops from.
+/// Whether an allocation is a slab, from which Perl takes memory for ops.
 #[cold]
 #[inline(never)]
 fn is_slab(perl: &PerlRuntime, to: &StackCapture) -> bool {
@@ -288,7 +290,8 @@ fn is_slab(perl: &PerlRuntime, to: &StackCapture) -> bool {
     perl.is_slab(stack_words(to, KernelMemory { failed: &failed }))
 }
 
-/// Gives the stack of an arena. It is not known yet whose values will lie in it.
+/// Captures the stack for the allocation of an arena: a single frame, because the values that the
+/// arena will hold are not known yet.
 #[cold]
 fn capture_arena(last: &mut PerlThreadMemory, to: &mut StackCapture) -> usize {
     last.walk.forget();
@@ -297,13 +300,13 @@ fn capture_arena(last: &mut PerlThreadMemory, to: &mut StackCapture) -> usize {
     1
 }
 
-/// The number of stacks that are attributed, without a check, to the interpreter that the thread
-/// ran before, after one was found to be: perl_clone makes thousands of allocations in the other
-/// interpreter's name.
+/// Number of stacks that are attributed to the thread's earlier interpreter without a check, after
+/// a check has found the new one to be active only for a moment. perl_clone makes thousands of
+/// allocations with the other interpreter active.
 const MAX_PASSING_STACKS: u32 = 15;
 
-/// Whether this thread runs an interpreter's code that was called by the interpreter that it ran
-/// before.
+/// Whether this thread runs code of the interpreter `inner`, called by code of the interpreter
+/// `outer` that the thread ran before.
 fn is_within(
     perl: &PerlRuntime,
     (inner, inner_at): (&InterpreterSlot, u64),
@@ -320,7 +323,8 @@ fn is_within(
     is_within
 }
 
-/// Whether this thread runs code of the interpreter `inner` that code of `outer` has called.
+/// Whether this thread runs code of the interpreter `inner`, called by code of the interpreter
+/// `outer`, judged by their addresses on the C stack.
 fn runs_within(
     perl: &PerlRuntime,
     (inner, inner_at): (&InterpreterSlot, u64),
@@ -341,7 +345,8 @@ impl PerlStacks {
         perl.is_arena(stack_words(to, kernel), kernel, perl.base_of(at), to.size)
     }
 
-    /// Captures a stack that has changed, or that must be compared.
+    /// Captures a stack that has changed since the thread's last one, or that must be compared with
+    /// Perl's own result.
     #[inline(never)]
     fn capture_whole(
         &self,
@@ -389,9 +394,9 @@ impl PerlStacks {
     /// Whether this thread may read an interpreter's stack, because it runs the interpreter or no
     /// thread does.
     ///
-    /// A thread may have an interpreter as its own that another thread runs: it may have made the
-    /// interpreter and given it away, or it may have had one that is gone, where there is a new one
-    /// now.
+    /// A thread's active interpreter may be run by another thread: the thread may have made the
+    /// interpreter for the other thread, or its own interpreter was freed and a new one has the
+    /// same address.
     fn may_read(
         &self,
         perl: &PerlRuntime,
@@ -429,7 +434,8 @@ impl PerlStacks {
         is_own(to, here) && place.is_some_and(|place| here < place && is_own(to, place))
     }
 
-    /// Captures the stack of an interpreter; `None` if it runs nothing.
+    /// Captures the stack of an interpreter; `None` if it runs no code, or if this thread may not
+    /// read it.
     fn capture_of(
         &self,
         perl: &PerlRuntime,
@@ -527,7 +533,8 @@ impl PerlStacks {
         self.runtime.is_on().then_some(leaf)
     }
 
-    /// Compares frames with what Perl returns. `contexts` are those of the newest frames.
+    /// Compares the newest frames with the results of Perl's own function. `contexts` are the
+    /// contexts of these frames.
     #[cold]
     fn compare(
         &self,

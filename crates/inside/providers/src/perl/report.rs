@@ -1,8 +1,8 @@
 //! Reports for a profile how many values Perl has, and how much of its arenas is used and free, by
 //! the type of value.
 //!
-//! A perl that ends frees its interpreter and leaves its arenas. The last profile comes after that.
-//! So the content of an interpreter's arenas is noted before it is freed.
+//! When perl ends, it frees its interpreter but not the arenas, before the last profile is made. So
+//! the content of an interpreter's arenas is stored before the interpreter is freed.
 
 use std::ffi::{CString, c_void};
 use std::sync::atomic::Ordering;
@@ -33,8 +33,8 @@ impl PerlStacks {
     }
 }
 
-/// Reports the number of values, both in arenas and as Perl counts them, and the parts of the
-/// arenas.
+/// Reports the number of values in arenas, the number of values that Perl counts, and the parts of
+/// the arenas.
 pub(super) unsafe extern "C" fn report(context: *mut c_void, report: *const ReportSink) {
     // SAFETY: the context that was registered, and what the engine gives.
     let (this, report) = unsafe { (&*context.cast::<PerlStacks>(), &*report) };
@@ -94,7 +94,7 @@ pub(super) unsafe extern "C" fn report(context: *mut c_void, report: *const Repo
     }
 }
 
-/// Reports how much of the memory in use belongs to arenas and to the content of values.
+/// Reports the bytes of the memory in use that belong to arenas and to the content of values.
 fn account(report: &ReportSink, held: &ArenaHoldings) {
     if !ENGINE.stack_providers().is_exact() {
         return;

@@ -1,4 +1,4 @@
-//! What is known of the perl in this process, and of the interpreters that it runs.
+//! The state of the perl in this process and of its interpreters.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_int;
@@ -17,22 +17,22 @@ use crate::loaded_objects::loaded_objects;
 use crate::provider::{InterpreterProvider, ScannedObject};
 use crate::runtime_state::{ReadState, RuntimeState};
 
-/// The perl of this process.
+/// The state of this process's perl.
 pub static PERL: PerlStacks = PerlStacks::new();
 
-/// What is known of the perl in this process.
+/// State of the perl in a process and of its interpreters.
 pub struct PerlStacks {
     pub(super) runtime: RuntimeState<PerlRuntime, UnreadablePerl>,
-    /// The same perl with the layout that Devel::HeapProf reported, once `layout_report` is
-    /// [`LAYOUT_REPORTED`].
+    /// The perl of `runtime`, but with the layout that Devel::HeapProf reported; valid once
+    /// `layout_report` is [`LAYOUT_REPORTED`].
     by_module: UnsafeCell<Option<PerlRuntime>>,
     layout_report: AtomicU8,
     pub(super) op_names: UnsafeCell<OpNames>,
     pub(super) interpreters: [InterpreterSlot; 64],
-    /// The number of interpreters that there ever were.
+    /// Number of interpreters that were ever found.
     pub(super) count: AtomicU32,
-    /// The number of interpreters that are gone, plus the number of times that the library was
-    /// closed, plus the other changes after which threads must read stacks anew.
+    /// Number of events after which threads must check their knowledge anew: freed interpreters,
+    /// closings of perl's library, and other changes.
     pub(super) changes: AtomicU32,
     pub(super) keeps_eval_numbers: AtomicBool,
     /// Whether enough stacks were read and found right.
@@ -40,7 +40,7 @@ pub struct PerlStacks {
     pub(super) left: LeftArenas,
     pub(super) values: PerlValueTracker,
     noting: TurnLock,
-    /// Whether more interpreters lived at the same time than there are slots.
+    /// Whether at some time more interpreters were alive than there are slots.
     pub(super) has_too_many: AtomicBool,
 }
 
@@ -51,46 +51,46 @@ const LAYOUT_ARRIVING: u8 = 1;
 /// State of the layout report: a layout was reported.
 const LAYOUT_REPORTED: u8 = 2;
 
-/// The names of ops, each up to a zero.
+/// Names of ops, each terminated by a zero.
 pub(super) struct OpNames(pub(super) [[u8; 24]; 512]);
 
 // SAFETY: the perl that was found is written once, before the state says so.
 unsafe impl Sync for PerlStacks {}
 
-/// An interpreter that runs or ran.
+/// Slot for an interpreter, which may have been freed.
 #[repr(align(64))]
 pub(super) struct InterpreterSlot {
-    /// The interpreter's address; 0 if this slot was never taken, and [`GONE_INTERPRETER`] if the
-    /// interpreter is gone.
+    /// The interpreter's address; 0 if this slot was never used, and [`GONE_INTERPRETER`] if the
+    /// interpreter was freed.
     pub(super) at: AtomicU64,
-    /// The number of interpreters that came before this one.
+    /// Number of interpreters that were found before this one.
     pub(super) number: AtomicU32,
-    /// The number of the interpreter's stacks that were read and found right. Threads may lose some
-    /// of each other's counts.
+    /// Number of the interpreter's stacks that were read and found right. The number may be too
+    /// small, because threads count without synchronization.
     pub(super) stacks: AtomicU32,
-    /// The thread that runs the interpreter; 0 if that is not known yet.
+    /// Id of the thread that runs the interpreter; 0 if it is not known yet.
     pub(super) thread: AtomicU64,
-    /// Whether another thread had this interpreter as its own, too. Then stacks are read only where
-    /// it is certain that this thread runs it.
+    /// Whether this was the active interpreter of another thread, too. Stacks are then read only if
+    /// it is certain that the current thread runs it.
     pub(super) is_contested: AtomicBool,
-    /// The number of the interpreter's stacks that led to a wrong address.
+    /// Number of the interpreter's stacks whose reading led to a wrong address.
     pub(super) failures: AtomicU32,
-    /// Whether Devel::HeapProf notes calls of subs that are written in C.
+    /// Whether Devel::HeapProf stores calls of C subs in `call`.
     pub(super) has_calls: AtomicBool,
-    /// The call that is being made, as the module notes it: the sub, the op, the stack of contexts,
+    /// The current call of a C sub, stored by Devel::HeapProf: the sub, the op, the context stack,
     /// and the number of the newest context.
     pub(super) call: [AtomicU64; 4],
 }
 
-/// Stands in a free slot for the address of an interpreter that is gone.
+/// Address in the slot of a freed interpreter.
 pub(super) const GONE_INTERPRETER: u64 = u64::MAX;
-/// Maximum number of an interpreter's stacks that may lead to a wrong address. After that the
-/// interpreter is not read any more.
+/// Number of an interpreter's stacks with a wrong address after which the interpreter is not read
+/// any more.
 pub(super) const MAX_FAILURES: u32 = 64;
-/// The number of an interpreter's stacks that the kernel reads at first.
+/// Number of an interpreter's first stacks, which are read by system calls.
 pub(super) const PROBATION_STACKS: u32 = 64;
-/// The number of a thread's stacks between two that are compared with what Perl returns. In a debug
-/// build every second one is compared.
+/// Number of a thread's stacks between two stacks that are compared with Perl's own result. In a
+/// debug build, every second stack is compared.
 pub(super) const COMPARE_INTERVAL: u32 = if cfg!(debug_assertions) { 1 } else { 4096 };
 
 impl PerlStacks {
@@ -123,12 +123,13 @@ impl PerlStacks {
         }
     }
 
-    /// Sets whether `(eval 12)` keeps its number.
+    /// Sets whether frames of evals show their numbers, as in `(eval 12)`.
     pub fn keep_eval_numbers(&self, keeps: bool) {
         self.keeps_eval_numbers.store(keeps, Ordering::Relaxed);
     }
 
-    /// Notes a perl, if it is the first one. Returns the address and the length of its run loop.
+    /// Stores a perl, if it is the first one found. Returns the address and length of its run loop;
+    /// `None` if it is not the first.
     pub(super) fn note_perl<M: Memory>(
         &'static self,
         memory: M,
@@ -148,7 +149,7 @@ impl PerlStacks {
         is_first.then_some((begin, end - begin))
     }
 
-    /// Returns the perl, if its stacks are read.
+    /// Returns the perl, if its stacks may be read now.
     #[inline(always)]
     pub(super) fn perl(&self) -> Option<&PerlRuntime> {
         if !self.runtime.is_on() {
@@ -157,7 +158,7 @@ impl PerlStacks {
         self.known_perl()
     }
 
-    /// Returns the perl, even if its stacks are not read any more.
+    /// Returns the perl, even if its stacks are no longer read.
     pub(super) fn known_perl(&self) -> Option<&PerlRuntime> {
         let found = self.runtime.found()?;
         if self.layout_report.load(Ordering::Acquire) == LAYOUT_REPORTED {
@@ -167,8 +168,8 @@ impl PerlStacks {
         found.as_ref().ok()
     }
 
-    /// Takes the layout of the perl's structures from a module that was compiled with perl's
-    /// headers. Returns an errno if there is no perl, or if the layout can't be this perl's.
+    /// Stores the layout of perl's structures, which comes from a module that was compiled with
+    /// perl's headers. Returns an errno if there is no perl, or if the layout does not fit it.
     pub fn report_layout(&self, layout: PerlLayout) -> Result<(), c_int> {
         let state = self.runtime.state();
         if state != ReadState::On && !state.is_given_up() {
@@ -220,8 +221,8 @@ impl PerlStacks {
         Ok(())
     }
 
-    /// Returns the words in which the module notes the calls that an interpreter makes; `None` if
-    /// there are too many interpreters.
+    /// Returns the words in which Devel::HeapProf stores the calls of C subs by the interpreter at
+    /// `at`; `None` if there is no readable perl or no slot for the interpreter.
     pub fn calls_of(&self, at: u64) -> Option<&[AtomicU64; 4]> {
         self.perl()?;
         let interpreter = self.interpreter(at.max(1))?;
@@ -230,7 +231,7 @@ impl PerlStacks {
         Some(&interpreter.call)
     }
 
-    /// Notes the names of ops.
+    /// Stores the names of ops.
     ///
     /// # Safety
     /// No thread reads or writes the names meanwhile.
@@ -249,28 +250,29 @@ impl PerlStacks {
         self.runtime.change(ReadState::On, why);
     }
 
-    /// Whether no stack of any interpreter was right, and one interpreter has been given up.
+    /// Whether perl's structures are unreadable: no interpreter passed its first checks, and at
+    /// least one was given up.
     pub(super) fn is_broken(&self) -> bool {
         let is_given_up =
             |of: &InterpreterSlot| of.failures.load(Ordering::Relaxed) >= MAX_FAILURES;
         !self.is_believed.load(Ordering::Relaxed) && self.interpreters.iter().any(is_given_up)
     }
 
-    /// Iterates over all slots, in the order in which an interpreter's slot is searched.
+    /// Iterates over all slots in the order in which they are searched for the interpreter at `at`.
     pub(super) fn probe_slots(&self, at: u64) -> impl Iterator<Item = &InterpreterSlot> {
         let first = (at >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
         (0..self.interpreters.len()).map(move |i| &self.interpreters[(first as usize + i) & 63])
     }
 
-    /// Returns the slot of the interpreter at `at`, if it is known.
+    /// Returns the slot of the interpreter at `at`, if it has one.
     pub(super) fn known_interpreter(&self, at: u64) -> Option<&InterpreterSlot> {
         let is_it = |found: &&InterpreterSlot| found.at.load(Ordering::Relaxed) == at;
         let was_taken = |found: &&InterpreterSlot| found.at.load(Ordering::Relaxed) != 0;
         self.probe_slots(at).take_while(was_taken).find(is_it)
     }
 
-    /// Returns the slot of the interpreter at `at`, which gets one if it is new; `None` if there
-    /// are too many.
+    /// Returns the slot of the interpreter at `at`. A new interpreter gets a slot; `None` if none
+    /// is free.
     pub(super) fn interpreter(&self, at: u64) -> Option<&InterpreterSlot> {
         if let Some(known) = self.known_interpreter(at) {
             return Some(known);
@@ -315,7 +317,7 @@ impl PerlStacks {
         Some(new)
     }
 
-    /// Notes the content of the arenas of an interpreter that is about to be freed.
+    /// Stores the content of the arenas of an interpreter that is about to be freed.
     pub(super) fn keep_arenas(&self, at: u64) {
         if ENGINE.stack_providers().frame_choice() == FrameChoice::Native {
             return;
@@ -327,7 +329,7 @@ impl PerlStacks {
         self.left.with(|left| left.add(&held.unwrap_or(unread)));
     }
 
-    /// Returns a number that changes whenever a thread's knowledge may not be true any more.
+    /// Returns a number that changes whenever the stored knowledge of threads may be outdated.
     #[inline(always)]
     pub(super) fn moment(&self) -> u32 {
         let recording = ENGINE.stack_providers().recording_epoch().to_u64() as u32;
@@ -356,7 +358,7 @@ impl InterpreterProvider for PerlStacks {
     }
 }
 
-/// Called before an interpreter is freed.
+/// Forgets an interpreter. The engine calls this before the interpreter is freed.
 pub(super) fn forget_interpreter(at: usize) {
     PERL.keep_arenas(at as u64);
     PERL.forget_values(at as u64);

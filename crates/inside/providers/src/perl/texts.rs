@@ -1,4 +1,4 @@
-//! Gives the texts of Perl's frames and labels, and why frames are missing.
+//! Provides the texts of Perl's frames and labels, and the reasons why frames are missing.
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};

@@ -1,28 +1,30 @@
-//! What the provider remembers of a thread between two stacks.
+//! Data that the provider keeps for each thread between two stacks.
 
 use heapprof_perl::LastWalk;
 
-/// The memory that the engine keeps for the provider in each thread. All zero is a new one.
+/// Data of the provider for a thread, in memory that the engine supplies. All zeros is the initial
+/// state.
 #[repr(C)]
 pub(super) struct PerlThreadMemory {
-    /// The interpreter that can be read again without a check; 0 if there is none.
+    /// Address of the interpreter that can be read again without a check; 0 if there is none.
     pub(super) quick: u64,
-    /// The interpreter that the thread runs, as far as is known; 0 if it is not.
+    /// Address of the interpreter that the thread runs; 0 if it is not known.
     pub(super) runs: u64,
-    /// Address of the words in which calls of subs in C are noted for the interpreter that the
-    /// thread runs; 0 if they are not noted.
+    /// Address of the words for calls of C subs by the interpreter that the thread runs; 0 if such
+    /// calls are not stored.
     pub(super) calls: u64,
-    /// Another interpreter that was the thread's for a moment, and the number of walks for which
-    /// that need not be checked again.
+    /// Another interpreter that was active in the thread only for a moment, and the number of
+    /// stacks for which this need not be checked again.
     pub(super) passing: (u64, u32),
-    /// The number of the interpreter of the last stack.
+    /// Number of the interpreter whose stack was captured last.
     pub(super) number: u32,
-    /// The number of the interpreter that the thread runs.
+    /// Number of the interpreter in `runs`.
     pub(super) runs_number: u32,
-    /// The number for the state of things at the last walk, which must be the same for another one.
+    /// Result of [`moment`](super::state::PerlStacks::moment) at the last stack. If it has changed,
+    /// the data here is outdated.
     pub(super) moment: u32,
-    /// The number of walks that may follow before a stack is compared.
+    /// Number of stacks until a stack is compared with Perl's own result again.
     pub(super) left: u32,
-    /// The contexts that the last walk met.
+    /// The contexts in the stack that was captured last.
     pub(super) walk: LastWalk,
 }

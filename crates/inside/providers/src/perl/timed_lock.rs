@@ -1,17 +1,17 @@
-//! A lock that a thread tries for a short time only.
+//! A lock that a thread tries to take only for a short time.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use heapprof_platform::sys;
 
-/// A lock that is tried for a short time only. A child that was forked while another thread had it
-/// locked takes it over, because the child has no such thread.
+/// A lock that a thread tries to take only for a short time. If a fork happens while another thread
+/// has the lock, the forked child ignores that thread, which does not exist there.
 pub(super) struct TurnLock {
-    /// The process whose thread has the lock; 0 if no thread has it.
+    /// Id of the process in which a thread has the lock; 0 if no thread has it.
     holder: AtomicI32,
 }
 
-/// Maximum number of attempts to take the lock. It is never locked for long.
+/// Maximum number of attempts to take the lock, which is never locked for long.
 const MAX_ATTEMPTS: u32 = 10_000;
 
 impl TurnLock {
@@ -21,7 +21,7 @@ impl TurnLock {
         }
     }
 
-    /// Runs `work` with the lock taken. Returns `None` if another thread keeps it.
+    /// Runs `work` with the lock taken. Returns `None` if another thread keeps it locked.
     pub(super) fn with<R>(&self, work: impl FnOnce() -> R) -> Option<R> {
         let us = sys::process_id();
         for _ in 0..MAX_ATTEMPTS {

@@ -1,5 +1,5 @@
-//! Traces interpreters' values: what the module Devel::HeapProf reports, and what a profile gets of
-//! it.
+//! Traces interpreters' values: takes the reports of the module Devel::HeapProf, and writes values
+//! into a profile.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -14,12 +14,12 @@ use super::values::{
 };
 
 impl PerlStacks {
-    /// Sets whether values are wanted.
+    /// Sets whether values are to be traced.
     pub fn want_values(&self, wants: ValueRequest) {
         self.values.wanted.store(wants as u8, Ordering::Relaxed);
     }
 
-    /// Whether values are wanted.
+    /// Returns whether values are to be traced.
     pub fn wants_values(&self) -> ValueRequest {
         match self.values.wanted.load(Ordering::Relaxed) {
             0 => ValueRequest::Nothing,
@@ -28,9 +28,9 @@ impl PerlStacks {
         }
     }
 
-    /// Traces an interpreter's values from now on, if they are wanted and can be traced. `of_stale`
-    /// is the flag of variables that a pad keeps for the next run of their `my`. `is_copy` says
-    /// that the interpreter was made for a thread.
+    /// Starts to trace an interpreter's values, if they are wanted and can be traced. `of_stale` is
+    /// Perl's flag for variables that a pad keeps for the next run of their `my`. `is_copy` is true
+    /// if the interpreter was made for a thread.
     ///
     /// # Safety
     /// This thread runs the interpreter, and its values lie in arenas.
@@ -62,7 +62,8 @@ impl PerlStacks {
         Some(new)
     }
 
-    /// Follows the changes that an op has made to values. Returns how many values it made.
+    /// Tracks the changes that an op has made to values. Returns the number of values that the op
+    /// made.
     ///
     /// # Safety
     /// This thread runs the interpreter.
@@ -71,12 +72,13 @@ impl PerlStacks {
         unsafe { traced.follow() }
     }
 
-    /// Notes that this thread's stack made the values that were found.
+    /// Records this thread's current stack for the values that
+    /// [`follow_values`](Self::follow_values) found.
     pub fn note_values_made(&self, traced: &TracedInterpreter) {
         traced.note_made(self.values.moment.load(Ordering::Relaxed));
     }
 
-    /// Notes that the whole program is compiled, and begins to run.
+    /// Records that the whole program is compiled and begins to run.
     ///
     /// # Safety
     /// This thread runs the interpreter.
@@ -85,14 +87,15 @@ impl PerlStacks {
         unsafe { traced.note_compiled() };
     }
 
-    /// Notes that this thread has run the `my` of the variables whose heads are at these addresses.
+    /// Records that this thread has run the `my` of the variables whose heads are at these
+    /// addresses.
     pub fn note_my_run(&self, traced: &TracedInterpreter, variables: &[u64]) {
         let moment = self.values.moment.load(Ordering::Relaxed);
         traced.note_my_run(variables, moment, (moment > FIRST_MOMENT).then_some(moment));
     }
 
-    /// Keeps an interpreter's values as they are: the program has ended, and what follows frees
-    /// them. `is_replaced` says that another module's run loop ran the program.
+    /// Stores an interpreter's values when the program has ended, before perl frees them.
+    /// `is_replaced` is true if another module's run loop ran the program.
     pub fn end_values(&self, traced: &TracedInterpreter, is_replaced: bool) {
         let kept = ENGINE.events().trace(|_| {
             let Some(perl) = self.known_perl() else {
@@ -114,8 +117,8 @@ impl PerlStacks {
         }
     }
 
-    /// Begins another part of the program, whose values are distinguished from earlier ones. They
-    /// get the label `mark` if there is a text. Returns the part's number.
+    /// Begins a new section of the program, whose values are distinguished from earlier ones. If
+    /// there is a text, these values get it as the label `mark`. Returns the number of the section.
     pub fn mark_values(&self, text: Option<&[u8]>) -> u32 {
         let moment = self.values.moment.fetch_add(1, Ordering::Relaxed) + 1;
         if let Some(text) = text {
@@ -133,8 +136,8 @@ impl PerlStacks {
         moment
     }
 
-    /// Returns the values that were made since a mark and are alive, except variables that wait for
-    /// the next run of their `my`. `None` if they can't be found out, for example after the
+    /// Returns the live values that were made since a mark, except variables that wait for the next
+    /// run of their `my`. Returns `None` if the values can't be determined, for example after the
     /// recording.
     pub fn values_since(
         &self,
@@ -163,8 +166,8 @@ impl PerlStacks {
         })?
     }
 
-    /// Forgets an interpreter that is about to be freed. The values that its stacks made stay
-    /// counted.
+    /// Forgets the values of an interpreter that is about to be freed. The values still count for
+    /// the stacks that made them.
     pub(super) fn forget_values(&self, at: u64) {
         for place in &self.values.traced {
             // SAFETY: traced interpreters stay for good.
@@ -199,7 +202,7 @@ impl PerlStacks {
         }
     }
 
-    /// Returns the remarks of a profile about values, besides their rows.
+    /// Returns the remarks about values for a profile.
     pub(super) fn value_remarks(&self) -> Vec<&'static str> {
         let mut remarks = Vec::new();
         if self.wants_values() == ValueRequest::Nothing {
@@ -243,7 +246,8 @@ impl PerlStacks {
     }
 }
 
-/// Returns the labels of values, each a key and a text; `None` if the number is a stack's.
+/// Returns the labels of a row of values, each as key and text; `None` if `label` belongs to a
+/// stack.
 pub(super) fn labels(this: &PerlStacks, label: u64) -> Option<Vec<(&'static str, String)>> {
     if label & IS_VALUE == 0 {
         return None;

@@ -1,13 +1,13 @@
-//! The values of Perl's interpreters: which are alive, and which stack made each of them.
+//! The live values of Perl's interpreters, and the stack that made each of them.
 //!
-//! Devel::HeapProf has a run loop of its own, which reports after each op whether values were made
-//! or freed. So values are known exactly, one by one. The memory that they lie in tells less: the
-//! code that needs a value when a free list is empty allocates an arena for many values.
+//! Devel::HeapProf replaces Perl's run loop by one that reports after each op whether values were
+//! made or freed. So each value is known exactly. The allocations of arenas show less, because the
+//! code that needs a value when the free list is empty allocates an arena for many values.
 //!
-//! * `values/heads.rs`: which heads have a value, and who made it.
+//! * `values/heads.rs`: the heads with a value, and the stacks that made the values.
 //! * `values/traced_interpreter.rs`: an interpreter whose values are traced.
-//! * `values/rows.rs`: the values that are alive, counted.
-//! * `values/mapped_list.rs`: lists in memory of their own.
+//! * `values/rows.rs`: the live values, counted.
+//! * `values/mapped_list.rs`: lists in separate mappings.
 
 mod heads;
 mod mapped_list;
@@ -29,37 +29,37 @@ pub use self::traced_interpreter::TracedInterpreter;
 pub(super) use self::traced_interpreter::{BROKEN_LIST, NO_MEMORY, PROGRAM_ENDED, TRACING};
 use super::timed_lock::TurnLock;
 
-/// The values of all interpreters.
+/// The traced values of all interpreters.
 pub(super) struct PerlValueTracker {
     pub(super) wanted: AtomicU8,
     pub(super) traced: [AtomicPtr<TracedInterpreter>; 64],
-    /// A number that grows with each mark, and tells values that were made before a mark from later
-    /// ones.
+    /// Number of the current section of the program. It grows with each mark, and distinguishes
+    /// values made before and after a mark.
     pub(super) moment: AtomicU32,
     turn: TurnLock,
     shared: UnsafeCell<SharedValueState>,
-    /// Whether some values could not be read for the last profile.
+    /// Whether some values could not be read for the latest profile.
     pub(super) lacks_some: AtomicBool,
-    /// Whether values were lost: those of an ended interpreter were not kept, or another thread
-    /// kept them from a profile. All later profiles say so.
+    /// Whether values are missing from all later profiles: the values of an ended interpreter could
+    /// not be stored, or another thread had them locked while a profile was made.
     pub(super) has_lost: AtomicBool,
-    /// Whether an interpreter has ended only after the recording was stopped.
+    /// Whether an interpreter ended after the recording was stopped.
     pub(super) is_stopped: AtomicBool,
     /// Whether another module's run loop ran the program.
     pub(super) is_replaced: AtomicBool,
 }
 
-/// The moment before the first mark.
+/// The value of `moment` before the first mark.
 pub(super) const FIRST_MOMENT: u32 = 1;
 
-/// The state that belongs to the thread with the lock.
+/// State that only the thread with the lock may use.
 pub(super) struct SharedValueState {
     pub(super) names: PerlLabelTexts,
-    /// The marks, two words each: the moment, and the number of the mark's text.
+    /// The marks, two words each: the value of `moment`, and the number of the mark's text.
     pub(super) marks: MappedVec<u64>,
     /// The values of interpreters that have ended.
     pub(super) left: PerlValueRows,
-    /// The recording in which the numbers of stacks here are valid.
+    /// The recording to which the stack numbers in this state belong.
     pub(super) recording: RecordingEpoch,
     /// The rows for the profile that is being written.
     pub(super) shown: PerlValueRows,
@@ -68,21 +68,21 @@ pub(super) struct SharedValueState {
 // SAFETY: the shared state belongs to the thread with the lock.
 unsafe impl Sync for PerlValueTracker {}
 
-/// The user's request for values.
+/// The user's choice about tracing Perl's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ValueRequest {
-    /// Values are not wanted.
+    /// Values are not traced.
     Nothing = 0,
-    /// Values are wanted wherever the module is.
+    /// Values are traced in programs that load Devel::HeapProf.
     Values = 1,
-    /// Values are wanted, and without the module this program must not run.
+    /// Values are traced. A program that does not load Devel::HeapProf must not run.
     ValuesOrNothing = 2,
 }
 
-/// The values of one stack and kind that a block of Perl code has left.
+/// The values of one stack and kind that are still alive after a block of Perl code.
 pub struct LeftoverValues {
-    /// The frames, one on a line, the newest first.
+    /// The frames, one on each line, newest first.
     pub stack: String,
     pub kind: &'static str,
     pub class: String,
@@ -90,7 +90,7 @@ pub struct LeftoverValues {
     pub bytes: u64,
 }
 
-/// Returns the text that stands for the unknown stack of values: why it is not known.
+/// Returns the text in place of a stack that is not known. It gives the reason.
 pub(super) fn unseen_stack_text(stack: StackNumber, origin: u32) -> &'static CStr {
     match (stack, origin) {
         (NEWER_STACK, _) => c"(made just now)",
@@ -145,8 +145,8 @@ impl PerlValueTracker {
 }
 
 impl SharedValueState {
-    /// Adds the values of an interpreter to the shown rows, or to those that are left. Returns
-    /// false if some could not be read.
+    /// Adds the values of an interpreter to the rows for the profile, or to the rows of ended
+    /// interpreters. Returns false if some values could not be read.
     pub(super) fn add(
         &mut self,
         perl: &PerlRuntime,
@@ -168,13 +168,13 @@ impl SharedValueState {
     }
 }
 
-/// Returns the number of the last mark before a moment; 0 if there was none.
+/// Returns the number, from 1, of the last mark that was set up to a moment; 0 if there was none.
 fn mark_at(marks: &MappedVec<u64>, moment: u32) -> u32 {
     let marks: &[[u64; 2]] = marks.all().as_chunks().0;
     marks.partition_point(|&[at, _]| at <= u64::from(moment)) as u32
 }
 
-/// Returns the frames of a row's stack, each on a line.
+/// Returns the frames of a row's stack, one on each line.
 pub(super) fn stack_of(row: &PerlValueRow) -> String {
     if row.stack >= UNKNOWN_STACK {
         return unseen_stack_text(row.stack, row.origin)

@@ -17,19 +17,20 @@ use super::state::{PROBATION_FRAMES, PythonStacks};
 
 use crate::kernel_memory::KernelMemory;
 
-/// A thread reads one stack out of this number with care. In a debug build that is every second
-/// one.
+/// Number of a thread's stacks of which one is read with checks. In a debug build, every second
+/// stack is.
 const CHECK_INTERVAL: u64 = if cfg!(debug_assertions) { 2 } else { 4096 };
 
-/// A thread's knowledge of the stacks that it gave. All zero is none.
+/// Data of the provider for a thread, in memory that the engine supplies. All zeros is the initial
+/// state.
 #[repr(C)]
 pub(super) struct PythonStackMemory {
-    /// The number of stacks that the thread gave.
+    /// Number of stacks that the thread has captured.
     stacks: u64,
     last: LastPythonStack,
-    /// The places up to which line tables were read.
+    /// Positions up to which line tables were read.
     pub(super) reached: [LineTableProgress; 32],
-    /// The name of the cell that was named last.
+    /// The name of the notebook cell that was named last.
     pub(super) cell: CachedCell,
 }
 
@@ -99,11 +100,11 @@ pub(super) unsafe extern "C" fn capture(context: *mut c_void, to: *mut StackCapt
     }
 }
 
-/// Puts the oldest frames, whose places are a ring that begins at `first`, in order, behind a frame
-/// that stands for those that were left out.
+/// Puts the oldest frames in order, which are a ring buffer that begins at `first`, and inserts a
+/// frame for the omitted frames before them.
 ///
 /// # Safety
-/// There are both ends of a stack at `frames`, and room for one frame more.
+/// `frames` holds both ends of a stack, and space for one more frame.
 #[cold]
 unsafe fn put_in_order(frames: *mut RawFrame, first: usize) {
     // SAFETY: the caller's promise.
@@ -115,7 +116,7 @@ unsafe fn put_in_order(frames: *mut RawFrame, first: usize) {
     }
 }
 
-/// Whether the thread's stack is the same as the one that was captured last.
+/// Whether the thread's stack equals the stack that was captured last.
 pub(super) unsafe extern "C" fn is_unchanged(
     context: *mut c_void,
     memory: *mut c_void,
@@ -148,7 +149,7 @@ pub(super) unsafe extern "C" fn is_unchanged(
     1
 }
 
-/// Checks the wrappers of allocators, if this thread may do so.
+/// Checks the allocator wrappers, if this thread has the GIL.
 #[cold]
 fn check_wrappers(this: &PythonStacks, python: &PythonRuntime, state: u64) {
     let is_done = PYTHON_OBJECTS.has_mimalloc() && PYTHON_OBJECTS.is_settled();
@@ -158,8 +159,8 @@ fn check_wrappers(this: &PythonStacks, python: &PythonRuntime, state: u64) {
     }
 }
 
-/// Reads a stack and checks whether it can be one. The kernel reads the stacks of a new Python, so
-/// that a wrong address does no harm.
+/// Reads a stack with checks. The stacks of a new Python are read by system calls, so that a wrong
+/// address does no harm.
 #[cold]
 fn walk_carefully(
     this: &PythonStacks,

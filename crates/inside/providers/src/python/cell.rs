@@ -7,10 +7,10 @@ use heapprof_python::PythonRuntime;
 use super::state::PythonStacks;
 use crate::kernel_memory::KernelMemory;
 
-/// A thread's knowledge of the cell that it named last. All zero is none.
+/// The notebook cell that a thread named last. All zeros is the initial state.
 #[repr(C)]
 pub(super) struct CachedCell {
-    /// A hash of the name of the cell's file.
+    /// Hash of the name of the cell's file.
     file: u64,
     /// Length of the name in bytes.
     len: usize,
@@ -20,8 +20,8 @@ pub(super) struct CachedCell {
 /// Maximum length of a cell's name, in bytes.
 const MAX_CELL_NAME_LEN: usize = 256;
 
-/// Names a notebook's cell by the first line of its text, if that can be found. Returns the name's
-/// length.
+/// Names a notebook's cell by the first line of its text, if the text can be found. Returns the
+/// length of the name.
 #[cold]
 pub(super) fn name_cell(
     this: &PythonStacks,

@@ -1,21 +1,22 @@
-//! Python's small objects, which never reach malloc: its allocators are wrapped by ours.
+//! Records Python's small objects, which never reach malloc, by wrapping Python's allocators.
 //!
-//! Python takes requests up to 512 bytes from arenas that it maps itself. So a wrapper around the
-//! allocators of its domains `mem` and `obj` records these small requests, and leaves the rest to
-//! malloc's hook. `PyMem_SetAllocator` is Python's own way to do so. Before `main` the wrappers are
-//! there from the first object on. Python sets its table anew where it is configured (`-X dev`,
-//! `PYTHONMALLOC`) and, since 3.12, when it is initialized a second time. So the table is checked
-//! again now and then, by a thread with the GIL: only such threads use these domains.
+//! Python takes requests up to 512 bytes from arenas that it maps itself. So wrappers around the
+//! allocators of its domains `mem` and `obj` record these small requests, and leave larger ones to
+//! malloc's hook. They are installed by `PyMem_SetAllocator`, which Python offers for this. If that
+//! happens before `main`, they record every object. Python overwrites its table of allocators when
+//! it is configured (`-X dev`, `PYTHONMALLOC`) and, since 3.12, when it is initialized a second
+//! time. So a thread with the GIL checks the table again now and then; only such threads use these
+//! domains.
 //!
-//! The allocator underneath decides: with `PYTHONMALLOC=malloc` no request is small, because
-//! malloc's hook sees everything. Debug hooks stay on top of the wrappers, so a request is longer
-//! by 24 bytes.
+//! The wrapped allocator determines which requests count as small. With `PYTHONMALLOC=malloc` none
+//! do, because malloc's hook records everything. Debug hooks stay in front of the wrappers, so each
+//! request is longer by 24 bytes.
 //!
-//! A Python without the GIL has requests of every size from a mimalloc inside it, so the wrappers
-//! record every size, unless the user wants no Python objects. Its threads must not wait for
-//! Python's own lock in the midst of an allocation, because other threads may then collect garbage.
-//! So one thread checks the tables, and only until they are as they should be, and wrappers stay
-//! for good.
+//! A Python without the GIL allocates objects of every size from its built-in mimalloc. So the
+//! wrappers record every size, unless the user wants no Python objects. Its threads must not wait
+//! for Python's own lock during an allocation, because other threads may then collect garbage. So
+//! only one thread at a time checks the tables, only until they are right, and the wrappers are
+//! never removed.
 
 mod wrappers;
 
@@ -57,34 +58,34 @@ struct ArenaAllocator {
 struct PythonFunctions {
     get: u64,
     set: u64,
-    /// Address of the function that names the allocators in the tables; 0 if there is none.
+    /// Address of the function that returns the name of the current allocators; 0 if there is none.
     name: u64,
-    /// Address of the function that puts debug hooks on top of the allocators in the tables.
+    /// Address of the function that puts debug hooks in front of the current allocators.
     hook: u64,
     get_arenas: u64,
     set_arenas: u64,
-    /// Address of the function that returns the first interpreter; 0 if interpreters can't have a
-    /// GIL of their own.
+    /// Address of the function that returns the first interpreter; 0 if this Python has no
+    /// interpreters with their own GIL.
     first_interpreter: u64,
     next_interpreter: u64,
 }
 
-/// The wrappers of a process.
+/// State of the wrappers for Python's allocators in this process.
 pub struct PythonObjects {
-    /// The environment's answer: 1 is yes, -1 is no.
+    /// The setting in the environment: 1 is yes, -1 is no, 0 is neither.
     answer: AtomicI8,
     /// Whether the environment makes Python take all objects from malloc.
     has_malloc: AtomicBool,
     /// Whether small objects are to be recorded.
     are_wanted: AtomicBool,
-    /// Whether this Python has no GIL, and all objects in a mimalloc of its own.
+    /// Whether this Python has no GIL, and allocates all objects from its built-in mimalloc.
     has_mimalloc: AtomicBool,
     /// Whether a thread is checking the tables.
     is_checked: AtomicBool,
-    /// Whether a thread should check the tables at once: none has since Python chose its
-    /// allocators, or they were unknown ones.
+    /// Whether a thread should check the tables at once: no thread has checked them since Python
+    /// chose its allocators, or the allocators were unknown.
     is_unsettled: AtomicBool,
-    /// The number of checks while Python's allocators were unknown ones.
+    /// Number of checks that found unknown allocators.
     unknown_checks: AtomicU32,
     /// Python's functions. They are written once, before Python's stacks are read.
     functions: UnsafeCell<PythonFunctions>,
@@ -92,21 +93,21 @@ pub struct PythonObjects {
     /// GIL.
     wrapped: [UnsafeCell<PythonAllocator>; 2],
     wrapped_arenas: UnsafeCell<ArenaAllocator>,
-    /// Size of the largest request that counts as small; 0 if none does.
+    /// Size of the largest request that counts as small; 0 if no request does.
     most: AtomicUsize,
-    /// What became of the small objects: `UNDECIDED`, `WRAPPED`, `NOT_NEEDED` or
+    /// What is known about Python's allocators: `UNDECIDED`, `WRAPPED`, `NOT_NEEDED` or
     /// `UNKNOWN_ALLOCATOR`.
     state: AtomicU8,
-    /// Whether the wrappers must be removed, because the program goes on without us.
+    /// Whether the wrappers must be removed, because heapprof detaches from the program.
     are_to_go: AtomicBool,
-    /// The bytes of the arenas that were made since the wrappers were there.
+    /// Number of bytes in arenas that were made since the allocators were wrapped.
     arenas: AtomicU64,
 }
 
 // SAFETY: each field says who writes it.
 unsafe impl Sync for PythonObjects {}
 
-/// The small objects of this process's Python.
+/// The state of the wrappers for Python's allocators in this process.
 pub static PYTHON_OBJECTS: PythonObjects = PythonObjects {
     answer: AtomicI8::new(0),
     has_malloc: AtomicBool::new(false),
@@ -124,31 +125,33 @@ pub static PYTHON_OBJECTS: PythonObjects = PythonObjects {
     arenas: AtomicU64::new(0),
 };
 
-/// What became of Python's small objects in a recording.
+/// How a recording treats Python's small objects.
 pub(super) enum SmallObjectOutcome {
-    /// Small objects are recorded, from arenas with this number of bytes that were made since.
+    /// Small objects are recorded. `arenas` is the number of bytes in the arenas that were made
+    /// since the allocators were wrapped.
     Recorded { arenas: u64 },
     /// Small objects come from malloc, and are recorded as malloc's blocks.
     FromMalloc,
     /// All of Python's allocations are missing, because the user does not want them.
     NotRequested,
-    /// Small objects are missing, because Python's allocators are unknown ones.
+    /// Small objects are missing, because Python's allocators are unknown.
     UnknownAllocator,
     /// Small objects are missing, because no thread could check the allocators.
     Undecided,
 }
 
-/// State: it is not known yet which allocators Python has.
+/// State: Python's allocators are not known yet.
 const UNDECIDED: u8 = 0;
 /// State: Python's allocators are wrapped.
 const WRAPPED: u8 = 1;
 /// State: all memory of Python's allocators comes from malloc.
 const NOT_NEEDED: u8 = 2;
-/// State: Python's allocators are unknown ones.
+/// State: Python's allocators are unknown, so they cannot be wrapped.
 const UNKNOWN_ALLOCATOR: u8 = 3;
 
-/// Maximum number of checks, made at once, whether unknown allocators have become known ones. While
-/// Python notes its configuration, it takes the domain `raw` from malloc for a few allocations.
+/// Maximum number of checks in a row that look for known allocators after unknown ones were found.
+/// While Python reads its configuration, it uses malloc for the domain `raw` during a few
+/// allocations.
 const MAX_UNKNOWN_CHECKS: u32 = 100;
 
 /// The number of the domain `raw` in Python.
@@ -157,8 +160,8 @@ const RAW_DOMAIN: c_int = 0;
 const OBJECT_DOMAINS: [c_int; 2] = [1, 2];
 /// Size of the largest request that Python takes from its arenas.
 const MAX_SMALL_REQUEST: usize = 512;
-/// Size of the smallest arena. A smaller piece is memory for frames, which Python takes from there,
-/// too.
+/// Size of the smallest arena. A smaller piece is memory for frames, which Python takes from the
+/// arena allocator, too.
 const MIN_ARENA_SIZE: usize = 256 << 10;
 
 impl ArenaAllocator {
@@ -185,19 +188,19 @@ impl PythonAllocator {
 }
 
 thread_local! {
-    /// The block that this thread gave to realloc last.
+    /// Address of the block that this thread last passed to realloc.
     static LAST_REALLOCATED_BLOCK: Cell<usize> = const { Cell::new(0) };
-    /// The block that this thread is freeing, after a wrapper has recorded its end.
+    /// Address of the block that this thread is freeing, after a wrapper has recorded its end.
     static RELEASED_BLOCK: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Whether a block that goes to free is one whose end a wrapper has recorded.
+/// Whether a block that is passed to free is one whose end a wrapper has recorded.
 #[inline(always)]
 pub fn is_released(block: *mut u8) -> bool {
     PYTHON_OBJECTS.were_found() && RELEASED_BLOCK.get() == block as usize
 }
 
-/// Notes that the program calls realloc for a block.
+/// Stores the block that the program passes to realloc.
 #[inline(always)]
 pub fn note_realloc(old: *mut u8) {
     if PYTHON_OBJECTS.were_found() {
@@ -206,8 +209,9 @@ pub fn note_realloc(old: *mut u8) {
 }
 
 impl PythonObjects {
-    /// Sets whether small objects are recorded in every recording; `None` if only in a sampling
-    /// one. `has_malloc` says whether the environment makes Python take all objects from malloc.
+    /// Sets whether small objects are recorded in every recording. With `None`, they are recorded
+    /// in sampled recordings, and always in a Python without the GIL. `has_malloc` is true if the
+    /// environment makes Python take all objects from malloc.
     pub fn set_answer(&self, answer: Option<bool>, has_malloc: bool) {
         self.has_malloc.store(has_malloc, Ordering::Relaxed);
         let answer = answer.map_or(0, |answer| if answer { 1 } else { -1 });
@@ -218,7 +222,7 @@ impl PythonObjects {
         }
     }
 
-    /// Notes that a recording begins.
+    /// Prepares for the beginning of a recording.
     pub fn begin(&self, mode: RecordingMode) {
         self.set_wanted(match self.answer.load(Ordering::Relaxed) {
             0 => mode == RecordingMode::Sampled || self.has_mimalloc(),
@@ -226,7 +230,7 @@ impl PythonObjects {
         });
     }
 
-    /// Makes the wrappers record, unless a recording has ended meanwhile.
+    /// Makes the wrappers record, unless the recording has ended meanwhile.
     fn record_small(&self) {
         self.set_state(WRAPPED);
         if !self.are_wanted.load(Ordering::SeqCst) {
@@ -245,15 +249,15 @@ impl PythonObjects {
         }
     }
 
-    /// Notes that the recording ends, and that the program goes on without us. The next request to
-    /// a wrapper removes it, because that needs the GIL.
+    /// Prepares for the end of the recording when heapprof detaches. Each wrapper is removed at its
+    /// next request, because that needs the GIL.
     pub fn give_back(&self) {
         self.set_wanted(false);
         self.are_to_go.store(true, Ordering::Relaxed);
     }
 
-    /// Puts back the wrapped allocators, if the program is to go on without us. Hooks that stand on
-    /// top of our wrappers keep these in use until the program removes the hooks.
+    /// Restores the wrapped allocators, if heapprof has detached from the program. Hooks in front
+    /// of the wrappers keep the wrappers in use until the program removes the hooks.
     ///
     /// # Safety
     /// This thread has a GIL.
@@ -289,13 +293,13 @@ impl PythonObjects {
         }
     }
 
-    /// Whether no thread needs to check the tables at once.
+    /// Whether the tables need not be checked at once.
     #[inline(always)]
     pub(super) fn is_settled(&self) -> bool {
         !self.is_unsettled.load(Ordering::Relaxed)
     }
 
-    /// Returns what became of small objects; `None` if they are not wanted.
+    /// Returns how the recording treats small objects; `None` if they are not wanted.
     pub(super) fn small_object_outcome(&self) -> Option<SmallObjectOutcome> {
         if !self.are_wanted.load(Ordering::Relaxed) {
             if self.has_mimalloc() {
@@ -314,7 +318,7 @@ impl PythonObjects {
         }
     }
 
-    /// Whether Python's allocators are or were wrapped. Programs without Python check nothing else.
+    /// Whether Python's allocators were examined. Programs without Python make only this check.
     #[inline(always)]
     fn were_found(&self) -> bool {
         self.state.load(Ordering::Relaxed) != UNDECIDED
@@ -330,13 +334,14 @@ impl PythonObjects {
         self.state.store(state, Ordering::Relaxed);
     }
 
-    /// Whether this Python has all objects in a mimalloc of its own.
+    /// Whether this Python allocates all objects from its built-in mimalloc.
     #[inline(always)]
     pub(super) fn has_mimalloc(&self) -> bool {
         self.has_mimalloc.load(Ordering::Relaxed)
     }
 
-    /// Notes a Python's functions. It is called once for each Python, before its stacks are read.
+    /// Looks up the functions of a Python. It is called once for each Python, before its stacks are
+    /// read.
     pub(super) fn note_functions<M: Memory>(&self, memory: M, object: LoadedObject, has_gil: bool) {
         self.has_mimalloc.store(!has_gil, Ordering::Relaxed);
         let is_open = self.answer.load(Ordering::Relaxed) == 0;
@@ -368,8 +373,8 @@ impl PythonObjects {
         self.is_unsettled.store(are_wanted, Ordering::Relaxed);
     }
 
-    /// Checks whether the wrappers are where they should be, and puts them there. `is_configured`
-    /// says whether Python has chosen its allocators: before that it has its own.
+    /// Installs the wrappers if they are not in Python's tables. `is_configured` is true if Python
+    /// has chosen its allocators; before that, it uses its default allocators.
     ///
     /// # Safety
     /// This thread has the GIL, or there are no other threads yet, or there is no GIL.
@@ -385,7 +390,7 @@ impl PythonObjects {
         self.is_checked.store(false, Ordering::Release);
     }
 
-    /// Does what [`check_wrappers`](Self::check_wrappers) does, in one thread at a time.
+    /// Does the work of [`check_wrappers`](Self::check_wrappers), in one thread at a time.
     ///
     /// # Safety
     /// This thread has the GIL, or there are no other threads yet, or there is no GIL. No other
@@ -497,7 +502,7 @@ impl PythonObjects {
         }
     }
 
-    /// Wraps the arena allocator, whose mappings are not counted with the program's other mappings.
+    /// Wraps the arena allocator, so that its mappings are not counted as mappings of the program.
     ///
     /// # Safety
     /// See [`check_wrappers`](Self::check_wrappers).
@@ -537,7 +542,8 @@ impl PythonFunctions {
         next_interpreter: 0,
     };
 
-    /// Whether there are interpreters besides the first one, each with a GIL of its own.
+    /// Whether there are further interpreters besides the first one, which may each have their own
+    /// GIL.
     fn has_other_interpreters(&self) -> bool {
         type FirstInterpreterFn = unsafe extern "C" fn() -> *mut c_void;
         type NextInterpreterFn = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
@@ -556,7 +562,7 @@ impl PythonFunctions {
 type GetAllocatorFn = unsafe extern "C" fn(c_int, *mut PythonAllocator);
 type SetAllocatorFn = unsafe extern "C" fn(c_int, *const PythonAllocator);
 
-/// Returns the functions that read and write the tables of allocators, if there are both.
+/// Returns the functions that read and write the tables of allocators; `None` if one is missing.
 fn functions_of(functions: PythonFunctions) -> Option<(GetAllocatorFn, SetAllocatorFn)> {
     if functions.get == 0 || functions.set == 0 {
         return None;
@@ -570,11 +576,12 @@ fn functions_of(functions: PythonFunctions) -> Option<(GetAllocatorFn, SetAlloca
     }
 }
 
-/// Whether hooks call our wrappers: the first words of a hook's context have the allocator
-/// underneath, in tracemalloc and in the hooks of debug builds. That allocator may be another hook.
+/// Whether a hook in the table calls one of the wrappers. In tracemalloc and in the hooks of debug
+/// builds, the first words of a hook's context are the allocator behind it, which may be another
+/// hook.
 fn is_on_ours(found: &PythonAllocator) -> bool {
-    /// The word at which the allocator begins in a hook's context: at once, or behind a one-letter
-    /// name.
+    /// Word in a hook's context at which the allocator begins: the first one, or the second one
+    /// after a one-letter name.
     const ALLOCATOR_OFFSETS: [u64; 2] = [0, 1];
     const MAX_CONTEXT_WORDS: u64 = 8;
     let failed = Cell::new(false);

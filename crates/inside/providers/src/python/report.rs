@@ -1,4 +1,4 @@
-//! Remarks in a profile about Python's small objects, and about stacks that are not whole.
+//! Remarks in a profile about Python's small objects, and about incomplete stacks.
 
 use std::ffi::{CString, c_void};
 

@@ -1,4 +1,4 @@
-//! The Python of this process, and the state of the thread that runs it.
+//! The state of the Python in this process, and the Python thread state of a thread.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
@@ -12,31 +12,31 @@ use crate::kernel_memory::KernelMemory;
 use crate::provider::{InterpreterProvider, ScannedObject};
 use crate::runtime_state::{ReadState, RuntimeState};
 
-/// The Python of this process.
+/// The state of this process's Python.
 pub static PYTHON: PythonStacks = PythonStacks::new();
 
-/// What is known of the Python in this process.
+/// State of the Python in a process.
 pub struct PythonStacks {
     runtime: RuntimeState<PythonRuntime, UnreadablePython>,
-    /// The offset, from a thread's thread pointer, of the variable with the state that the thread
-    /// runs with; 0 if that is not known.
+    /// Offset from the thread pointer to the thread-local variable that holds Python's thread
+    /// state; 0 if it is not known.
     variable: AtomicI64,
-    /// The number of frames that were read with care and found right. Threads may lose some of each
-    /// other's counts.
+    /// Number of frames that were read with checks and found right. The number may be too small,
+    /// because threads count without synchronization.
     pub(super) frames: AtomicU32,
-    /// The number of stacks, one after the other, that were found wrong.
+    /// Number of consecutive stacks that were found wrong.
     pub(super) failures: AtomicU32,
-    /// Whether there was a stack with more frames than are walked.
+    /// Whether a stack had more frames than are read.
     was_too_deep: AtomicBool,
 }
 
-/// The number of frames that are read with care at first.
+/// Number of the first frames, which are all read with checks.
 pub(super) const PROBATION_FRAMES: u32 = 512;
-/// Maximum number of wrong stacks, one after the other. After that no more are read.
+/// Maximum number of consecutive wrong stacks. After more of them, no stacks are read.
 const MAX_FAILURES: u32 = 16;
 
-/// Returns the address from which this thread's thread-local memory is counted. It is also the
-/// value of `pthread_self`.
+/// Returns this thread's thread pointer, from which offsets of thread-local variables count. It
+/// equals the value of `pthread_self`.
 fn thread_pointer() -> u64 {
     // SAFETY: it only says which thread this is.
     unsafe { libc::pthread_self() as u64 }
@@ -53,8 +53,8 @@ impl PythonStacks {
         }
     }
 
-    /// Notes a Python, if it is the first one. Returns the addresses where its evaluator begins and
-    /// ends.
+    /// Stores a Python, if it is the first one found. Returns the addresses of the beginning and
+    /// the end of its evaluator.
     pub(super) fn note_python<M: Memory>(
         &'static self,
         memory: M,
@@ -78,13 +78,14 @@ impl PythonStacks {
         is_first.then_some(evaluator)
     }
 
-    /// Returns the Python, if its stacks are read.
+    /// Returns the Python, if its stacks may be read now.
     #[inline(always)]
     pub(super) fn python(&self) -> Option<&PythonRuntime> {
         self.runtime.active()
     }
 
-    /// Returns why no stacks are read; `None` if they are, or if there is no Python.
+    /// Returns the reason why no stacks are read; `None` if stacks are read, or if there is no
+    /// Python.
     pub(super) fn why_not(&self) -> Option<String> {
         if !self.runtime.state().is_given_up() {
             return None;
@@ -98,7 +99,7 @@ impl PythonStacks {
         }
     }
 
-    /// Counts a stack that was wrong.
+    /// Counts a wrong stack, and gives Python up after too many of them.
     #[cold]
     pub(super) fn count_failure(&self) {
         if self.failures.fetch_add(1, Ordering::Relaxed) >= MAX_FAILURES {
@@ -106,7 +107,7 @@ impl PythonStacks {
         }
     }
 
-    /// Counts the frames of a stack that was read with care and is right.
+    /// Counts the frames of a stack that was read with checks and found right.
     #[cold]
     pub(super) fn count_frames(&self, frames: usize) {
         self.failures.store(0, Ordering::Relaxed);
@@ -115,19 +116,19 @@ impl PythonStacks {
             .store(before.saturating_add(frames as u32), Ordering::Relaxed);
     }
 
-    /// Notes that a stack has more frames than are walked.
+    /// Records that a stack had more frames than are read.
     #[cold]
     pub(super) fn note_too_deep(&self) {
         self.was_too_deep.store(true, Ordering::Relaxed);
     }
 
-    /// Whether there was a stack with more frames than are walked.
+    /// Whether a stack had more frames than are read.
     pub(super) fn was_too_deep(&self) -> bool {
         self.was_too_deep.load(Ordering::Relaxed)
     }
 
-    /// Returns the state that this thread runs Python's code with, or, while it has released the
-    /// GIL, the state in which its frames rest.
+    /// Returns the address of this thread's Python thread state. While the thread has released the
+    /// GIL, it is the state that holds the thread's frames.
     #[inline(always)]
     pub(super) fn thread_state(&self, python: &PythonRuntime) -> Option<u64> {
         // SAFETY: these are variables of a Python that is not unloaded while it runs.
@@ -156,7 +157,7 @@ impl PythonStacks {
         Some(holder)
     }
 
-    /// Whether this thread, whose state this is, has the GIL of a Python that is initialized.
+    /// Whether this thread, whose thread state is `state`, has the GIL of an initialized Python.
     pub(super) fn holds_gil(&self, python: &PythonRuntime, state: u64) -> bool {
         // SAFETY: these are variables of a Python that is not unloaded while it runs.
         let memory = unsafe { OwnMemory::new() };
@@ -185,15 +186,15 @@ impl InterpreterProvider for PythonStacks {
     }
 }
 
-/// Whether the state of the thread with the GIL is a state of this thread. If it is another
-/// thread's, it may be freed at any moment, so the kernel reads it.
+/// Whether the thread state of the thread with the GIL belongs to this thread. The state of another
+/// thread may be freed at any moment, so a system call reads it.
 #[cold]
 fn is_of_this_thread(python: &PythonRuntime, state: u64) -> bool {
     let failed = Cell::new(false);
     python.is_state_of(KernelMemory { failed: &failed }, state, thread_pointer())
 }
 
-/// Reads the word at this offset from the thread pointer.
+/// Reads the word at an offset from the thread pointer.
 #[inline(always)]
 fn read_local(offset: i64) -> u64 {
     let word;

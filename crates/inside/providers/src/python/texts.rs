@@ -1,4 +1,4 @@
-//! Gives the texts of Python's frames, and why frames are missing.
+//! Provides the texts of Python's frames, and the reasons why frames are missing.
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};

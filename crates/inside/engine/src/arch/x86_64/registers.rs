@@ -1,4 +1,4 @@
-//! Registers by the numbers that unwind tables give them, and the place of a running function.
+//! Register numbers of unwind tables, and the position of the running function.
 
 use gimli::Register;
 
@@ -6,12 +6,12 @@ use gimli::Register;
 pub(crate) const FRAME_POINTER: Register = Register(6);
 /// rsp.
 pub(crate) const STACK_POINTER: Register = Register(7);
-/// The number under which a table has the place of the return address.
+/// The register number that unwind tables use for the return address.
 pub(crate) const RETURN_ADDRESS: Register = Register(16);
 /// Offset of the return address from the canonical frame address: a call pushes it last.
 pub(crate) const RETURN_ADDRESS_OFFSET: i64 = -8;
 
-/// Position of a function, by the processor's registers.
+/// Position of a running function: its instruction, stack and frame pointers.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[derive(Clone, Copy)]
 pub(crate) struct FunctionPosition {

@@ -1,5 +1,5 @@
-//! Unwind rules: how to get from one frame to its caller, packed in 8 bytes. A rule is the part of
-//! a CFI row that compilers of x86-64 use.
+//! Unwind rules: how to get from one frame to its caller, packed in 8 bytes. A rule contains the
+//! part of a CFI row that compilers for x86-64 use.
 
 /// The unwind rule at one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

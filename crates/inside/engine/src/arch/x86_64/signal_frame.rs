@@ -2,11 +2,11 @@
 //!
 //! The layout is that of Linux, `struct rt_sigframe` of arch/x86/include/asm/sigframe.h.
 
-/// Number of bytes that are read of the frame.
+/// Number of bytes of a signal frame that are read.
 pub(crate) const SIGNAL_FRAME_LEN: usize = 200;
 
-/// Whether the address at `at` is part of a handler's frame, and not a number that was left there:
-/// behind it are the registers that the thread had before. `end` is the end of the thread's own
+/// Whether the word at `at` is part of a signal handler's frame, and not a leftover value. In a
+/// real frame, the registers of the interrupted thread follow. `end` is the end of the thread's
 /// stack.
 pub(crate) fn is_signal_frame(at: usize, end: usize, word: impl Fn(usize) -> usize) -> bool {
     /// Code segment of a 64-bit program.

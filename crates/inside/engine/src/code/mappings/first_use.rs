@@ -1,7 +1,8 @@
 //! Notes the code of an object when a stack leads through it for the first time.
 //!
 //! The kernel writes a line for each of a process's mappings, and there may be a hundred thousand.
-//! So this reads the object's own headers, and asks the kernel for one mapping by its addresses.
+//! So this module reads the object's headers, and asks the kernel only for the mapping at given
+//! addresses.
 
 use std::ffi::CStr;
 use std::io::Write;
@@ -24,7 +25,7 @@ const MAX_PATH_LENGTH: usize = 4096;
 /// Maximum number of pieces of an object's code that are noted. An object mostly has one.
 const MAX_PIECES: usize = 4;
 
-/// Buffer for a path, because there may be little room on the stack.
+/// Buffer for a path. It is not on the stack, which may be almost full.
 pub(super) struct PathBuffer([u8; MAX_PATH_LENGTH]);
 
 impl PathBuffer {
@@ -36,7 +37,7 @@ impl PathBuffer {
 impl CodeMappings {
     /// Notes the code of an object that a stack leads through, and publishes it. This is called in
     /// the middle of an event, and does not allocate from the program. Returns whether the code was
-    /// known before, so that nothing was loaded since.
+    /// known before. If it was, no object has been loaded since.
     pub(crate) fn note_met(&self, process: &EngineProcess, module: &LoadedModule) -> bool {
         if process.is_sandboxed() {
             return false;
@@ -156,8 +157,8 @@ fn kernels_path(piece: &CodePiece, to: &mut [u8]) -> Option<usize> {
 }
 
 /// Writes the loader's path of an object into `to`, if it is an absolute one. Returns its length.
-/// The kernel may not report its own path to a process that its user may not read, or of code that
-/// is mapped in parts.
+/// This path is for mappings whose path the kernel does not report: those of a process that its
+/// user may not read, and code that is mapped in parts.
 fn loaders_path(link_map: *const LinkMap, to: &mut [u8]) -> Option<usize> {
     let at = (!link_map.is_null()).then(|| link_map.addr() + offset_of!(LinkMap, name))?;
     // Another thread may be closing the object.

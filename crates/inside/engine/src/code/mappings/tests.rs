@@ -1,4 +1,4 @@
-//! Tests of the known mappings, with those of the test itself.
+//! Tests of the known mappings, with the mappings of the test program.
 
 use heapprof_platform::pages::PageSource;
 use heapprof_platform::sys::PAGE_SIZE;
@@ -48,8 +48,8 @@ fn finds_this_program() {
     assert_eq!(&*own.path, exe.to_str().unwrap().as_bytes());
 }
 
-/// The mapped code is read again if it is more than there was room for, and nothing is read without
-/// memory.
+/// The mapped code is read again if it needs more memory than was reserved, and nothing is read if
+/// none can be reserved.
 #[test]
 fn what_is_read_fits_what_was_set_aside() {
     let (mappings, process) = (
@@ -157,8 +157,8 @@ fn an_object_is_noted_as_the_kernel_tells_it() {
     assert!(!CodeMappings::new().note_met(&process, &module));
 }
 
-/// The loader's path may lead over a link. The kernel's path replaces it, and until then the
-/// mapping does not count as another one.
+/// The loader's path may lead over a link, and the kernel's path replaces it. A mapping with the
+/// loader's path counts as the same mapping.
 #[test]
 fn the_kernels_path_takes_the_place_of_the_loaders() {
     let process = EngineProcess::new(PageSource::from_kernel());

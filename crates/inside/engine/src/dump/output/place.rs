@@ -1,6 +1,6 @@
-//! The place where a dump is written: its folder, opened once, and its name there. So the file
-//! comes to that folder even if another user renames folders or plants links meanwhile. The program
-//! may be root's, and the folder another user's.
+//! The place where a dump is written: its folder, opened once, and its name there. So the file is
+//! written to that folder even if another user renames folders or plants links meanwhile. The
+//! program may be root's, and the folder another user's.
 
 use std::ffi::{CStr, CString};
 
@@ -15,7 +15,8 @@ pub(super) struct DumpPlace {
     name: CString,
 }
 
-/// The identity of a file, so that no other file is removed in its place.
+/// The identity of a file, which is checked before the file is removed, so that no other file is
+/// removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DumpFileIdentity {
     device: u64,
@@ -98,7 +99,8 @@ impl DumpPlace {
         })
     }
 
-    /// Makes a new file beside the place, with exactly these rights.
+    /// Makes a new file with a temporary name in the place's folder, with exactly the rights
+    /// `mode`.
     pub(super) fn draft(&self, mode: u32) -> Result<DumpDraft<'_>, i32> {
         let mut name = self.name.to_bytes().to_vec();
         // The new name is at most 24 bytes longer than this.
@@ -163,10 +165,10 @@ const FOLDER: i32 = libc::O_PATH | libc::O_DIRECTORY;
 /// Maximum number of links that a path may lead over, as in the kernel.
 const MAX_LINKS: usize = 40;
 
-/// Opens the folder of a dump, step by step. A link on the way must be this user's, root's or that
-/// of the owner of `/`, which is the rule that `record` has for the path that its user typed.
-/// Otherwise another user could lead the dumps of root's program elsewhere, after `record` has
-/// looked at the path. The error is an errno: EACCES for a link of another user.
+/// Opens the folder of a dump, step by step. A link on the way must belong to this user, to root or
+/// to the owner of `/`. `record` applies the same rule to the path that its user typed. Without the
+/// rule, another user could redirect the dumps of root's program after `record` has checked the
+/// path. The error is an errno: EACCES for a link of another user.
 fn open_folder(path: &[u8]) -> Result<EngineFile, i32> {
     let trusted = [Some(0), Some(sys::effective_user()), sys::file_owner(c"/")];
     let open_start = |path: &[u8]| match path.first() {
@@ -225,8 +227,7 @@ fn file_kind(found: &libc::stat) -> u32 {
     found.st_mode & libc::S_IFMT
 }
 
-/// Whether the file is a device, a pipe or a socket, so neither a plain file nor a folder nor a
-/// link.
+/// Whether the file is a device, a pipe or a socket.
 fn is_special(found: &libc::stat) -> bool {
     !matches!(
         file_kind(found),
@@ -234,8 +235,8 @@ fn is_special(found: &libc::stat) -> bool {
     )
 }
 
-/// Opens a file of this user's own to append to, in a folder where other users have theirs. Its
-/// name ends with `ending`.
+/// Opens this user's file for appending, in a folder that has a file for each user. The file's name
+/// ends with `ending`.
 pub(super) fn open_own(folder: &CStr, ending: &str) -> Option<EngineFile> {
     let user = sys::effective_user();
     let own = [

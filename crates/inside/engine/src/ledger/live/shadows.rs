@@ -1,14 +1,16 @@
-//! Shadows: a word for each place that a block may have, where blocks lie close together.
+//! Shadows: arrays with a word for each address at which a block may begin, for regions in which
+//! blocks lie close together.
 //!
 //! Blocks that are allocated one after the other mostly lie side by side, and end one after the
 //! other. So do their words, and the processor has mostly fetched them already. In a hash table
 //! each block is a miss of its own.
 //!
 //! A region of 64 KiB in which many blocks are known gets a shadow of 32 KiB: 8 bytes for every 16.
-//! Where blocks have 64 bytes, that is 32 for each, as much as in the hash table. From the 256th
-//! shadow on it is never more than 128 for each block that was there when the shadow was made. A
-//! shadow stays for good: if the program gives a region back, its shadow serves whatever comes to
-//! the same addresses. So a program that goes on to ever new addresses has shadows for all of them.
+//! If blocks have 64 bytes, a shadow takes 32 bytes a block, as much as the hash table. From the
+//! 256th shadow on, a new shadow takes at most 128 bytes for each block that its region has at that
+//! time. A shadow is never freed: if the program gives a region back, its shadow serves later
+//! blocks at the same addresses. So a program that goes on to ever new addresses has shadows for
+//! all of them.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
@@ -23,8 +25,8 @@ use crate::ledger::live::table::LiveBlock;
 /// Number of words in a region's shadow.
 pub(super) const SHADOW_WORDS: usize = shadow::WORDS;
 const SHADOW_BYTES: usize = SHADOW_WORDS * 8;
-/// Bytes of memory for which there is one word. Blocks that begin between such places are in the
-/// hash table.
+/// Distance between two addresses that have a word, in bytes. Blocks that begin at other addresses
+/// are in the hash table.
 const GRAIN_BYTES: usize = 1 << shadow::GRAIN_BITS;
 /// Size of a region that may have a shadow, in bytes, as a power of two. A part of the table has
 /// all blocks of a region, or none.
@@ -35,20 +37,22 @@ const SLOT_COUNT_MASK: usize = SHADOW_BYTES - 1;
 /// few shadows. It is low because the processor predicts better where blocks are if nearly all are
 /// in shadows.
 const MIN_BLOCKS_AT_FIRST: usize = 16;
-/// Number of shadows (8 MiB) from which it takes more blocks to get one, because memory counts
-/// then.
+/// Number of shadows (8 MiB in all) from which on a region needs more blocks to get one, to save
+/// memory.
 const EARLY_SHADOW_LIMIT: usize = 256;
-/// Number of a region's blocks in the hash table at which the region gets a shadow later on.
+/// Number of a region's blocks in the hash table at which the region gets a shadow once there are
+/// [`EARLY_SHADOW_LIMIT`] shadows.
 const MIN_BLOCKS_LATER: usize = 256;
 
 /// Number of bits of an address.
 const ADDRESS_BITS: u32 = 48;
-/// Number of regions that have their slots in one table, as a power of two: those of 8 GiB.
+/// Number of regions whose slots are in one table, as a power of two. Together these regions have 8
+/// GiB.
 const SLOT_TABLE_BITS: u32 = 17;
 const SLOT_TABLE_COUNT: usize = 1 << (ADDRESS_BITS - REGION_BITS - SLOT_TABLE_BITS);
 
-/// The address of a region's shadow, if it has one, and how many of its blocks are in the hash
-/// table. A thread that may use the region's part of the hash table may write it.
+/// The address of a region's shadow, if there is one, and the number of the region's blocks that
+/// are in the hash table. A thread that may use the region's part of the hash table may write it.
 pub(crate) struct ShadowSlot(AtomicUsize);
 
 /// The shadows of regions, and the slots that lead to them.
@@ -76,7 +80,7 @@ fn is_table_present<T>(table: *mut T) -> bool {
     table.addr() > align_of::<T>()
 }
 
-/// Whether a block of this size fits a word. One of 2 GiB or more does not.
+/// Whether a block of `size` bytes fits into a word: it must be smaller than 2 GiB.
 #[inline(always)]
 pub(super) fn fits(size: u64) -> bool {
     size < shadow::PRESENT_FLAG >> 32
@@ -102,7 +106,7 @@ pub(super) fn block_addresses(region: usize) -> impl Iterator<Item = usize> {
     (0..SHADOW_WORDS).map(move |i| (region << REGION_BITS) + i * GRAIN_BYTES)
 }
 
-/// The place of a block's word in a shadow.
+/// The address of a block's word in a shadow.
 #[derive(Clone, Copy)]
 pub(super) struct ShadowWord(*mut u64);
 
@@ -218,8 +222,8 @@ impl RegionShadows {
         Some(unsafe { &*table.add(place) })
     }
 
-    /// Returns the slot of an address's region. Returns `None` if there is no memory for it, and
-    /// then also later.
+    /// Returns the slot of an address's region. Returns `None` if there is no memory for it; later
+    /// calls then return `None`, too.
     #[inline(always)]
     pub(super) fn slot_or_new(&self, address: usize, pages: &PageSource) -> Option<&ShadowSlot> {
         match self.slot(address) {
@@ -340,7 +344,7 @@ impl RegionShadows {
     }
 }
 
-/// Returns the place of the number of the region whose shadow is the `place`th one of a chunk.
+/// Returns the word that contains the region's number for the shadow `place` of a chunk.
 ///
 /// # Safety
 /// A chunk with the number `chunk` begins at `begin`, and `place` is below its length.
@@ -351,7 +355,7 @@ unsafe fn region_number_place<'a>(begin: *mut u8, chunk: usize, place: u64) -> &
 }
 
 /// Returns the table that `at` points to. If there is none, makes one with `len` entries. Returns
-/// [`missing_table`] if there is no memory for it, now or before.
+/// [`missing_table`] if there is no memory for it, or was none at an earlier call.
 fn find_or_make_table<T>(at: &AtomicPtr<T>, len: usize, pages: &PageSource) -> *mut T {
     let bytes = len * size_of::<T>();
     let made = pages.map_once(

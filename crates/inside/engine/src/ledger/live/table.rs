@@ -10,9 +10,9 @@ const KEY_MASK: u64 = (1 << KEY_BITS) - 1;
 /// A block in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LiveBlock {
-    /// The stack that allocated it.
+    /// The stack that allocated the block.
     pub(crate) stack: StackNumber,
-    /// The size that was asked for, in bytes.
+    /// The requested size, in bytes.
     pub(crate) size: u64,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn home_index(key: u64) -> usize {
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) as usize
 }
 
-/// The error that a block could not be remembered.
+/// The error of a table that has no memory for another block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableFull;
 

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 /// Number of steps of a random walk. Under an interpreter a step takes a thousand times as long.
 const STEPS: u64 = if cfg!(miri) { 1_500 } else { 300_000 };
 
-/// A live table, with what it takes to open the ledger.
+/// A live table, with the state that is needed to open the ledger.
 struct Ledger {
     process: EngineProcess,
     threads: ThreadStates,
@@ -53,7 +53,7 @@ impl Ledger {
     }
 }
 
-/// Walks over `addresses` at random, and compares each step with a map.
+/// Allocates and frees blocks at random `addresses`, and compares each step with a map.
 fn walk(ledger: &'static Ledger, addresses: impl Fn(u64) -> usize, seed: u64, steps: u64) {
     let (mut model, mut x) = (HashMap::new(), 88_172_645_463_325_252u64 ^ seed << 7);
     let state = ledger.state();
@@ -98,7 +98,8 @@ fn behaves_as_a_map_does() {
     assert_eq!(ledger.put(ledger.state(), 4096, huge), Err(TableFull));
 }
 
-/// Blocks in shadows and blocks that have no word there: at odd places, and very large ones.
+/// Blocks in shadows, and blocks that have no word there: blocks at odd addresses, and very large
+/// ones.
 #[test]
 fn behaves_as_a_map_does_wherever_blocks_begin() {
     let ledger = Ledger::leaked();

@@ -25,7 +25,7 @@ const MARK_SPACING: usize = 64;
 /// Maximum number of marks. When there are more, every second one is dropped.
 const MAX_MARKS: usize = 128;
 
-/// The frames that were left out of the fresh ones so far. If both numbers are zero, none were.
+/// Which of the fresh frames were left out so far. If both numbers are zero, none were.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ThinnedFrames {
     /// Number of newest frames without gaps.
@@ -79,9 +79,9 @@ impl LastStack {
     }
 
     /// Whether the newest frames are enough to distinguish stacks, if the record is replaced by its
-    /// `keep` oldest frames and `fresh` new ones. If they are not, more frames are unwound than are
-    /// needed now. Otherwise that many would be unwound for each frame from which the stack
-    /// returns.
+    /// `keep` oldest frames and `fresh` new ones. If they are not, the walk unwinds more frames
+    /// than it needs now. Otherwise it would unwind that many frames each time that the stack
+    /// returns from one frame.
     #[cold]
     pub(super) fn is_enough(&self, keep: usize, fresh: usize) -> bool {
         if keep > self.dense && keep + fresh >= self.dense + FRAMES_PER_END {

@@ -7,8 +7,8 @@ use super::*;
 use crate::code::ProgramCode;
 use crate::process::EngineProcess;
 
-/// On other processors than x86-64 there is no frame. A foreign stack must not be read in any quick
-/// way.
+/// A stack other than the thread's own must not be read directly. On processors other than x86-64,
+/// call sites have no stack at all.
 #[test]
 fn what_is_not_on_the_own_stack_is_not_recorded() {
     // SAFETY: all zeros are valid.

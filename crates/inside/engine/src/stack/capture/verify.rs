@@ -1,4 +1,5 @@
-//! Checks whether a recorded stack is unchanged in memory, and patches what may be patched.
+//! Checks whether a recorded stack is unchanged in memory, and patches return addresses that may be
+//! patched.
 
 use super::{LastStack, MAX_REMEMBERED_FRAMES, hash_term};
 use heapprof_abi::FrameAddress;
@@ -66,8 +67,8 @@ impl LastStack {
         check
     }
 
-    /// Whether any of the oldest `keep` return addresses has changed. This is the quickest way to
-    /// find that out, and it does not say which.
+    /// Whether any of the oldest `keep` return addresses has changed. This is the quickest check.
+    /// It does not find out which address has changed.
     #[inline(always)]
     pub(super) fn any_changed(&self, keep: usize) -> bool {
         let (slots_by_8, slots_left) = self.slot[..keep].as_chunks::<8>();
@@ -127,7 +128,7 @@ impl LastStack {
     }
 
     /// Replaces frame `i`'s return address by its present one, if both have the same unwind rule.
-    /// Returns whether it did.
+    /// Returns whether it was replaced.
     #[inline(always)]
     pub(super) fn patch(&mut self, i: usize, unwinder: Unwinder<'_>) -> bool {
         let pc = self.current_return_address(i);

@@ -1,5 +1,5 @@
-//! Reading of stacks one after the other. Most share their oldest frames with the one before, which
-//! are not read once more.
+//! Reads stacks one after the other. Most stacks share their oldest frames with the previous stack,
+//! and these frames are not read again.
 
 use heapprof_abi::{MappingGeneration, StackNumber};
 
@@ -10,11 +10,11 @@ use super::ProcessStacks;
 pub(crate) struct ExpandedStack {
     /// The stack's frames, oldest first.
     frames: Vec<u64>,
-    /// The stack and those on which it is built, each with how many of its oldest frames the stack
-    /// has. The one next to the root comes first.
+    /// The stack and its bases, each with the number of its oldest frames that belong to the stack.
+    /// The base nearest to the root comes first.
     chain: Vec<(StackNumber, usize)>,
-    /// What the next stack adds to the chain, the newest first. `newer` has what it adds to the
-    /// frames, in the same order.
+    /// The entries that the next stack adds to `chain`, the newest first. `newer` has the frames
+    /// that it adds to `frames`, in the same order.
     links: Vec<(StackNumber, usize)>,
     newer: Vec<u64>,
 }
@@ -25,8 +25,8 @@ impl ExpandedStack {
         &self.frames
     }
 
-    /// Reads a stack. Returns its generation of mappings, and how many of the oldest frames it has
-    /// in common with the stack that was read before.
+    /// Reads a stack. Returns its generation of mappings, and the number of oldest frames that it
+    /// has in common with the previous stack.
     pub(crate) fn read(
         &mut self,
         stacks: &ProcessStacks,
@@ -61,8 +61,8 @@ impl ExpandedStack {
         (generation, self.go_on(known))
     }
 
-    /// Takes a stack of one frame that has no number. Returns how many of the oldest frames it has
-    /// in common with the stack before.
+    /// Replaces the stack by `frame` alone, which is a stack without a number. Returns how many
+    /// frames it has in common with the previous stack, 0 or 1.
     pub(crate) fn set(&mut self, frame: u64) -> usize {
         self.chain.clear();
         self.newer.push(frame);
@@ -89,7 +89,7 @@ mod tests {
     use heapprof_platform::pages::regions::region;
 
     /// A stack that is read after any other one is the same as when it is read by itself, and the
-    /// returned number of frames is what both have in common.
+    /// returned number is the number of frames that both stacks have in common.
     #[test]
     fn each_stack_is_read_as_by_itself_after_any_other() {
         let (process, stacks) = (EngineProcess::new(region()), ProcessStacks::new());

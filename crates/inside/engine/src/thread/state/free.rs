@@ -1,5 +1,5 @@
-//! The states without a thread, as a stack without a lock, because a thread may be suspended or end
-//! anywhere.
+//! The states without a thread. They are in a lock-free stack, because a thread may be suspended or
+//! end at any point.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

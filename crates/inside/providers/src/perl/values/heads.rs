@@ -1,94 +1,97 @@
-//! The heads of an interpreter's values: which are free, and which stack made each of the others.
+//! The heads of an interpreter's values. For each head, the table holds whether it is free, and
+//! otherwise which stack made its value.
 //!
-//! Perl keeps free heads in a list, and makes a value from its first one. The list is a stack, so
-//! it is compared with a copy of it after each op: a head that is missing at the top was made into
-//! a value, and a head that is new there was freed. A free head has its index in the copy written
-//! where a value would have its content. So the first head of the list that has kept its index
-//! shows where the rest of the copy is still right.
+//! Perl keeps free heads in a list, which it uses as a stack: it makes a value from the first head,
+//! and puts a freed head first. After each op, the list is compared with a copy. A head that is
+//! missing at the beginning was made into a value, and a new head there was freed. Each free head
+//! stores its index in the copy, in the field for a value's content. So the first head with a
+//! correct index shows from where on the copy is still right.
 
 use heapprof_engine::StackNumber;
 use heapprof_perl::HEAD_BYTES;
 
 use super::mapped_list::{MappedVec, NumberMultimap};
 
-/// The heads of an interpreter.
+/// Table of the heads of an interpreter.
 pub(in crate::perl) struct HeadTable {
-    /// Pairs: the address of each arena, and its number of heads, not counting the first one.
+    /// For each arena, its address and its number of heads, not counting the first head.
     arenas: MappedVec<u64>,
-    /// The arenas, by the page in which they begin.
+    /// Indices of the arenas, by the page in which an arena begins.
     by_page: NumberMultimap,
-    /// The newest arena that is known.
+    /// Address of the newest known arena.
     newest: u64,
-    /// The copy of the list of free heads: their numbers, the list's first head last.
+    /// Copy of the list of free heads, as numbers of heads in reverse order.
     free: MappedVec<u32>,
-    /// The heads that were made into values whose stack is not known yet.
+    /// Heads that became values whose stack is not recorded yet.
     made: MappedVec<u32>,
     /// The stack that made the value of each head.
     stack: MappedVec<StackNumber>,
-    /// The moment at which the value of each head was made, with [`INTRODUCED_BIT`].
+    /// The moment at which the value of each head was made. [`INTRODUCED_BIT`] may be added.
     moment: MappedVec<u32>,
-    /// The type and the body of each value that was not seen being made, to distinguish it from a
+    /// The type and the body of each value that was there before tracing, to distinguish it from a
     /// later one.
     before: MappedVec<u64>,
-    /// The number of values that each stack made.
+    /// Number of values that each stack made.
     count: MappedVec<u64>,
-    /// The number of values that were not seen being made.
+    /// Number of values whose making was not seen.
     pub(in crate::perl) unseen: u64,
-    /// The difference between Perl's count of values and the number of heads with a value.
+    /// Difference between Perl's count of values and the number of heads with a value.
     surplus: i64,
     last_arena: u64,
     /// The number of heads.
     heads: u64,
-    /// The heads that came into the list since the copy was made, the first one first.
+    /// Heads that were added to the list since the copy was made, in the list's order.
     new: MappedVec<u32>,
 }
 
 /// Maximum number of heads in an arena.
 const MAX_ARENA_HEADS: u64 = 170;
-/// The stack of a head whose value was not seen being made.
+/// Stands for the stack of a value whose making was not seen.
 pub(in crate::perl) const UNSEEN_STACK: StackNumber = StackNumber::from_u32(u32::MAX);
-/// The stack of a head whose value, if it has one by now, is newer than the last comparison.
+/// Stands for the stack of a head that was free at the last comparison. A value in it is newer.
 pub(in crate::perl) const NEWER_STACK: StackNumber = StackNumber::from_u32(u32::MAX - 1);
-/// The stack of a variable that a pad keeps for the next run of its `my`, whatever stack made it.
+/// Stands for the stack of a variable that a pad keeps for the next run of its `my`, whatever stack
+/// made the variable.
 pub(in crate::perl) const RESTING_STACK: StackNumber = StackNumber::from_u32(u32::MAX - 2);
-/// The stack of a head that had another value when the recording began. The compiler has freed that
-/// and made this one before the program ran.
+/// Stands for the stack of a value that the compiler made before the program ran. The head had
+/// another value when the recording began.
 pub(in crate::perl) const COMPILED_STACK: StackNumber = StackNumber::from_u32(u32::MAX - 3);
-/// The stack of a head whose value was seen being made, but by a stack that could not be read.
+/// Stands for the stack of a value whose making was seen, but whose stack could not be read.
 pub(in crate::perl) const UNKNOWN_STACK: StackNumber = StackNumber::from_u32(u32::MAX - 4);
-/// The flag of a moment that says that the value is a variable whose `my` has run.
+/// Flag in a moment that marks the value as a variable whose `my` has run.
 const INTRODUCED_BIT: u32 = 1 << 31;
-/// Offset, in a head, of the pointer to the body. A free head has the next free head there, and an
-/// arena's first head the next arena.
+/// Offset of the pointer to the body in a head. In a free head, it points to the next free head; in
+/// an arena's first head, to the next arena.
 const ANY_OFFSET: u64 = 0;
-/// Offset of the reference count. An arena's first head has the number of heads there.
+/// Offset of the reference count in a head. In an arena's first head, it is the number of heads.
 const COUNT_OFFSET: u64 = 8;
-/// Offset of the flags, whose first byte is the type.
+/// Offset of the flags in a head. Their first byte is the type.
 const FLAGS_OFFSET: u64 = 12;
-/// Offset of the content.
+/// Offset of the content in a head.
 const CONTENT_OFFSET: u64 = 16;
 /// The type of a free head.
 const FREE_TYPE: u8 = 0xff;
-/// Maximum number of further heads that are searched for one at which the copy is right and Perl's
-/// count fits.
+/// Number of further heads that are searched after a head at which the copy seems right but Perl's
+/// count does not fit.
 const MAX_EXTRA_HEADS: usize = 4096;
-/// Maximum number of arenas. Further ones have no numbers.
+/// Maximum number of arenas. Heads of further arenas would have no numbers.
 const MAX_ARENAS: usize = (u32::MAX as u64 / MAX_ARENA_HEADS) as usize - 1;
-/// The number of heads below a head that must be as the copy says, for the copy to be right there.
+/// Number of heads after a head in the list that must agree with the copy before the copy is
+/// trusted there.
 const MIN_MATCHING_HEADS: usize = 4;
-/// The mark that is written into a free head, together with its index in the copy.
+/// Mark that is written into a free head, combined with its index in the copy.
 const FREE_HEAD_MARK: u64 = 0x7ea9_5f8e_0000_0000;
 
-/// The ways in which the table of heads fails.
+/// Reason why the table of heads can no longer be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::perl) enum HeadTableError {
-    /// There is no memory to keep the heads.
+    /// There is no memory for the table.
     NoMemory,
-    /// The list of free heads is not as Perl keeps it.
+    /// The list of free heads does not have the form that Perl gives it.
     BrokenList,
 }
 
-/// The current values of the variables in which an interpreter keeps its heads.
+/// Current values of the interpreter's variables for its heads.
 #[derive(Clone, Copy)]
 pub(in crate::perl) struct HeadTableRoots {
     /// Address of the first free head.
@@ -128,7 +131,7 @@ impl HeadTable {
         }
     }
 
-    /// Iterates over the arenas: the index, the address and the number of heads of each.
+    /// Iterates over the arenas, as index, address and number of heads.
     pub(in crate::perl) fn arenas(&self) -> impl Iterator<Item = (usize, u64, u64)> {
         let arenas = self.arenas.all().as_chunks().0;
         arenas
@@ -137,7 +140,7 @@ impl HeadTable {
             .map(|(i, &[at, heads])| (i, at, heads))
     }
 
-    /// Returns the stack that made the value of a head, and when.
+    /// Returns the stack that made the value of a head, and the moment.
     pub(in crate::perl) fn maker(&self, arena: usize, head: usize) -> (StackNumber, u32) {
         let number = arena * MAX_ARENA_HEADS as usize + head;
         let stack = self.stack.all().get(number).copied();
@@ -153,7 +156,7 @@ impl HeadTable {
         self.count.all()
     }
 
-    /// Forgets who made values, because the numbers of stacks mean nothing any more.
+    /// Forgets the stacks that made values, because their numbers belong to an earlier recording.
     pub(in crate::perl) fn forget(&mut self) {
         self.stack.all_mut().fill(UNSEEN_STACK);
         self.moment.all_mut().fill(0);
@@ -195,8 +198,8 @@ impl HeadTable {
         Some(number)
     }
 
-    /// Follows the changes of the list of free heads. Returns how many values were made whose stack
-    /// must be reported by [`note_made_by`](Self::note_made_by).
+    /// Tracks the changes of the list of free heads. Returns the number of new values, whose stack
+    /// the caller must pass to [`note_made_by`](Self::note_made_by).
     ///
     /// # Safety
     /// The roots are of an interpreter that this thread runs, and that does not run now.
@@ -244,13 +247,13 @@ impl HeadTable {
         Ok(self.made.all().len())
     }
 
-    /// Forgets who made the value of a head that is free now.
+    /// Forgets the stack that made the value of a head, which is free now.
     fn forget_one(&mut self, number: usize) {
         self.moment.all_mut()[number] = 0;
         self.stack.all_mut()[number] = NEWER_STACK;
     }
 
-    /// Notes the stack that made the values that [`follow`](Self::follow) found. Returns false if
+    /// Records the stack that made the values that [`follow`](Self::follow) found. Returns false if
     /// there is no memory.
     pub(in crate::perl) fn note_made_by(&mut self, stack: StackNumber, moment: u32) -> bool {
         let made = self.made.all().len();
@@ -266,8 +269,8 @@ impl HeadTable {
         true
     }
 
-    /// Remembers the current values, none of which was seen being made. Returns false if there is
-    /// no memory.
+    /// Stores the type and body of all current values, whose making was not seen. Returns false if
+    /// there is no memory.
     ///
     /// # Safety
     /// `self` has the heads of an interpreter that this thread runs, and that does not run now.
@@ -283,8 +286,9 @@ impl HeadTable {
         true
     }
 
-    /// Marks each head whose remembered value was freed since, and that has another value now, as
-    /// compiled: the compiler runs no op after which such a change would be reported.
+    /// Finds heads whose value differs from the one that [`remember`](Self::remember) stored, and
+    /// sets their stack to [`COMPILED_STACK`]. The compiler runs no ops, so its changes were not
+    /// reported.
     ///
     /// # Safety
     /// `self` has the heads of an interpreter that this thread runs, and that does not run now.
@@ -298,7 +302,7 @@ impl HeadTable {
         }
     }
 
-    /// Returns the type of a head's value and the address of its body, in one number.
+    /// Returns the type of a head's value and the address of its body, combined into one number.
     unsafe fn likeness(&self, number: u32) -> u64 {
         let at = self.address(number);
         if at == 0 {
@@ -310,8 +314,8 @@ impl HeadTable {
         }
     }
 
-    /// Returns the number of the head of a variable whose `my` has run, if that makes it another
-    /// value: its `my` had not run before, or the value is older than the last `mark`.
+    /// Returns the number of a variable's head if the run of its `my` makes a new value. It does so
+    /// if it is the first run, or if the value is older than the last `mark`.
     pub(in crate::perl) fn renew_value(&mut self, at: u64, mark: Option<u32>) -> Option<u32> {
         let number = self.number(at)?;
         let made = *self.moment.all().get(number as usize)?;
@@ -319,7 +323,7 @@ impl HeadTable {
         (made & INTRODUCED_BIT == 0 || is_older).then_some(number)
     }
 
-    /// Notes the stack that has run the `my` of a variable. Returns false if there is no memory.
+    /// Records the stack that has run the `my` of a variable. Returns false if there is no memory.
     pub(in crate::perl) fn note_remade_by(
         &mut self,
         number: u32,
@@ -353,12 +357,12 @@ impl HeadTable {
         true
     }
 
-    /// Returns the number of values if the copy keeps `kept` heads and gets `new` ones.
+    /// Returns the number of values if the copy consisted of `kept` old and `new` new heads.
     fn count_alive(&self, kept: usize, new: usize) -> i64 {
         self.heads as i64 - (kept + new) as i64
     }
 
-    /// Adds a head to those whose stack is not known yet, if it has a value.
+    /// Adds a head to `made` if it has a value.
     unsafe fn note_if_made(&mut self, number: u32) -> Result<(), HeadTableError> {
         let at = self.address(number) + FLAGS_OFFSET;
         // SAFETY: the caller's promise.
@@ -369,8 +373,8 @@ impl HeadTable {
         }
     }
 
-    /// Compares Perl's list with the copy. Returns how many heads of the copy are still right, and
-    /// leaves in `new` the heads that come before these in Perl's list.
+    /// Compares Perl's list with the copy. Returns the number of heads of the copy that are still
+    /// right, and stores the heads before them in Perl's list in `new`.
     unsafe fn compare(&mut self, roots: HeadTableRoots) -> Result<usize, HeadTableError> {
         self.new.truncate(0);
         let (mut at, mut likely) = (roots.first, None);
@@ -415,7 +419,8 @@ impl HeadTable {
         }
     }
 
-    /// Returns the index of a free head in the copy, if it and those below it are as the copy says.
+    /// Returns the index of a free head in the copy; `None` if the head or those after it in the
+    /// list differ from the copy.
     unsafe fn place_of(&self, at: u64) -> Option<usize> {
         // SAFETY: the caller's promise.
         let content = unsafe { word(at + CONTENT_OFFSET) };
@@ -439,7 +444,7 @@ impl HeadTable {
         Some(place)
     }
 
-    /// Adds the new arenas, from the newest one on.
+    /// Adds the new arenas, beginning with the newest one.
     unsafe fn add_arenas(&mut self, newest: u64) -> Result<(), HeadTableError> {
         let mut at = newest;
         while at != 0 && at != self.newest {

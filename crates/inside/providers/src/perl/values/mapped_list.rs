@@ -1,20 +1,21 @@
-//! Lists in memory of their own, straight from the kernel, which is neither the program's heap nor
-//! the memory set aside for profiles.
+//! Lists in separate mappings, so that they use neither the program's heap nor the memory that is
+//! reserved for profiles.
 
 use heapprof_engine::StackNumber;
 use heapprof_platform::sys;
 
-/// A growing list of plain numbers, or of structures of numbers. All zero is a value of `T`.
+/// A growing list of plain numbers, or of structures of numbers, in a separate mapping. All zeros
+/// must be a valid `T`.
 pub(in crate::perl) struct MappedVec<T: PlainNumbers> {
     at: *mut T,
     len: usize,
     room: usize,
 }
 
-/// An element type of `MappedVec`: all zero is a value of it, and a value owns nothing.
+/// An element type of [`MappedVec`] that consists of plain numbers.
 ///
 /// # Safety
-/// All zero is a value of the type, and a value owns nothing.
+/// All zeros is a valid value of the type, and a value owns nothing.
 pub(in crate::perl) unsafe trait PlainNumbers: Copy {}
 
 // SAFETY: zero is a number, and numbers own nothing.
@@ -26,7 +27,7 @@ unsafe impl PlainNumbers for u64 {}
 // SAFETY: it is a number, and zero is one.
 unsafe impl PlainNumbers for StackNumber {}
 
-/// The bytes that a list takes at first.
+/// Initial size of a list in bytes.
 const INITIAL_BYTES: usize = 64 << 10;
 
 impl<T: PlainNumbers> MappedVec<T> {
@@ -38,7 +39,7 @@ impl<T: PlainNumbers> MappedVec<T> {
         }
     }
 
-    /// Makes room for `wanted` elements. Returns false if there is no memory.
+    /// Reserves memory for `wanted` elements. Returns false if there is no memory.
     pub(in crate::perl) fn reserve(&mut self, wanted: usize) -> bool {
         if wanted <= self.room {
             return true;
@@ -76,7 +77,7 @@ impl<T: PlainNumbers> MappedVec<T> {
         has_room
     }
 
-    /// Grows the list to `len` elements; the new ones are zero. Returns false if there is no
+    /// Extends the list to `len` elements; the new elements are zero. Returns false if there is no
     /// memory.
     pub(in crate::perl) fn grow(&mut self, len: usize) -> bool {
         if !self.reserve(len) {
@@ -123,7 +124,8 @@ impl<T: PlainNumbers> Drop for MappedVec<T> {
 
 /// A hash table from numbers to numbers. A key may have several values.
 pub(in crate::perl) struct NumberMultimap {
-    /// Pairs of a key plus one, and its value. Their number is a power of two.
+    /// Pairs of a key plus one and a value; a key of 0 marks a free place. The number of places is
+    /// a power of two.
     places: MappedVec<u64>,
     len: usize,
 }

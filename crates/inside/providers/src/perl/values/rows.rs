@@ -1,4 +1,4 @@
-//! The values that are alive, counted by the stack that made them, their type and their class.
+//! The live values, counted by the stack that made them, their type and their class.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -12,12 +12,13 @@ use super::traced_interpreter::TracedInterpreter;
 use crate::kernel_memory::KernelMemory;
 use crate::perl::arena_values::ArenaValues;
 
-/// The values of one stack that are alike.
+/// The values with the same stack and label.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub(in crate::perl) struct PerlValueRow {
     pub(in crate::perl) stack: StackNumber,
-    /// For an unknown stack, how the interpreter came to be: 1 for one copied for a thread, else 0.
+    /// Origin of the interpreter, which matters if the stack is unknown: 1 if it was copied for a
+    /// thread, else 0.
     pub(in crate::perl) origin: u32,
     /// The type, the class and the mark, packed by `make_label`.
     pub(in crate::perl) label: u64,
@@ -41,32 +42,32 @@ impl PerlValueRow {
 // SAFETY: it is made of numbers.
 unsafe impl PlainNumbers for PerlValueRow {}
 
-/// The texts of labels: classes and marks, by number.
+/// Texts of labels (classes and marks), by number.
 pub(in crate::perl) struct PerlLabelTexts {
-    /// The texts one behind the other. `ends` has the end of each.
+    /// All texts, one after the other. `ends` holds the end of each text.
     texts: MappedVec<u8>,
     ends: MappedVec<u64>,
     by_hash: NumberMultimap,
 }
 
-/// Rows. The first `merged` ones are sorted and all different.
+/// Rows of values. The first `merged` rows are sorted and distinct.
 pub(in crate::perl) struct PerlValueRows {
     all: MappedVec<PerlValueRow>,
     merged: usize,
 }
 
-/// The number of rows, at least, after which they are merged.
+/// Minimum number of rows before they are merged.
 const MERGE_BATCH_LEN: usize = 64 << 10;
-/// The number of bits of a class's number in a label.
+/// Number of bits for a class's number in a label.
 const CLASS_BITS: u32 = 22;
-/// The number of bits of a mark's number in a label.
+/// Number of bits for a mark's number in a label.
 const MARK_BITS: u32 = 16;
-/// The flag that tells labels of values from those of stacks.
+/// Flag that distinguishes labels of values from labels of stacks.
 pub(in crate::perl) const IS_VALUE: u64 = 1 << 47;
-/// The number of bits of a type in a label of values; type 0 is none.
+/// Number of bits for a type in a label of values; 0 means no type.
 const TYPE_BITS: u32 = 5;
 
-/// Splits a label into its parts: the type plus 1, the class, the mark. 0 is none.
+/// Splits a label into the type plus 1, the class and the mark. A 0 means that the part is missing.
 pub(in crate::perl) fn split_label(label: u64) -> (u8, u32, u32) {
     let of = |from: u32, bits: u32| (label >> from) & ((1 << bits) - 1);
     (
@@ -103,7 +104,7 @@ impl PerlLabelTexts {
         self.texts.all().get(begin..*ends.get(at)? as usize)
     }
 
-    /// Returns the number of a text, which gets one if it is new; 0 if there is no room for it.
+    /// Returns the number of a text, which is added if it is new; 0 if there is no memory for it.
     pub(in crate::perl) fn number(&mut self, text: &[u8]) -> u32 {
         let hash = text.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -134,9 +135,9 @@ impl PerlLabelTexts {
 /// A filter for values.
 #[derive(Clone, Copy)]
 pub(in crate::perl) struct PerlValueFilter {
-    /// The first moment of values that are wanted.
+    /// First moment of the values to select.
     pub(in crate::perl) since: u32,
-    /// Whether variables that a pad keeps for the next run of their `my` are wanted, too.
+    /// Whether to select variables that a pad keeps for the next run of their `my`, too.
     pub(in crate::perl) stale: bool,
 }
 
@@ -161,7 +162,7 @@ impl PerlValueRows {
         self.all.push(row)
     }
 
-    /// Merges rows that are alike into one.
+    /// Merges rows with equal stacks and labels into one.
     pub(in crate::perl) fn merge(&mut self) {
         let rows = self.all.all_mut();
         rows.sort_unstable_by_key(|row| (row.stack, row.origin, row.label));
@@ -188,7 +189,7 @@ impl PerlValueRows {
     }
 
     /// Adds the values of an interpreter. `mark` returns the last mark before a moment. Returns
-    /// false if some could not be read.
+    /// false if some values could not be read.
     pub(in crate::perl) fn add_values(
         &mut self,
         perl: &PerlRuntime,

@@ -8,25 +8,26 @@ use heapprof_platform::sys;
 
 use super::heads::{HeadTable, HeadTableError, HeadTableRoots, UNKNOWN_STACK, UNSEEN_STACK};
 
-/// An interpreter whose values are traced. The module reads the first two words after each op.
+/// An interpreter whose values are traced. After each op, Devel::HeapProf reads the first two
+/// words.
 #[repr(C)]
 pub struct TracedInterpreter {
-    /// The first free head, as of the last comparison with Perl's list.
+    /// Address of the first free head at the last comparison with Perl's list.
     first: AtomicU64,
-    /// Perl's count of values, as of the last comparison with Perl's list.
+    /// Perl's count of values at the last comparison with Perl's list.
     count: AtomicI64,
     /// The addresses of Perl's variables for the first free head, the newest arena and the count of
     /// values.
     roots: [u64; 3],
     /// The interpreter's address.
     pub(in crate::perl) at: u64,
-    /// The flag of variables that a pad keeps for the next run of their `my`.
+    /// Perl's flag for variables that a pad keeps for the next run of their `my`.
     pub(in crate::perl) stale_flag: u32,
-    /// The recording in which the numbers of stacks are valid.
+    /// The recording to which the stack numbers belong.
     recording: AtomicU64,
     state: AtomicU8,
-    /// How the interpreter came to be, which stands for a stack that was not seen: see
-    /// [`unseen_stack_text`](super::unseen_stack_text).
+    /// Origin of the interpreter, from which [`unseen_stack_text`](super::unseen_stack_text) makes
+    /// the text for an unknown stack.
     pub(in crate::perl) origin: AtomicU8,
     is_taken: AtomicBool,
     heads: UnsafeCell<HeadTable>,
@@ -37,20 +38,20 @@ unsafe impl Sync for TracedInterpreter {}
 
 /// State: values are traced.
 pub(in crate::perl) const TRACING: u8 = 0;
-/// State: values are not traced any more, because there is no memory.
+/// State: tracing has ended, because there is no memory.
 pub(in crate::perl) const NO_MEMORY: u8 = 1;
-/// State: values are not traced any more, because the list of heads is not as Perl keeps it.
+/// State: tracing has ended, because the list of heads does not have the form that Perl gives it.
 pub(in crate::perl) const BROKEN_LIST: u8 = 2;
-/// State: values are not traced any more, because the program has ended.
+/// State: tracing has ended, because the program has ended.
 pub(in crate::perl) const PROGRAM_ENDED: u8 = 3;
 
-/// Returns the stack of this thread's interpreter.
+/// Captures the stack of this thread's interpreter; [`UNKNOWN_STACK`] if it can't be read.
 fn current_stack(tracer: &mut ValueTracer) -> StackNumber {
     tracer.stack().unwrap_or(UNKNOWN_STACK)
 }
 
 impl TracedInterpreter {
-    /// Makes a traced interpreter, which stays for good; `None` if there is no memory.
+    /// Makes a traced interpreter, which is never freed; `None` if there is no memory.
     pub(in crate::perl) fn new(
         at: u64,
         roots: [u64; 3],
@@ -83,17 +84,17 @@ impl TracedInterpreter {
         self.state.load(Ordering::Acquire)
     }
 
-    /// Ends tracing the interpreter.
+    /// Ends tracing. `why` is the new state.
     pub(in crate::perl) fn end(&self, why: u8) {
         self.state.store(why, Ordering::Release);
     }
 
-    /// Runs `work` with the interpreter's heads, unless another thread keeps them. In a child, a
-    /// thread that had them at the fork keeps them for good. That thread ran this interpreter,
-    /// which no thread of the child runs.
+    /// Runs `work` with the interpreter's heads; `None` if another thread keeps them locked. If a
+    /// fork happens while a thread has them locked, they stay locked in the child. That thread ran
+    /// this interpreter, which no thread of the child runs.
     pub(in crate::perl) fn with<R>(&self, work: impl FnOnce(&mut HeadTable) -> R) -> Option<R> {
-        /// Maximum number of attempts. The interpreter's own thread nearly always has the heads for
-        /// less than a microsecond.
+        /// Maximum number of attempts. The interpreter's own thread nearly always has the heads
+        /// locked for less than a microsecond.
         const MAX_ATTEMPTS: u32 = 100_000;
         for _ in 0..MAX_ATTEMPTS {
             if self.is_taken.load(Ordering::Relaxed) {
@@ -105,7 +106,8 @@ impl TracedInterpreter {
         None
     }
 
-    /// Does what [`with`](Self::with) does, for the interpreter's own thread, which does not wait.
+    /// Runs `work` with the interpreter's heads, without waiting; `None` if another thread has them
+    /// locked. This is for the thread that runs the interpreter.
     fn with_now<R>(&self, work: impl FnOnce(&mut HeadTable) -> R) -> Option<R> {
         let is_free = !self.is_taken.swap(true, Ordering::Acquire);
         is_free.then(|| self.with_taken(work))
@@ -124,7 +126,7 @@ impl TracedInterpreter {
         done
     }
 
-    /// Gives back the memory of the table of heads.
+    /// Frees the memory of the table of heads.
     pub(in crate::perl) fn clear(&self) {
         self.with(|heads| *heads = HeadTable::new());
     }
@@ -141,7 +143,8 @@ impl TracedInterpreter {
         }
     }
 
-    /// Follows the changes that an op has made to values. Returns how many values were made.
+    /// Tracks the changes that an op has made to values. Returns the number of values that were
+    /// made.
     ///
     /// # Safety
     /// This thread runs the interpreter.
@@ -179,12 +182,12 @@ impl TracedInterpreter {
         self.count.store(roots.count, Ordering::Relaxed);
     }
 
-    /// Notes that this thread's stack has made the values that [`follow`](Self::follow) found.
+    /// Records this thread's stack for the values that [`follow`](Self::follow) found.
     pub(in crate::perl) fn note_made(&self, moment: u32) {
         self.note_made_by(moment, current_stack);
     }
 
-    /// Notes that the values that `follow` found were not seen being made.
+    /// Records that the making of the values that [`follow`](Self::follow) found was not seen.
     pub(in crate::perl) fn note_made_before(&self) {
         self.note_made_by(0, |_| UNSEEN_STACK);
     }
@@ -199,7 +202,7 @@ impl TracedInterpreter {
         });
     }
 
-    /// Remembers the current values.
+    /// Stores the type and body of all current values, to find later changes by the compiler.
     ///
     /// # Safety
     /// This thread runs the interpreter.
@@ -219,8 +222,8 @@ impl TracedInterpreter {
             .trace(|_| self.with_now(|heads| unsafe { heads.compare_with_before() }));
     }
 
-    /// Notes that this thread has run the `my` of the variables whose heads are at these addresses.
-    /// Only now do they belong to this call.
+    /// Records that this thread has run the `my` of the variables whose heads are at these
+    /// addresses. From then on, the variables count for the current stack.
     pub(in crate::perl) fn note_my_run(&self, variables: &[u64], moment: u32, mark: Option<u32>) {
         if self.state() != TRACING {
             return;

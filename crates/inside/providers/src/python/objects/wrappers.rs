@@ -1,4 +1,4 @@
-//! The functions that Python calls in place of its own allocators.
+//! The wrappers: functions that Python calls instead of its own allocators.
 
 use std::arch::naked_asm;
 use std::ffi::c_void;
@@ -11,7 +11,8 @@ use super::{
     RELEASED_BLOCK, UNKNOWN_ALLOCATOR,
 };
 
-/// Records a block, if it is a small one.
+/// Records a block, if it is small enough. If nothing is to be recorded, removes the wrappers when
+/// heapprof has detached.
 #[inline(always)]
 fn record(made: *mut u8, size: usize, slot: usize, bp: usize) {
     let most = PYTHON_OBJECTS.most.load(Ordering::Relaxed);
@@ -33,10 +34,10 @@ fn record(made: *mut u8, size: usize, slot: usize, bp: usize) {
     }
 }
 
-/// Defines a wrapper for each domain, which passes on the place of its call.
+/// Defines a wrapper for each domain. It passes the place of its call to the function `$to`.
 ///
-/// A wrapper ignores its context. Another interpreter with a GIL of its own may read Python's table
-/// while it is written, and call a wrapper with the context that was there before.
+/// A wrapper ignores its context. Another interpreter with its own GIL may read Python's table
+/// while it is written, and then call a wrapper with the old context.
 macro_rules! wrapper {
     (
         $names:ident: $first:ident, $second:ident
@@ -112,8 +113,9 @@ unsafe extern "C" fn made_by_calloc<const DOMAIN: usize>(
     made
 }
 
-/// The possible distances, in bytes, from realloc's block to the block that Python knows: debug
-/// hooks of the domain, and of the allocator underneath, put 16 bytes before it each.
+/// Possible distances, in bytes, from the block that realloc gets to the block that Python knows.
+/// Debug hooks put 16 bytes before a block, and there may be hooks of the domain and of the
+/// allocator behind it.
 const HOOK_PREFIX_LENGTHS: [usize; 3] = [0, 16, 32];
 
 wrapper!(
@@ -250,8 +252,8 @@ mod tests {
     use heapprof_profile::ALLOCATOR_REGEX;
     use regex::Regex;
 
-    /// A rename of this crate or of a module would put these functions into every report of a
-    /// Python program.
+    /// Checks that reports leave these functions out, which depends on the names of this crate and
+    /// its modules.
     #[test]
     fn reports_leave_these_functions_out() {
         let allocator = Regex::new(&format!("^(?:{ALLOCATOR_REGEX})$")).unwrap();
