@@ -1,5 +1,5 @@
-//! Files whose code without names can't be compared, because the two profiles have different builds
-//! of them, or only one profile has names for them.
+//! Mapped files with nameless code that can't be compared between two profiles: the profiles have
+//! different builds of the file, or only one profile has names for its code.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,15 +8,16 @@ use heapprof_profile::{Profile, is_place_of_code};
 use crate::diff::DiffReport;
 use crate::session::AnalysisSession;
 
-/// A file with rows in a diff that are new or gone only because they have other names.
+/// A mapped file that can't be compared between two profiles, because its code has different names
+/// in them. Its rows appear in a diff as new or gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IncomparableFile {
     /// The file's name, without its folders.
     pub file: String,
-    /// The number of the file's rows that are new or gone only because they have other names.
+    /// The number of the file's rows that appear as new or gone.
     pub rows: usize,
-    /// Whether both sides have code without names, from two builds. If not, one side has names and
-    /// the other has none.
+    /// Whether both profiles have code without names, from two builds of the file. If not, only one
+    /// profile has names for the code.
     pub is_rebuilt: bool,
 }
 
@@ -63,13 +64,14 @@ pub fn incomparable_files(session: &AnalysisSession, diff: &DiffReport) -> Vec<I
     found.collect()
 }
 
-/// Returns the file in a name that stands for code without a name.
+/// Returns the file that the name of nameless code begins with, such as `libc.so` for
+/// `libc.so+0x1f`; `None` for other names.
 fn nameless_file(name: &str) -> Option<&str> {
     let (file, _) = name.rsplit_once("+0x")?;
     is_place_of_code(name).then_some(file)
 }
 
-/// Returns the build ids of each mapped file, and how much of its code has names.
+/// Returns, for each mapped file, its build ids and the number of its lines with and without names.
 fn code_by_file(profile: &Profile) -> BTreeMap<String, MappedFileCode> {
     let mut all = BTreeMap::<String, MappedFileCode>::new();
     for location in &profile.location {

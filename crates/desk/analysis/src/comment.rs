@@ -10,7 +10,7 @@ use crate::session::AnalysisSession;
 pub enum DumpTime {
     /// The profile was dumped when the program ended: memory in use then was never freed.
     AtExit,
-    /// The profile was dumped at another moment, which the text names.
+    /// The profile was dumped before the program ended; the text names the moment.
     BeforeExit(String),
     /// The profile does not name the moment.
     #[default]
@@ -40,8 +40,8 @@ pub(crate) fn program_name(comments: &[String]) -> Option<String> {
     Some(program.to_string())
 }
 
-/// Returns what distinguishes a process from others of its program, according to the comments: the
-/// script that it runs, or the title that it has set.
+/// Returns the script that a process runs, or the title that it has set, according to the comments.
+/// The text distinguishes the process from others of its program.
 pub(crate) fn script_or_title(comments: &[String]) -> Option<String> {
     find_single_value(comments, "script").or_else(|| find_single_value(comments, "title"))
 }
@@ -64,8 +64,8 @@ pub fn find_single_value(comments: &[String], key: &str) -> Option<String> {
     value.filter(|_| found.next().is_none())
 }
 
-/// Returns when a profile was dumped. If several profiles were added up, one that was not dumped at
-/// exit decides.
+/// Returns the moment when a profile was dumped. In a sum of several profiles, the first profile
+/// that was not dumped at exit decides.
 pub(crate) fn dump_time(comments: &[String]) -> DumpTime {
     let mut dumped = DumpTime::Unknown;
     for value in values(comments, "dump") {
@@ -77,8 +77,8 @@ pub(crate) fn dump_time(comments: &[String]) -> DumpTime {
     dumped
 }
 
-/// Returns the number of bytes that comments have for a key. Several numbers come from several
-/// processes and hold for none of them alone, so the result is `None`.
+/// Returns the number of bytes that comments have for a key. Returns `None` if there are several
+/// numbers, because these come from several processes, and none of them holds for all.
 pub(crate) fn find_single_bytes(comments: &[String], key: &str) -> Option<i64> {
     let mut found = values(comments, key);
     let number = found.next()?.strip_suffix("bytes")?.trim_end();
@@ -96,13 +96,13 @@ pub struct DataBreakdown {
     pub all: i64,
     /// The bytes of the collector's own data.
     pub own: i64,
-    /// The parts of the data: what each is for, and its bytes. They add up to `all`.
+    /// The parts of the data, each with its purpose and its bytes. The parts add up to `all`.
     pub parts: Vec<(String, i64)>,
 }
 
-/// Takes the lines out of the comments that describe a program's data. Returns `None` and leaves
-/// the comments as they are if there are no such lines, or if they are about several programs or
-/// contradict each other.
+/// Removes the lines about a program's data from the comments, and returns the data's parts.
+/// Returns `None` and leaves the comments as they are if there are no such lines, or if they are
+/// about several programs or contradict each other.
 pub(crate) fn take_data_breakdown(comments: &mut Vec<String>) -> Option<DataBreakdown> {
     let mut account = DataBreakdown::default();
     let mut wholes = 0;

@@ -2,8 +2,8 @@
 //! more than noise.
 //!
 //! Noise is recognized by the exact rank-sum test (Mann and Whitney, 1947), in which equal values
-//! share their ranks. Of all ways to assign the values to the two variants, the test computes the
-//! share that is at least as uneven as the real one.
+//! share their ranks. The test computes the probability that a random assignment of the values to
+//! the two variants is at least as uneven as the real one.
 
 /// The resources that a run used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,7 +64,7 @@ fn midpoint(a: i64, b: i64) -> i64 {
     i64::try_from((i128::from(a) + i128::from(b)) / 2).unwrap_or(a)
 }
 
-/// The difference between the values of some runs and those of others.
+/// The difference between the runs of two variants in one figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RunDifference {
     /// Unknown: with so few runs, even a clear difference could be chance.
@@ -75,13 +75,13 @@ pub enum RunDifference {
     By(f64),
 }
 
-/// The probability below which a result counts as a difference: chance alone makes such a result
-/// less often.
+/// Significance level: a result counts as a difference if its probability by chance alone is below
+/// this.
 const SIGNIFICANCE_LEVEL: f64 = 0.01;
 /// Least share of the base that counts as a difference.
 const MIN_DIFFERENCE: f64 = 0.01;
 
-/// Compares the values of some runs with those of a base.
+/// Compares the values of a variant's runs with the values of the base's runs.
 #[must_use]
 pub fn run_difference(base: &[i64], other: &[i64]) -> RunDifference {
     let medians = RunSpread::from_values(base).zip(RunSpread::from_values(other));
@@ -104,7 +104,8 @@ pub fn run_difference(base: &[i64], other: &[i64]) -> RunDifference {
     }
 }
 
-/// Returns the probability of the most uneven result with these numbers of runs.
+/// Returns the smallest probability that the test can yield with these numbers of runs: that of the
+/// most uneven result.
 fn min_probability(base: usize, other: usize) -> f64 {
     // The most uneven results are two of all ways to choose the runs of one side.
     let ways = (1..=other).fold(1.0, |ways, i| ways * (base + i) as f64 / i as f64);

@@ -1,5 +1,5 @@
-//! The part of a process that is its heap: the memory that the kernel counts for the process,
-//! without the memory of the collector itself.
+//! The heap's share of a process's memory, without the memory of the collector itself, and the
+//! allocators and runtimes whose memory is not in a profile.
 
 use crate::comment;
 
@@ -14,25 +14,25 @@ pub(crate) fn unseen_allocators(comments: &[String]) -> Vec<String> {
     said.map(str::to_string).collect()
 }
 
-/// The amount of the program that was in memory, as the kernel counts it.
+/// The resident memory (RSS) of a process at one moment, as the kernel counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RssBreakdown {
-    /// The bytes of the process that were in memory.
+    /// The resident bytes of the process.
     pub bytes: i64,
     /// The part of `bytes` that belongs to the collector's own tables.
     pub own: i64,
-    /// The bytes of the heap at the same moment, if the profile has them.
+    /// The bytes of the heap at the moment of the RSS, if the profile has them.
     pub heap: Option<i64>,
 }
 
 impl RssBreakdown {
-    /// Returns the bytes of the program, without those of the collector.
+    /// Returns the resident bytes without those of the collector.
     pub fn program_bytes(self) -> i64 {
         self.bytes - self.own
     }
 
-    /// Returns the bytes of the program that are not heap; `None` if the bytes of the heap are not
-    /// known.
+    /// Returns the resident bytes of the program that are not heap; `None` if the bytes of the heap
+    /// are not known.
     pub fn bytes_beside_heap(self) -> Option<i64> {
         Some((self.program_bytes() - self.heap?).max(0))
     }
@@ -73,8 +73,8 @@ pub enum ManagedRuntime {
     Php,
 }
 
-/// Returns the runtime with a heap of its own that a profile with these comments does not contain.
-/// The names of the program's mapped files reveal the runtime.
+/// Returns the managed runtime whose heap is missing from a profile with these comments. The names
+/// of the program's mapped files reveal the runtime.
 pub fn unseen_runtime<'a>(
     files: impl IntoIterator<Item = &'a str>,
     comments: &[String],
@@ -85,8 +85,9 @@ pub fn unseen_runtime<'a>(
     }
 }
 
-/// Returns the Python whose small objects are not in the profile, if there is one. If they can't be
-/// recorded, no report advises to record them.
+/// Returns CPython as the runtime whose small objects are missing from the profile; `None` if they
+/// were recorded. If they could not be recorded, the result has the reason, so that no report
+/// advises to record them.
 fn unseen_python(comments: &[String]) -> Option<ManagedRuntime> {
     let said = small_object_comments(comments).next();
     if said.is_some_and(are_recorded) {
@@ -104,7 +105,7 @@ fn unseen_python(comments: &[String]) -> Option<ManagedRuntime> {
     })
 }
 
-/// The state of Python's small objects in a profile. Python does not get them from malloc.
+/// Whether a profile has Python's small objects, which Python does not get from malloc.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PythonSmallObjects {
     /// Small objects were recorded, or the program has no Python.
@@ -112,7 +113,8 @@ pub enum PythonSmallObjects {
     Recorded,
     /// The user did not ask for small objects.
     NotRequested,
-    /// The user asked for small objects, but they are missing, for the reason in the profile.
+    /// The user asked for small objects, but they are missing. The text is the reason in the
+    /// profile.
     Missing(String),
 }
 
@@ -124,7 +126,7 @@ pub(crate) fn has_python(comments: &[String]) -> bool {
     frames.any(|frames| frames.contains("python"))
 }
 
-/// Returns all that the collector wrote about Python's small objects.
+/// Returns the comments of the collector about Python's small objects, without their prefix.
 fn small_object_comments(comments: &[String]) -> impl Iterator<Item = &str> {
     comments
         .iter()

@@ -24,7 +24,8 @@ pub enum DiffStatus {
     Shrunk,
     /// The value is as large as before.
     Same,
-    /// The value may have changed or not: two samplings of the same heap can differ as much.
+    /// The change is within the noise of sampling: two samplings of the same heap can differ as
+    /// much.
     WithinNoise,
 }
 
@@ -57,7 +58,7 @@ impl ValueChange {
         i128::from(self.after) - i128::from(self.before)
     }
 
-    /// Returns the delta as a share of the value before; `None` if that value is 0.
+    /// Returns the delta as a share of the value before; `None` if the value before is 0.
     pub fn growth(self) -> Option<f64> {
         match self.before {
             0 => None,
@@ -106,9 +107,9 @@ impl ChangeSpread {
 pub struct DiffRow {
     /// The place in the code that the row is about.
     pub place: CodePlace,
-    /// The change of flat: of the sum over the samples whose leaf the place is.
+    /// The change of flat: the sum over the samples whose leaf is the place.
     pub flat: ValueChange,
-    /// The change of cum: of the sum over the samples that hold the place anywhere.
+    /// The change of cum: the sum over the samples that have the place anywhere in their stack.
     pub cum: ValueChange,
     /// Whether the profile before has the row.
     pub existed_before: bool,
@@ -165,14 +166,17 @@ pub struct DiffReport {
     pub sort: SortKey,
     /// The signed sums of both profiles.
     pub total: ValueChange,
-    /// The factor that the values after were multiplied by to make both totals equal, if they were.
+    /// The factor by which the values after were scaled to make both totals equal; `None` if they
+    /// were not scaled.
     pub normalized: Option<f64>,
     /// All rows, including those that did not change: by size of the change, then by name.
     pub rows: Vec<DiffRow>,
-    /// The signed sums of every sample type that both sides have, by type.
+    /// The signed sums of every sample type that both profiles have, in the order of the profile
+    /// before.
     pub types: Vec<(crate::SampleType, ValueChange)>,
-    /// The spread of `total`. `type_spreads` holds the spread of each of `types`.
+    /// The spread of `total`.
     pub(crate) total_spread: ChangeSpread,
+    /// The spreads of `types`, in the same order.
     pub(crate) type_spreads: Vec<ChangeSpread>,
 }
 
@@ -269,7 +273,7 @@ pub fn diff(
     Ok(diff)
 }
 
-/// The columns of a row of `diff`, by their positions. Those of the place come first.
+/// The positions of the columns in a row of `diff`. The columns of the place come first.
 mod column {
     use crate::place::PLACE_COLUMN_COUNT;
     use crate::session::SPREAD_COLUMN_COUNT;
@@ -280,14 +284,14 @@ mod column {
     pub(super) const CUM_AFTER: usize = CUM_BEFORE + 1;
     pub(super) const EXISTED_BEFORE: usize = CUM_AFTER + 1;
     pub(super) const EXISTS_AFTER: usize = EXISTED_BEFORE + 1;
-    /// The spreads of flat before and after. These and the next are there only for estimates.
+    /// The position of the spreads of flat, before and after. Only estimates have spreads.
     pub(super) const FLAT_SPREAD: usize = EXISTS_AFTER + 1;
-    /// The spreads of cum before and after.
+    /// The position of the spreads of cum, before and after.
     pub(super) const CUM_SPREAD: usize = FLAT_SPREAD + 2 * SPREAD_COLUMN_COUNT;
 }
 
-/// Returns the spread of the totals of both sides, and the amount that one sample stands for on
-/// each.
+/// Returns the spread of the totals of both sides, and the amount that one sample of each side
+/// stands for.
 fn total_spread(before: &ReportHeader, after: &ReportHeader) -> ChangeSpread {
     let step = |header: &ReportHeader| {
         let step = SampleStep::for_bytes(header.sampled, &header.sample_type.unit);
@@ -299,9 +303,9 @@ fn total_spread(before: &ReportHeader, after: &ReportHeader) -> ChangeSpread {
     }
 }
 
-/// Returns the amount that one sample of each side stands for. A side whose step is not known takes
-/// over the other side's step. For that side the step is no bound: one of its samples may stand for
-/// more.
+/// Returns the amounts that one sample stands for before and after. If the amount of one side is
+/// not known, the amount of the other side is taken. It is no upper bound then, because a sample
+/// may stand for more.
 fn share_steps(step: [SampleStep; 2]) -> [SampleStep; 2] {
     [0, 1].map(|at| match step[at].each {
         0.0 => SampleStep {
@@ -389,8 +393,8 @@ impl DiffReport {
         }
     }
 
-    /// Scales the values after so that both totals are equal, with the samples that filters left
-    /// out. Flat values are rounded as a running sum, so they still add up exactly.
+    /// Scales the values after so that both totals are equal. The totals include the samples that
+    /// filters left out. Flat values are rounded as a running sum, so they still add up exactly.
     fn normalize(&mut self) -> Result<(), AnalysisError> {
         let whole = |header: &ReportHeader| i128::from(header.net) + i128::from(header.left_out);
         let (mut base, mut total) = (whole(&self.before), whole(&self.after));

@@ -1,7 +1,7 @@
 //! Why a question could not be answered.
 
-/// An error in answering a question, as one line. The caller adds which profile or database it is
-/// about.
+/// An error that occurred while a question was answered, as one line. The caller adds which profile
+/// or database it is about.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnalysisError {
@@ -40,7 +40,7 @@ pub enum AnalysisError {
         /// The type and unit after.
         after: String,
     },
-    /// The values after can't be scaled to those before, because their total is 0.
+    /// The values after can't be scaled, because their total is 0.
     #[error("cannot be compared: the total after is 0, so it can't be scaled to the total before")]
     NothingToScale,
     /// A table would need a column for each of too many sample types.
@@ -78,10 +78,10 @@ pub enum AnalysisError {
     /// The file is a SQLite database of another program, or no database at all.
     #[error("is not a heapprof database{0}")]
     NotADatabase(String),
-    /// No profile has the name that was asked for.
+    /// No profile has the requested name.
     #[error("has no profile named {name:?}; it has {}", listed(.present))]
     NoSuchProfile {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
         /// The names that are present.
         present: Vec<String>,
@@ -105,10 +105,10 @@ pub enum AnalysisError {
         /// The services that the stored profiles name.
         services: Vec<String>,
     },
-    /// Growth was asked of values that never shrink.
+    /// Growth was requested for a sample type whose values never shrink.
     #[error("{0} only counts what was allocated; growth is about values in use")]
     OnlyGrows(String),
-    /// Growth needs several moments one after another.
+    /// There are too few moments for the growth; the field is their number.
     #[error("has {0} of the at least 3 moments in time that growth needs")]
     TooFewSteps(usize),
     /// A [`GateRule`](crate::GateRule) cannot be read, or cannot be judged.

@@ -1,5 +1,5 @@
-//! Folded stacks, root first and with one value for each, which is the form that flame graph tools
-//! exchange.
+//! Folded stacks, the form that flame graph tools exchange: each stack is root first and has one
+//! value.
 
 use crate::error::AnalysisError;
 use crate::header::{ReportHeader, header};
@@ -7,8 +7,8 @@ use crate::place::{PlaceId, PlaceTable, StackReader};
 use crate::session::AnalysisSession;
 use heapprof_totals::query::Query;
 
-/// Calls `each` with every distinct stack of the session's only profile and its sum, whatever its
-/// labels are. The stacks come in the order of their names, and each has its leaf first.
+/// Calls `each` with every distinct stack of the session's only profile, and with the stack's sum
+/// over all labels. The stacks come in the order of their names, and each has its leaf first.
 pub fn each_folded_stack(
     session: &AnalysisSession,
     query: &Query,

@@ -36,7 +36,7 @@ pub struct ForkChild {
     /// The mean number of bytes between samples of the child's allocations; 1 if all allocations
     /// are known.
     pub period: i64,
-    /// The reason why something is not known; empty if all is known.
+    /// The reason why a fact about the child is missing; empty if no fact is missing.
     pub unavailable_reason: String,
 }
 
@@ -52,46 +52,47 @@ impl ForkChild {
 /// A file or module that children loaded, or tried to load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForkLoad {
-    /// The name that was asked for.
+    /// The name of the file or module, as the program requested it.
     pub name: String,
-    /// The way in which it was asked for: `require`, `do`, `string eval`, `XS` or `dlopen`.
+    /// The kind of load: `require`, `do`, `string eval`, `XS` or `dlopen`.
     pub kind: String,
     /// The outcome: `loaded`, `failed` or `not found`.
     pub outcome: String,
-    /// The number of children that tried.
+    /// The number of children that tried to load the file or module.
     pub children: i64,
     /// The number of attempts of all children.
     pub attempts: i64,
-    /// The bytes in the child that has most of the load, with what the file loaded in turn.
+    /// The largest number of bytes that the load took in one child, including files that it loaded
+    /// in turn.
     pub each: i64,
-    /// The bytes in all children, without what the file loaded in turn.
+    /// The bytes that the load took in all children, without files that it loaded in turn.
     pub flat: i64,
-    /// The bytes in all children, with what the file loaded in turn.
+    /// The bytes that the load took in all children, including files that it loaded in turn.
     pub cum: i64,
     /// The time that all attempts took, in microseconds, if it was recorded.
     pub micros: Option<i64>,
-    /// The number of system calls of all searches that query a path.
+    /// The number of system calls that query a path, in all searches for the file.
     pub stats: i64,
-    /// The number of system calls of all searches that open a file.
+    /// The number of system calls that open a file, in all searches for the file.
     pub opens: i64,
-    /// The place that asked for the file first, and that place's callers.
+    /// The code that requested the load first, and its callers.
     pub site: String,
 }
 
-/// A place whose allocations the children no longer share.
+/// A place in the code whose allocations lie on pages that children no longer share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForkUnsharedPlace {
-    /// The kind of memory that lies there.
+    /// The kind of the memory.
     pub kind: String,
     /// The place that allocated the memory.
     pub place: CodePlace,
-    /// The number of children.
+    /// The number of children that no longer share the memory.
     pub children: i64,
-    /// The bytes in the child that has most of them.
+    /// The largest number of bytes that one child no longer shares.
     pub each: i64,
-    /// The bytes in all children.
+    /// The bytes that children no longer share, summed over all children.
     pub bytes: i64,
-    /// The number of allocations that lie there, in all children.
+    /// The number of allocations that children no longer share, summed over all children.
     pub objects: i64,
 }
 
@@ -100,19 +101,20 @@ pub struct ForkUnsharedPlace {
 pub struct ForkAudit {
     /// The children, in the order of their forks.
     pub children: Vec<ForkChild>,
-    /// The loads that did not end in `not found`, by the bytes in all children.
+    /// The loads with another outcome than `not found`, ordered by the bytes in all children.
     pub loads: Vec<ForkLoad>,
-    /// The names that were searched for and not found, by the number of system calls that the
-    /// searches took.
+    /// The names that were searched for and not found, ordered by the number of system calls that
+    /// the searches took.
     pub missing: Vec<ForkLoad>,
-    /// The places whose memory lies on pages that are not shared any more, by the bytes in all
-    /// children. There are at most as many rows as were asked for.
+    /// The places whose memory lies on pages that are not shared any more, ordered by the bytes in
+    /// all children. The limit of the report bounds their number.
     pub unshared: Vec<ForkUnsharedPlace>,
-    /// The bytes of the places that are not listed, and the number of these places.
+    /// The bytes of the places that the limit left out, and the number of these places.
     pub unshared_other: [i64; 2],
     /// The bytes on pages that are not shared any more, by kind, in all children.
     pub kinds: Vec<(String, i64)>,
-    /// Whether attempts to load were recorded. Otherwise only what was allocated is known.
+    /// Whether attempts to load were recorded. Otherwise only the memory that loads allocated is
+    /// known.
     pub has_attempts: bool,
 }
 
@@ -137,7 +139,8 @@ const BYTE_COLUMNS: [&str; 14] = [
 /// The position of the first of [`BYTE_COLUMNS`] in a child's row.
 const FIRST_BYTE_COLUMN: usize = 11;
 
-/// The columns of a row about unshared memory, by their positions. Those of the place come first.
+/// The positions of the columns in a row about unshared memory. The columns of the place come
+/// first.
 mod unshared_column {
     use crate::place::PLACE_COLUMN_COUNT;
 
@@ -198,7 +201,8 @@ pub fn fork_audit(
     })
 }
 
-/// Returns the loads whose outcome is `not found` (with `is` as `=`) or is another one (with `<>`).
+/// Returns the loads with the outcome `not found` if `is` is `=`, and all other loads if `is` is
+/// `<>`.
 fn loads(session: &AnalysisSession, is: &str, order: &str) -> Result<Vec<ForkLoad>, AnalysisError> {
     // Of equal loads, the first attempt comes last, so its site stays in the map.
     let sites = session.rows(
@@ -236,7 +240,7 @@ fn loads(session: &AnalysisSession, is: &str, order: &str) -> Result<Vec<ForkLoa
     })
 }
 
-/// Returns the identity of a row of loads: name, kind and outcome.
+/// Returns the texts that identify a row of loads: name, kind and outcome.
 fn key(row: &Row<'_>) -> rusqlite::Result<[String; 3]> {
     Ok([row.get(0)?, row.get(1)?, row.get(2)?])
 }
@@ -303,7 +307,8 @@ enum ForkFigure {
     Unshared,
     /// The most bytes that one child allocated.
     New,
-    /// The most bytes of private dirty memory of one child: the child has it alone and wrote to it.
+    /// The most bytes of private dirty memory of one child: memory that no other process shares and
+    /// that was written to.
     PrivateDirty,
 }
 
@@ -316,7 +321,7 @@ pub struct ForkRuleViolation {
     pub value: i64,
     /// Whether the value is in bytes.
     pub is_bytes: bool,
-    /// The child with that value, if the figure is about one child.
+    /// The process id of the child with this value, if the figure is about one child.
     pub pid: Option<i64>,
 }
 
@@ -362,7 +367,7 @@ impl ForkRule {
         })
     }
 
-    /// Returns how the rule is broken; `None` if it holds.
+    /// Returns the violation of the rule by an audit; `None` if the audit satisfies the rule.
     #[must_use]
     pub fn find_violation(&self, audit: &ForkAudit) -> Option<ForkRuleViolation> {
         let loaded = || audit.loads.iter().filter(|load| load.outcome == "loaded");

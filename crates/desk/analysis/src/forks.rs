@@ -44,12 +44,12 @@ pub(crate) struct ForkLoadRow {
     pub(crate) outcome: LoadOutcome,
     /// The time that the load took, in microseconds, if it was recorded.
     pub(crate) micros: Option<i64>,
-    /// The place that asked for the load, and that place's callers.
+    /// The code that requested the load, and its callers.
     pub(crate) site: String,
     pub(crate) stats: i64,
     pub(crate) opens: i64,
-    /// The bytes in use that the load allocated, without what was loaded in turn. `cum` includes
-    /// that.
+    /// The bytes in use that the load allocated, without files that it loaded in turn. `cum`
+    /// includes these files.
     pub(crate) flat: i64,
     pub(crate) cum: i64,
 }
@@ -146,7 +146,7 @@ fn child_of(profile: &Profile, audited: &[Option<ChildAudit>]) -> Option<usize> 
     nearest.map(|(i, _)| i)
 }
 
-/// Makes the rows of loads that appear only in stacks.
+/// Makes the rows of loads that no audit recorded, so that they appear only in stacks.
 fn rows_from_stacks(part: usize, rest: HashMap<String, LoadCost>) -> Vec<ForkLoadRow> {
     let mut rest: Vec<(String, LoadCost)> = rest.into_iter().collect();
     rest.sort_by(|a, b| a.0.cmp(&b.0));
@@ -163,7 +163,8 @@ fn rows_from_stacks(part: usize, rest: HashMap<String, LoadCost>) -> Vec<ForkLoa
     rest.into_iter().map(row).collect()
 }
 
-/// Makes the rows of the loads that were recorded for a child, with the bytes in its stacks.
+/// Makes the rows of the loads that an audit recorded for a child, with the bytes in the child's
+/// stacks.
 fn rows_from_audit(
     part: usize,
     of: &ChildAudit,
@@ -224,7 +225,7 @@ struct LoadCost {
     cum: i64,
 }
 
-/// Returns the file or text that a frame with this name loads, and how.
+/// Returns the file or text that a frame with this name loads, and the kind of load.
 fn parse_load_frame(name: &str) -> Option<(&str, &'static str)> {
     let file = |how| name.strip_prefix(how).filter(|file| !file.is_empty());
     match (file("require "), file("do ")) {
@@ -235,7 +236,8 @@ fn parse_load_frame(name: &str) -> Option<(&str, &'static str)> {
     }
 }
 
-/// Returns the memory that loads allocated in a process of this generation, by name.
+/// Returns the memory that loads allocated in a process of this generation, by the name of the
+/// load.
 fn load_costs(
     table: &EntityTable,
     part: &QuestionPart,
@@ -290,7 +292,7 @@ fn load_costs(
     all
 }
 
-/// Returns the places of some frames, in the form in which an audit writes them.
+/// Returns the places of some frames as one text, in the form in which an audit writes sites.
 fn site(table: &EntityTable, part: &QuestionPart, frames: &[u32]) -> String {
     let mut places: Vec<String> = Vec::new();
     for &frame in frames {

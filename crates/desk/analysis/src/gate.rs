@@ -61,7 +61,7 @@ struct BoundAmount {
 pub struct RuleViolation {
     /// The rule as the user wrote it.
     pub rule: String,
-    /// The sample type or the function that broke it.
+    /// The sample type or the function that broke the rule.
     pub subject: String,
     /// The unit of the values.
     pub unit: String,
@@ -69,17 +69,17 @@ pub struct RuleViolation {
     pub change: ValueChange,
     /// Whether the rule is about the value after, and not about its growth.
     pub is_about_value: bool,
-    /// The range of that growth or value; `None` if it is exact.
+    /// The range of the growth or value that the rule judges; `None` if it is exact.
     pub estimate: Option<ValueEstimate>,
 }
 
 /// The result of judging a rule.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RuleVerdict {
-    /// Everything that breaks the rule.
+    /// The totals and functions that break the rule.
     pub violations: Vec<RuleViolation>,
-    /// Everything that would break the rule if values were exact. These are estimates from too few
-    /// samples to be certain.
+    /// The totals and functions that may break the rule: their estimates exceed the bound, but by
+    /// less than the spread.
     pub unsure: Vec<RuleViolation>,
 }
 
@@ -142,8 +142,7 @@ impl GateRule {
         })
     }
 
-    /// Returns the rule with its setting for estimates: with `ignores`, estimates count as exact
-    /// values.
+    /// Sets whether the rule takes estimates as exact values, and returns the rule.
     pub fn ignoring_spread(mut self, ignores: bool) -> Self {
         self.ignores_spread = ignores;
         self
@@ -167,7 +166,7 @@ impl GateRule {
         is_peak(self.sample_type().unwrap_or(&diff.after.sample_type.r#type))
     }
 
-    /// Whether there is anything that the rule could judge. A rule about functions may match no
+    /// Whether the rule can judge anything in a difference. A rule about functions may match no
     /// function.
     pub fn has_subject(&self, diff: &DiffReport) -> bool {
         match &self.subject {
@@ -224,8 +223,8 @@ impl GateRule {
         }
     }
 
-    /// Judges all subjects of the rule, each given by its name, its change, and the spread of the
-    /// change. All of them share the chance of error.
+    /// Judges all subjects of the rule, each with its name, its change, and the spread of the
+    /// change. The subjects share the chance of error.
     fn judge(
         &self,
         unit: &str,
@@ -261,8 +260,8 @@ impl GateRule {
         Ok(())
     }
 
-    /// Returns whether the rule is broken by more than the spread, and the range of the judged
-    /// value.
+    /// Returns whether the judged value breaks the rule by more than its spread, and the range of
+    /// that value.
     fn judge_estimate(
         &self,
         unit: &str,

@@ -1,12 +1,12 @@
-//! How the memory of a function grew over several moments: one of five verdicts, and the figures
+//! The growth of a function's memory over several moments: one of five verdicts, and the figures
 //! behind it.
 //!
-//! | verdict | what it means |
+//! | verdict | meaning |
 //! | :--- | :--- |
 //! | steady growth | a line fits well, and the later half still adds much |
-//! | grows in steps | it is higher at the end, but by a few steps and not along a line |
-//! | levels off | it grew, and does not any more: a cache that is full |
-//! | burst, freed | it was much higher in between |
+//! | grows in steps | the value is higher at the end, after a few steps and not along a line |
+//! | levels off | the value grew, and does not any more: a cache that is full |
+//! | burst, freed | the value was much higher in between |
 //! | no trend | none of these |
 
 /// The verdict on a function's series of values.
@@ -38,8 +38,8 @@ impl GrowthVerdict {
 }
 
 impl GrowthVerdict {
-    /// Whether the memory has a bound: values that level off have one, growing values have none
-    /// that shows. `None` if that is not known.
+    /// Whether the memory has a bound: true for values that level off, false for values that still
+    /// grow, and `None` for other verdicts.
     pub fn is_bounded(self) -> Option<bool> {
         match self {
             Self::SteadyGrowth | Self::GrowsInSteps => Some(false),
@@ -58,7 +58,8 @@ pub struct FunctionGrowth {
     pub verdict: GrowthVerdict,
     /// The slope of the line through all values: per hour, or per step if the times are not known.
     pub slope: f64,
-    /// How well that line fits, from 0 to 1 (the coefficient of determination).
+    /// The coefficient of determination of the line, from 0 to 1: how well the line fits the
+    /// values.
     pub r2: f64,
     /// The number of steps from one moment to the next in which the value grew.
     pub grew: usize,
@@ -77,8 +78,8 @@ pub struct FunctionGrowth {
 const MIN_FIT: f64 = 0.9;
 /// Largest ratio of the deviation from a fitting line to the noise from one moment to the next.
 const MAX_NOISE_RATIO: f64 = 1.6;
-/// Least share by which growing pairs of an earlier and a later value exceed shrinking pairs in
-/// steady growth.
+/// Least Kendall's tau of steady growth. Kendall's tau is the share of growing pairs of an earlier
+/// and a later value, minus the share of shrinking pairs.
 const MIN_KENDALL_TAU: f64 = 0.7;
 /// Largest share of the steps of steady growth in which the value stays exactly the same.
 const MAX_UNCHANGED_STEPS_SHARE: f64 = 0.75;
@@ -94,18 +95,19 @@ const MIN_STOPPED_RISE_SHARE: f64 = 0.2;
 const MIN_STOPPED_HEIGHT_SHARE: f64 = 0.8;
 /// Largest final value of memory that was freed, as a share of the largest value.
 const MAX_FREED_END_SHARE: f64 = 0.5;
-/// Least distance between the lowest value of the last quarter and the highest value of the first
-/// quarter if values grow in steps, as a share of the largest value.
+/// For growth in steps: least rise from the highest value of the first quarter to the lowest value
+/// of the last quarter, as a share of the largest value.
 const MIN_STEPS_RISE_SHARE: f64 = 0.1;
 /// Least number of values that are put into groups. With fewer values, each is a group of its own.
 const MIN_GROUPED_VALUES: usize = 12;
 const NANOS_PER_HOUR: f64 = 3_600e9;
 
-/// Judges a function's values at these times, in nanoseconds. There must be at least two of each.
+/// Judges how a function's values grew over these times, in nanoseconds. There must be at least two
+/// values, and as many times.
 ///
-/// Values of many moments are noisy, because both sampling and programs are. So the course is
-/// judged by medians of up to 12 groups of successive values. The noise is the median of the steps
-/// from one value to the next, without the line's own slope.
+/// The values of many moments are noisy, because both sampling and programs are. So the verdict
+/// rests on the medians of up to 12 groups of successive values. The noise is the median of the
+/// steps from one value to the next, without the line's own slope.
 pub(crate) fn judge(function: u32, times: &[i64], values: &[i64]) -> FunctionGrowth {
     let n = values.len();
     let is_timed = times.windows(2).all(|pair| pair[0] < pair[1]);
@@ -206,8 +208,8 @@ fn verdict(x: &[f64], y: &[f64], line: &TrendLine) -> GrowthVerdict {
     }
 }
 
-/// Returns by how much growing pairs of an earlier and a later value exceed shrinking pairs, as a
-/// share of all pairs (Kendall's tau).
+/// Returns Kendall's tau: the share of growing pairs of an earlier and a later value, minus the
+/// share of shrinking pairs.
 fn kendall_tau(of: &[f64]) -> f64 {
     let mut sum = 0.0;
     for (at, earlier) in of.iter().enumerate() {

@@ -24,28 +24,29 @@ pub struct ReportHeader {
     pub profile: String,
     /// The sample type that is reported.
     pub sample_type: SampleType,
-    /// The base of percentages: the sum of all values regardless of sign. Filters do not change it
-    /// unless percentages are to be relative.
+    /// The base of percentages: the sum of all values regardless of sign. Filters change it only if
+    /// the query asks for relative percentages.
     pub total: i64,
-    /// The signed sum of the values of the samples that the filters kept, which the rows add up to.
+    /// The signed sum of the samples that the filters kept. The rows add up to this sum.
     pub net: i64,
     /// The signed sum of the values of the samples that the filters left out.
     pub left_out: i64,
     /// The filters, as `option=value`.
     pub filters: Vec<String>,
-    /// Two sums regardless of sign, if the query has `own_code`: the memory of libraries that
-    /// counts for a caller, and the memory of libraries that has no such caller.
+    /// Two sums regardless of sign, if the query has `own_code`: the memory of libraries that is
+    /// counted for a caller in the program's own code, and the memory of libraries without such a
+    /// caller.
     pub folded: Option<[i128; 2]>,
     /// The granularity of the rows.
     pub granularity: Granularity,
     /// Notes that the user should see.
     pub notes: Vec<FilterNote>,
-    /// The sample types that have values, if this type has none: type, unit, total.
+    /// Other sample types that have values, if this type has none: type, unit, total.
     pub elsewhere: Vec<(String, String, i64)>,
     /// The mean number of bytes between two samples, if the values are estimates.
     pub sampled: Option<i64>,
-    /// The range of the total, if it is known. If values have both signs, it is the range of the
-    /// signed sum.
+    /// The range of the total; `None` if it is not known. If values have both signs, the range is
+    /// that of the signed sum.
     pub estimate: Option<ValueEstimate>,
     /// The range of `net`, if it is known.
     pub net_estimate: Option<ValueEstimate>,
@@ -62,7 +63,7 @@ impl ReportHeader {
     }
 }
 
-/// Returns the session's number for the sample type that the question asks for, and its texts.
+/// Returns the sample type that the question asks for: its number in the session, and its texts.
 pub(crate) fn sample_type(
     session: &AnalysisSession,
     profile: i64,

@@ -63,7 +63,7 @@ pub struct InfoReport {
     pub start_nanos: i64,
     /// The quantity that the period counts, with its unit.
     pub period_type: SampleType,
-    /// The sampling period; 0 if unknown.
+    /// The sampling period, in the unit of `period_type`; 0 if unknown.
     pub period: i64,
     /// The number of distinct stacks with distinct labels that have a value.
     pub samples: i64,

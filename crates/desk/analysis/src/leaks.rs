@@ -61,8 +61,8 @@ pub struct LeakRow {
 /// The report `leaks`. Rows, `other`, `suppressed` and `filtered_out` add up to `total`.
 #[derive(Clone, Debug, Default)]
 pub struct LeaksReport {
-    /// The header of the report. Its sample type is the one that rows are ordered by. Suppressed
-    /// memory counts as kept.
+    /// The header of the report, with the sample type that rows are ordered by. Its sums include
+    /// suppressed memory.
     pub header: ReportHeader,
     /// The sample types of objects and of space.
     pub types: [SampleType; 2],
@@ -89,7 +89,7 @@ pub struct LeaksReport {
     /// Every rule with the sum that it suppressed: the largest first, then in the order in which
     /// the rules were read.
     pub rules: Vec<(SuppressionRule, InUseAmount)>,
-    /// The spreads of the objects and the space that are neither suppressed nor filtered out.
+    /// The spreads of the objects and the space, without suppressed and filtered-out samples.
     spread: [Option<SumSpread>; 2],
     /// The session's number for the type that rows are ordered by.
     by: i64,
@@ -169,8 +169,8 @@ pub fn leaks(
     Ok(leaks)
 }
 
-/// A sample type's number and name, its net sums before and after filters, the range of the first
-/// sum and the spread of the second.
+/// A sample type's number and name, its net sums before and after filters, the range of the sum
+/// before filters, and the spread of the sum after filters.
 type LeakTypeSums = (
     i64,
     SampleType,
@@ -280,9 +280,9 @@ fn sums_by_stack(
     )
 }
 
-/// Returns each rule with the sum that it suppresses among the samples that the filters keep. The
-/// number is for all rules together: the sum of the absolute suppressed values, of the type that
-/// rows are ordered by.
+/// Returns each rule with the sum that it suppresses among the samples that the filters keep. Also
+/// returns one number for all rules: the sum of the absolute values that they suppress, of the
+/// sample type that rows are ordered by.
 fn suppressed_by_rule(
     question: &ProfileQuestion,
     suppressions: &SuppressionSet,
@@ -423,7 +423,7 @@ impl<'a> FunctionSums<'a> {
         }
     }
 
-    /// Adds the value of a stack to the function of a place, which is one of its frames. A stack
+    /// Adds the value of a stack to the function of one of its frames, which `place` names. A stack
     /// counts once for all of its frames of this function.
     fn add(&mut self, place: PlaceId, stack: i64, known: ValueWithSpread) {
         let (_, sum, last) = &mut self.rows[self.function_of[place.index()] as usize];
@@ -432,8 +432,8 @@ impl<'a> FunctionSums<'a> {
         }
     }
 
-    /// Returns all functions that were found, in the order of their names, with their sums. A
-    /// function whose name no other function has does not show its file.
+    /// Returns the functions of all stacks that were added, in the order of their names, with their
+    /// sums. A function whose name no other function has does not show its file.
     fn sums(self) -> Vec<(CodePlace, ValueWithSpread)> {
         let rows = self.rows.into_iter();
         let rows = rows.filter_map(|(place, sum, _)| Some((place, sum?)));

@@ -1,4 +1,5 @@
-//! The lines in which the samples of a profile end, for users that follow a program while it runs.
+//! The growth of source lines, by the lines in which the samples of a profile end, for users that
+//! follow a program while it runs.
 
 use std::collections::HashMap;
 
@@ -18,10 +19,8 @@ const MAX_TOTAL_TEXT_BYTES: usize = 16 << 20;
 /// `drop_frames` are cut. A place without a function's name has its address as its name. The lines
 /// come in the order of their places.
 ///
-/// Texts are cut at 4 KiB, because each line has its own.
-///
-/// Also returns whether all lines are there: lines are left out if the texts of all would be longer
-/// than 16 MiB.
+/// Each line has texts of its own, so texts are cut at 4 KiB. Lines are left out if all texts
+/// together would be longer than 16 MiB. Also returns whether no line was left out.
 ///
 /// # Errors
 /// The errors are those of any question about the profile.
@@ -59,7 +58,7 @@ pub fn line_growth(profile: &Profile) -> Result<(Vec<(CodePlace, i64)>, bool), A
     Ok((lines, is_whole))
 }
 
-/// Returns the part of a text that a line keeps.
+/// Cuts the name of a function or file to at most [`MAX_TEXT_BYTES`].
 fn cut(text: &str) -> String {
     text[..text.floor_char_boundary(MAX_TEXT_BYTES)].to_string()
 }

@@ -1,6 +1,6 @@
 //! The report `list`: matching functions with the flat and cum of each of their lines.
 //!
-//! A function's own numbers come from a question by function and file, and the numbers of its lines
+//! The sums of a function come from a question by function and file, and the sums of its lines come
 //! from a question by line. A sample counts once in both, so recursion can't push a line or the
 //! function beyond the total.
 
@@ -18,7 +18,7 @@ pub struct FunctionListing {
     pub file: String,
     /// The sum over the samples whose leaf is in the function.
     pub flat: i64,
-    /// The sum over the samples that hold the function anywhere.
+    /// The sum over the samples that have the function anywhere in their stack.
     pub cum: i64,
     /// The lines, each with its number (0 if unknown), flat and cum.
     pub lines: Vec<(i64, i64, i64)>,

@@ -1,4 +1,4 @@
-//! The labels of a profile: which service, host and build it is a moment of.
+//! The labels of a profile, which name the service, host and build that it comes from.
 
 use std::collections::BTreeMap;
 
@@ -21,9 +21,9 @@ const SAMPLE_LABEL_NAMES: [(&str, &str); 8] = [
 /// Returns the labels of a profile: `service`, `host`, `build` and `version`, as far as the profile
 /// has them.
 ///
-/// Comments come first (`service: shop`; the collector writes `program: shop` and `host: web1`),
-/// then labels that all samples have with the same value. `build` is otherwise the build id of the
-/// first mapping.
+/// A comment such as `service: shop` or `host: web1` takes precedence over a label that all samples
+/// have with the same value. Without both, `service` is the program that the collector names
+/// (`program: shop`), and `build` is the build id of the first mapping.
 pub fn labels_of(profile: &Profile) -> BTreeMap<String, String> {
     let comments: Vec<String> = profile
         .comment

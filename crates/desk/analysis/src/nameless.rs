@@ -8,7 +8,7 @@ use crate::error::AnalysisError;
 use heapprof_totals::query::Query;
 use heapprof_totals::view::ProfileView;
 
-/// The part of a sample type's values whose row has no function's name.
+/// The part of a sample type's values that belongs to code without names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamelessShare {
     /// The sum of the values without a name, regardless of sign.

@@ -20,7 +20,7 @@ pub struct OwnCode {
     pub function: String,
     /// The flat value of the function, regardless of sign.
     pub value: i128,
-    /// The number of rows that are a library's, and the number of all rows.
+    /// The number of rows whose function belongs to a library, and the number of all rows.
     pub rows: [usize; 2],
 }
 

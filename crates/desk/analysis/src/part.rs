@@ -22,7 +22,8 @@ pub(crate) struct QuestionPart {
     pub(crate) columns: Vec<usize>,
     /// The totals of `columns`, before filters.
     pub(crate) whole: Vec<TotalAndNet>,
-    /// The spread of each of these totals, if it is an estimate.
+    /// The spread of each total in `whole`; `None` for an exact total, or if the spread is not
+    /// known.
     pub(crate) whole_spreads: Vec<Option<WholeSpread>>,
     pub(crate) totals: OnceLock<EntityTotals>,
 }
@@ -35,8 +36,8 @@ pub(crate) struct WholeSpread {
 }
 
 impl QuestionPart {
-    /// Returns the range of a sum of a column; `None` if the sum is exact, or if no sample is
-    /// behind it.
+    /// Returns the range of a sum of a column; `None` if the sum is exact, or if it contains no
+    /// sample.
     pub(crate) fn estimate(
         &self,
         column: usize,

@@ -10,12 +10,13 @@ use crate::session::AnalysisSession;
 pub struct LargestHeap {
     /// The position of the profile that records this heap.
     pub profile: usize,
-    /// The bytes in use at that time: the whole of the profile's `peak_space`, whatever the filters
-    /// keep.
+    /// The bytes in use at the peak: all of the profile's `peak_space`, whatever the filters keep.
     pub bytes: i64,
-    /// The time in nanoseconds since that profile's recording began, if its history has it.
+    /// The time of the peak in nanoseconds since the profile's recording began, if the history has
+    /// it.
     pub since_nanos: Option<i64>,
-    /// The time in nanoseconds since 1970 UTC; `None` if the time of the profile is not known.
+    /// The time of the peak in nanoseconds since 1970 UTC; `None` if the time of the profile is not
+    /// known.
     pub time_nanos: Option<i64>,
 }
 

@@ -13,7 +13,7 @@ pub struct PeekRow {
     pub place: CodePlace,
     /// The sum over the samples whose leaf the entity is.
     pub flat: i64,
-    /// The sum over the samples that hold the entity anywhere.
+    /// The sum over the samples that have the entity anywhere in their stack.
     pub cum: i64,
     entity: i64,
 }
@@ -27,14 +27,14 @@ pub struct PeekNeighbours {
     pub callees: Vec<(PlaceId, i64)>,
 }
 
-/// The report `peek`. Neighbours are read when they are asked for, because there may be more of
-/// them than memory should hold.
+/// The report `peek`. Neighbours are read on request, because there may be more of them than memory
+/// should hold.
 pub struct PeekReport<'s> {
     /// The header of the report.
     pub header: ReportHeader,
     /// The entities, by size, the largest first.
     pub rows: Vec<PeekRow>,
-    /// The number of further entities that matched.
+    /// The number of further entities that matched and that the limit left out.
     pub more: usize,
     session: &'s AnalysisSession,
     r#type: i64,
@@ -42,8 +42,8 @@ pub struct PeekReport<'s> {
     pub places: PlaceTable,
 }
 
-/// Reports on the session's only profile. The rows are the entities whose neighbours the session's
-/// question is limited to.
+/// Reports the callers and callees of entities in the session's only profile. The session's
+/// question must be limited to the neighbours of these entities.
 pub fn peek<'s>(
     session: &'s AnalysisSession,
     query: &Query,
@@ -89,7 +89,7 @@ pub fn peek<'s>(
     })
 }
 
-/// The columns of a row of `peek`, by their positions. Those of the place come first.
+/// The positions of the columns in a row of `peek`. The columns of the place come first.
 mod column {
     use crate::place::PLACE_COLUMN_COUNT;
 
@@ -149,8 +149,8 @@ impl PeekReport<'_> {
         values.filter(|&value| value != 0).try_for_each(each)
     }
 
-    /// Returns the texts and numbers that distinguish places. The address is signed, as in SQLite,
-    /// which has no unsigned numbers.
+    /// Returns the texts and numbers that distinguish a place from others: function, file, line,
+    /// address. The address is signed, because SQLite has no unsigned numbers.
     fn texts(&self, place: PlaceId) -> (&str, Option<&str>, Option<i64>, Option<i64>) {
         let place = self.places.get(place);
         let address = place.address.map(|a| a as i64);

@@ -133,7 +133,7 @@ impl PlaceId {
         self.0 as usize
     }
 
-    /// Reads an entity's number.
+    /// Reads the number of a place from column `at`.
     pub(crate) fn read(row: &Row<'_>, at: usize) -> rusqlite::Result<Self> {
         row.get(at).map(Self)
     }
@@ -262,10 +262,12 @@ impl<'a> StackReader<'a> {
 
 /// The number of columns that [`columns`] returns.
 pub(crate) const PLACE_COLUMN_COUNT: usize = PLACE_COLUMNS.len();
-/// The positions of these columns: function, file, line, address, shown characters of the file.
+/// The positions of the columns of a place: function, file, line, address, shown characters of the
+/// file.
 const PLACE_COLUMNS: [usize; 5] = [0, 1, 2, 3, 4];
 
-/// Returns the columns of a place, from `function f` and a table `t` with `line` and `address`.
+/// Returns the columns of a place as SQL. They come from `function f`, and from a table `t` with
+/// `line` and `address`.
 pub(crate) fn columns(granularity: Granularity, t: &str) -> String {
     match granularity {
         Granularity::Functions => "f.name, f.filename, NULL, NULL, f.file_end".to_string(),
@@ -276,7 +278,7 @@ pub(crate) fn columns(granularity: Granularity, t: &str) -> String {
     }
 }
 
-/// Returns the columns of a place as a list to group or order by.
+/// Returns the columns of a place as SQL to group or order by.
 pub(crate) fn order(granularity: Granularity, t: &str) -> String {
     match granularity {
         Granularity::Functions | Granularity::FileFunctions => "f.name, f.filename".to_string(),

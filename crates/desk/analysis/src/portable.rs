@@ -2,9 +2,9 @@
 //!
 //! The tables have the names and columns of the database, with three differences. Ids follow from
 //! content ([`id`]), so two machines give a function the same id, and storing a row twice changes
-//! nothing. No column is NULL except the spread of estimates; 0 stands for none. In the place of
-//! the tree of stacks, `stack_location` has the locations of each stack, and `stack_function` has
-//! its functions, because old engines have no recursive statements.
+//! nothing. No column is NULL except the spread of estimates; 0 stands for none. There is no tree
+//! of stacks, because old engines have no recursive statements: `stack_location` has the locations
+//! of each stack, and `stack_function` has its functions.
 
 mod batch;
 #[cfg(feature = "clickhouse")]
@@ -56,8 +56,8 @@ pub struct TableForm {
 
 use ColumnKind::{Int, MaybeInt, MaybeReal, Text};
 
-/// All tables, in the order in which they are written. The profile comes last: its row says that
-/// all other rows are there.
+/// All tables, in the order in which they are written. The table of profiles comes last: a row in
+/// it means that all other rows of the profile are stored.
 pub const PORTABLE_TABLES: [TableForm; 16] = [
     small_table(
         "sample_type",

@@ -37,7 +37,7 @@ pub struct QuestionSource {
     pub name: String,
     /// The profile.
     pub profile: Arc<Profile>,
-    /// The totals by sample type from before equal samples were merged; `None` if no samples were
+    /// The totals by sample type before equal samples were merged; `None` if no samples were
     /// merged.
     pub totals: Option<Vec<TotalAndNet>>,
 }
@@ -60,8 +60,9 @@ impl QuestionSource {
     }
 }
 
-/// Makes two profiles comparable. Sample types that both profiles have get one name and the finer
-/// of their units. Files that both profiles map get the addresses that they have in the first.
+/// Makes two profiles comparable. Sample types that both profiles have get the same name and the
+/// finer of their units. Files that both profiles map get the addresses that they have in the first
+/// profile.
 pub fn agree(a: &mut QuestionSource, b: &mut QuestionSource) -> Result<(), AnalysisError> {
     let units = |p: &Profile| -> Vec<String> {
         p.sample_type
@@ -92,13 +93,15 @@ pub enum TypeSelection {
     Requested,
     /// All sample types.
     All,
-    /// Objects and space in use, in this order. If the query asks for a type of an interpreter's
-    /// values (`sv_inuse_space`), or of a state of a walked heap (`leaked_space`), the two types
-    /// are of that kind. If it asks for neither, rows are ordered by space.
+    /// Objects and space in use, in this order. If the query asks for objects or space of another
+    /// kind, such as an interpreter's values (`sv_inuse_space`) or leaked blocks (`leaked_space`),
+    /// the two types are of that kind. If the query asks for neither objects nor space, rows are
+    /// ordered by space.
     InUse,
 }
 
-/// Returns the sample types of objects and of space in use, of the same kind as `asked`.
+/// Returns the sample types of objects and of space in use. They are of the same kind as the
+/// requested type.
 fn in_use(profile: &Profile, asked: Option<&str>) -> Result<Vec<usize>, AnalysisError> {
     let kind = match asked.and_then(|asked| asked.rsplit_once('_')) {
         Some((kind, "objects" | "space")) => kind,
@@ -155,8 +158,8 @@ pub(crate) struct SampleTable {
 }
 
 impl ProfileQuestion {
-    /// Compiles the filters for each profile and finds the possible rows. The only sums that it
-    /// computes are the totals, which bound all other sums.
+    /// Makes a question from profiles and a query. The filters are compiled for each profile, and
+    /// the possible rows are found. Only the totals are added up, which bound all other sums.
     pub fn new(
         sources: Vec<QuestionSource>,
         query: &Query,
@@ -335,8 +338,8 @@ impl ProfileQuestion {
             .get_or_init(|| forks::forks(&self.parts, &self.table))
     }
 
-    /// Returns the number of characters at the end of a function's file that distinguish it from
-    /// others of its name.
+    /// Returns the number of characters at the end of a function's file that distinguish the
+    /// function from others of its name.
     pub(crate) fn file_end(&self, function: usize) -> u32 {
         let ends = self.file_ends.get_or_init(|| self.table.file_ends());
         let name = self.table.function[function].name;
@@ -485,8 +488,8 @@ impl ProfileQuestion {
         })
     }
 
-    /// Returns the row of the function table that stands for a location of the first profile whose
-    /// code has no name.
+    /// Returns the row of the function table for code without a name at a location of the first
+    /// profile; `None` if all code at the location has a name.
     pub(crate) fn stand_in(&self, location: LocationIndex) -> Option<u32> {
         let (part, table) = (&self.parts[0], &self.table);
         let (frames, profile) = (&part.view.frames, &part.profile);

@@ -96,8 +96,8 @@ pub(crate) struct Relation {
     pub(crate) columns: &'static [RelationColumn],
     /// The number of columns, from the first on, by which rows can be found.
     pub(crate) keys: usize,
-    /// The columns that rows with equal values in all columns before them are sorted by, so that
-    /// SQLite need not sort.
+    /// The columns that sort the rows with equal values in all columns before them. SQLite need not
+    /// sort by these columns.
     pub(crate) ordered: Range<usize>,
     pub(crate) rows: fn(&ProfileQuestion) -> Result<usize, AnalysisError>,
     /// Returns the rows whose first columns equal the given numbers. There is at least one number.
@@ -206,8 +206,8 @@ fn all_rows(_: &ProfileQuestion, _: &[i64]) -> Range<usize> {
     0..usize::MAX
 }
 
-/// Finds a row in a table whose parts follow each other: returns the part that `row` is in, and its
-/// position there.
+/// Finds a row in a table that has the rows of each part one after the other. Returns the part that
+/// `row` belongs to, and the row's position in that part.
 fn in_part(question: &ProfileQuestion, row: usize, len: impl Fn(usize) -> usize) -> (usize, usize) {
     let mut rest = row;
     for part in 0..question.parts.len() {
@@ -225,7 +225,8 @@ fn rows_before_part(part: usize, len: impl Fn(usize) -> usize) -> usize {
     (0..part).map(len).sum()
 }
 
-/// Returns the rows of one profile in a table whose parts follow each other.
+/// Returns the rows of one profile in a table that has the rows of each profile one after the
+/// other.
 fn rows_of_part(
     question: &ProfileQuestion,
     profile: i64,

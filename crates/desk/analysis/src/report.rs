@@ -19,7 +19,7 @@ use crate::session::{AnalysisSession, read_estimate};
 use crate::stats::{StatsSize, sizes};
 use crate::timeline::{TimelineRow, history};
 
-/// One of the profiles, as a moment.
+/// A profile of the report, as a moment in time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReportMoment {
     /// The profile's path or name.
@@ -60,7 +60,7 @@ pub struct ReportFunction {
 /// A node of the tree: a line of a function, called from its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportNode {
-    /// The node that called it; `None` at the root. A parent comes before its children.
+    /// The node that called this node; `None` at the root. A parent comes before its children.
     pub parent: Option<u32>,
     /// The place, as a position in [`ReportContents::places`].
     pub place: u32,
@@ -95,7 +95,7 @@ pub struct ReportContents {
     pub growth: BTreeMap<usize, Vec<FunctionGrowth>>,
     /// The time and the size of the largest heap, according to the profiles.
     pub peak: Option<LargestHeap>,
-    /// The history of the recording, if there is one profile and it has one.
+    /// The history of the recording, if there is only one profile and the profile has a history.
     pub history: Vec<TimelineRow>,
     /// The size histogram of the whole process's allocations in the last profile, if sizes were
     /// counted.
@@ -105,18 +105,21 @@ pub struct ReportContents {
 /// Reports the contents of a page about all profiles of the session's question, which must have all
 /// types and lines.
 ///
-/// The question has no values, or too many nodes.
+/// # Errors
+/// The session is over a database, or the call tree has too many nodes.
 pub fn report(session: &AnalysisSession) -> Result<ReportContents, AnalysisError> {
     let question = session.require_question()?;
     let tree = question.tree()?;
     build_report(session, question, tree, &question.net())
 }
 
-/// Reports the part of the tree that [`report`] left out below functions with these names, from the
-/// root on. On the page, a node named `(other)` stands for it there. A newline and a file may
-/// follow a name. If there are several paths, each next one leads to such a node in the tree of the
-/// path before it. The functions of the path are in the tree, too, without their lines. The tree is
-/// empty if nothing was left out there.
+/// Reports the part of the tree that [`report`] left out below the end of a path. On the page, a
+/// node named `(other)` stands for this part.
+///
+/// A path lists the names of functions, from the root on. A newline and a file may follow a name.
+/// If there are several paths, each one leads to an `(other)` node in the tree of the path before
+/// it. The functions of the path are in the tree, too, without their lines. The tree is empty if
+/// nothing was left out.
 ///
 /// # Errors
 /// The errors are the same as for [`report`].
@@ -231,7 +234,7 @@ fn read_moments(
     Ok(())
 }
 
-/// Returns the position for a column that numbers from 1.
+/// Reads a number that counts from 1, and returns it as a position that counts from 0.
 fn position(row: &Row<'_>, column: usize) -> rusqlite::Result<usize> {
     Ok(row.get::<_, u32>(column)? as usize - 1)
 }
@@ -243,7 +246,7 @@ struct ReportNumbering<'q> {
     places: Vec<(u32, i64)>,
     /// The number of each entity's place; 0 until the place has a number.
     place_of_entity: Vec<u32>,
-    /// The number of each row of functions; 0 until the row has a number.
+    /// The function's number for each row of the function table; 0 until the function has a number.
     function_of_row: Vec<u32>,
     /// The number of each function, by its name and file.
     by_name: HashMap<NameAndFile, u32>,
@@ -276,7 +279,8 @@ impl<'q> ReportNumbering<'q> {
         self.place_of_entity[entity as usize]
     }
 
-    /// Returns the number of a function. Functions with the same name and file have one number.
+    /// Returns the number of the function in a row of the function table. Functions with the same
+    /// name and file have one number.
     fn number_function_row(&mut self, row: usize) -> u32 {
         if self.function_of_row[row] != 0 {
             return self.function_of_row[row];
@@ -321,8 +325,8 @@ impl ReportFunction {
     }
 }
 
-/// The values of one sample type of one profile: for each node its own value, and the remainder of
-/// its total without its own value and its children.
+/// The values of one sample type of one profile. Each node has its own value, and the rest of its
+/// total that belongs neither to itself nor to its children.
 struct ReportBlock {
     profile: usize,
     /// The position of the sample type.
@@ -363,12 +367,12 @@ impl ReportBlock {
     }
 }
 
-/// Writes the tree, with an `(other)` node below each node for the nodes that were cut there.
+/// Writes the tree. For the nodes that were cut below a node, it writes one `(other)` node.
 struct TreeWithRest<'a> {
     report: &'a mut ReportContents,
     nodes: &'a [ReportNode],
     blocks: &'a [ReportBlock],
-    /// The nodes on the path, each with its position in the report.
+    /// The nodes on the path, each with its position in the tree and its position in the report.
     path: Vec<(u32, u32)>,
 }
 

@@ -1,4 +1,4 @@
-//! A plan of which values of stored profiles are added up, and a profile that replaces several.
+//! Plans for sums of stored profiles, and profiles that replace several others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use heapprof_profile::Profile;
 /// A profile that replaces several moments, with its name and its labels.
 pub type NamedProfile = (String, Arc<Profile>, BTreeMap<String, String>);
 
-/// A plan of which values of which profiles are added up, and in which columns.
+/// A plan for a sum of stored profiles: which values of each profile are added to which columns.
 pub struct SamplePlan {
     /// The type and unit of each column.
     pub(crate) types: Vec<(String, String)>,
     /// The number that the sums are divided by.
     pub(crate) divisor: i64,
-    /// Whether the columns cover all values, so that a value without a column shows that the
+    /// Whether the columns cover all values. If so, a value without a column means that the
     /// database is damaged.
     pub(crate) is_whole: bool,
     /// The profiles, by their numbers, each with its additions.

@@ -1,10 +1,10 @@
-//! Many moments of many processes as one whole: which moments are chosen, what they held together
-//! at a time, and how that grew.
+//! Questions about many moments of many processes: which moments are chosen, what their sum is at a
+//! time, and how it grew.
 //!
 //! A *moment* is a stored profile. Its *labels* say which service, host and build it comes from.
 //! Moments with the same labels, except the build, are a *series*. A process is a part of a series.
-//! [`state`] decides which moments stand for the whole at a time: the last one of each process that
-//! was running.
+//! [`state`] decides which moments are added up for a time: the last one of each process that was
+//! running.
 
 mod growth;
 mod matched_functions;

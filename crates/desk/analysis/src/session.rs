@@ -31,7 +31,7 @@ pub struct AnalysisSession {
 
 impl AnalysisSession {
     /// Returns the functions of the profiles whose short names may equal the short name of a shown
-    /// function. For a database there are none.
+    /// function; empty for a database.
     pub(crate) fn similar_names<'n>(&self, shown: impl Iterator<Item = &'n str>) -> Vec<String> {
         let Some(question) = &self.question else {
             return Vec::new();

@@ -17,7 +17,7 @@ use heapprof_totals::call_tree::EntityStacks;
 pub(crate) struct StackTable {
     entity: Vec<u32>,
     end: Vec<usize>,
-    /// The stack that held the last frame that was located.
+    /// The stack of the frame that was located last.
     last: AtomicUsize,
     distinct: OnceLock<(Vec<usize>, Vec<usize>)>,
 }
@@ -57,9 +57,9 @@ impl StackTable {
         start..self.end[stack]
     }
 
-    /// Returns two lists. The first one has the numbers of frames, counted over all stacks: for
-    /// each entity of each stack, the frame that is nearest to the leaf. The second one has the
-    /// position in the first list where each stack ends.
+    /// Returns the frames of each stack, with each entity once: of several frames of an entity, the
+    /// one that is nearest to the leaf. The first list has the numbers of the frames, counted over
+    /// all stacks. The second list has, for each stack, its end in the first list.
     pub(crate) fn distinct(&self) -> &(Vec<usize>, Vec<usize>) {
         self.distinct.get_or_init(|| {
             let (mut frames, mut ends) = (Vec::new(), Vec::new());

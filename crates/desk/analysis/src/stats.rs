@@ -39,7 +39,7 @@ pub struct StatsSize {
     pub sizes: Option<[i64; 2]>,
     /// The number of objects that were allocated.
     pub alloc_objects: i64,
-    /// The number of these objects that are in use.
+    /// The number of objects that are still in use.
     pub inuse_objects: i64,
 }
 
@@ -160,9 +160,10 @@ pub(crate) fn sizes(
     )
 }
 
-/// Returns the memory in use and the allocations of threads. Only a recording that keeps each
-/// thread's share has the label `tid`. The statement counts these labels, because SQLite would make
-/// a join of `EXISTS` and read all labels again for each label set.
+/// Returns the memory in use and the allocations of threads. The result is empty if the recording
+/// did not keep each thread's share, because then there are no labels `tid`. The statement counts
+/// these labels, because SQLite would make a join of `EXISTS` and read all labels again for each
+/// label set.
 fn threads(session: &AnalysisSession) -> Result<Vec<StatsThread>, AnalysisError> {
     let mut threads = session.rows(
         "SELECT name, count(DISTINCT tid), \

@@ -56,7 +56,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
 /// An open database.
 pub struct ProfileStore {
     connection: Connection,
-    /// The work that statements of heapprof itself may still do.
+    /// The number of steps that statements of heapprof itself may still take.
     budget: StepBudget,
 }
 
@@ -75,7 +75,7 @@ pub struct StoredProfile {
     pub total: (String, String, i64),
     /// The program that was profiled, if the profile names it.
     pub program: Option<String>,
-    /// What distinguishes the process from others of its program: a script, or a title.
+    /// The script or the title of the process, which distinguishes it from others of its program.
     pub script_or_title: Option<String>,
 }
 
@@ -315,7 +315,7 @@ impl ProfileStore {
         load::load(&mut self.connection, &[new], &[], progress)
     }
 
-    /// Whether the stored profile with this name has the same time and the same sums as `profile`.
+    /// Whether the stored profile `name` has the same time and the same sums as `profile`.
     ///
     /// # Errors
     /// No profile has the name, or a sum is beyond 64 bits.
@@ -339,7 +339,7 @@ impl ProfileStore {
         Ok(stored == sums && times == (profile.time_nanos, profile.duration_nanos, samples))
     }
 
-    /// Allows as much additional work as a file of this size may take, because each profile may
+    /// Allows as many additional steps as a file of this size may take, because each profile may
     /// need all tables.
     pub(crate) fn renew_budget(&self) -> Result<(), AnalysisError> {
         let pragma = |name| {
@@ -352,7 +352,8 @@ impl ProfileStore {
         Ok(())
     }
 
-    /// Replaces the removed profiles with new ones. Either all of this is done or nothing.
+    /// Stores the `new` profiles and removes the `removed` ones. Either all of this is done or
+    /// nothing.
     pub fn replace(
         &mut self,
         new: &[NamedProfile],

@@ -25,7 +25,7 @@ pub struct StoredMoment {
     pub start_nanos: Option<i64>,
     /// The labels, which say which service, host and build the moment comes from.
     pub labels: BTreeMap<String, String>,
-    /// The number of the process, which only its moments have.
+    /// The number of the process that the moment belongs to.
     pub process: usize,
     /// The pid of the process, if the profile has it.
     pub pid: Option<String>,
@@ -54,8 +54,8 @@ pub trait SeriesStore {
     fn sum(&self, plan: &SamplePlan) -> Result<Profile, AnalysisError>;
 }
 
-/// Gives each moment the number of its process. All moments with the same labels that name no
-/// process belong to one process.
+/// Gives each moment the number of its process. Moments that name no process belong to one process
+/// if they are of one series.
 #[derive(Default)]
 struct ProcessNumbering {
     /// The processes with the same program, pid and host, with their numbers.
@@ -164,9 +164,8 @@ pub(crate) fn series_of(labels: &BTreeMap<String, String>) -> String {
 /// that were added up.
 pub const ROLLED_UP_LABEL: &str = "rolled_up";
 
-/// Returns the labels that all hosts of a service share, whichever hosts there are: all labels
-/// except `host` and the labels of the build. `None` for a profile without a service, which shares
-/// no labels with others.
+/// Returns the labels that are the same for all hosts of a service: all labels except `host` and
+/// the labels of the build. `None` for a profile without a service.
 pub fn service_labels(labels: &BTreeMap<String, String>) -> Option<BTreeMap<String, String>> {
     labels.get("service")?;
     let mut labels = labels.clone();

@@ -8,7 +8,7 @@ use heapprof_profile::{Profile, StringId};
 
 use crate::error::AnalysisError;
 
-/// A rule, `leak:PATTERN`, and the place that it was read from.
+/// A rule, `leak:PATTERN`, with the file and the line that it was read from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SuppressionRule {
     /// The pattern, which matches any part of a text. `*` stands for any text, `^` for the
@@ -61,9 +61,9 @@ impl SuppressionSet {
         &self.rules
     }
 
-    /// Returns the rule that suppresses each location of a profile: the first one that matches the
-    /// module. If no rule does, it is the first one that matches the function or the file of a
-    /// line, innermost line first.
+    /// Returns the rule that suppresses each location of a profile: the first rule that matches the
+    /// module, otherwise the first rule that matches the function or the file of a line, innermost
+    /// line first.
     pub(crate) fn rules_by_location(&self, profile: &Profile) -> Vec<Option<u32>> {
         // Many locations share few texts, so the answer for each text is remembered.
         let mut known: HashMap<StringId, Option<u32>> = HashMap::new();

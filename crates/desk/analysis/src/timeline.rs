@@ -45,9 +45,9 @@ pub struct TimelineReport {
 /// The largest heap of a timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimelinePeak {
-    /// The bytes in use at that time.
+    /// The bytes in use at the peak.
     pub bytes: i64,
-    /// The time in nanoseconds since the first moment, if it is known.
+    /// The time of the peak in nanoseconds since the first moment, if it is known.
     pub since_nanos: Option<i64>,
 }
 
@@ -102,8 +102,8 @@ pub(crate) fn history(session: &AnalysisSession) -> Result<Vec<TimelineRow>, Ana
     )
 }
 
-/// Makes one row for each profile. The heap was mostly largest between two profiles: if a history
-/// has the time of the peak, the peak has a row of its own.
+/// Makes one row for each profile. If the heap was larger between two profiles than in any profile,
+/// the peak gets a row of its own, provided that its time is known.
 fn series(
     session: &AnalysisSession,
     peak: Option<LargestHeap>,

@@ -16,9 +16,9 @@ use heapprof_totals::query::{Query, SortKey};
 pub struct TopRow {
     /// The place in the code that the row is about.
     pub place: CodePlace,
-    /// The sum over the samples whose leaf the place is.
+    /// The sum over the samples whose leaf is the place.
     pub flat: i64,
-    /// The sum over the samples that hold the place anywhere.
+    /// The sum over the samples that have the place anywhere in their stack.
     pub cum: i64,
     /// The ranges of flat and cum; `None` if they are exact.
     pub estimates: [Option<ValueEstimate>; 2],
@@ -37,7 +37,7 @@ pub struct OtherRows {
     pub rows: i64,
     /// The sum of the rows' flat values for every sample type, if the report is about all types.
     pub values: Vec<i64>,
-    /// The sum that the filters left out of every sample type, if the report is about all types.
+    /// The sum that the filters left out, for every sample type, if the report is about all types.
     pub left_out: Vec<i64>,
 }
 
@@ -55,11 +55,11 @@ pub struct TopReport {
     /// The functions whose short names may equal the short name of a row. The list is empty for a
     /// stored profile.
     pub similar_names: Vec<String>,
-    /// The functions among the rows that look like wrappers of malloc. They are searched for only
-    /// on request.
+    /// The functions among the rows that look like wrappers of malloc. Empty until
+    /// [`add_code_hints`] finds them.
     pub wrappers: Vec<AllocationWrapper>,
     /// The function that would come first without code of libraries, if most of the rows are such
-    /// code. It is searched for only on request.
+    /// code. `None` until [`add_code_hints`] finds it.
     pub own_code: Option<OwnCode>,
     /// Every sample type, with the position in this list of the type that counts its objects. Empty
     /// unless the report is about all types.
@@ -193,7 +193,7 @@ pub fn add_code_hints(
     Ok(())
 }
 
-/// The columns of a row for one sample type, by their positions.
+/// The positions of the columns of one sample type in a row.
 struct AmountColumns {
     flat: usize,
     cum: usize,
@@ -204,7 +204,8 @@ struct AmountColumns {
 impl AmountColumns {
     /// The number of columns for one sample type.
     const COUNT: usize = 2 + 2 * ESTIMATE_COLUMN_COUNT;
-    /// The columns of the type that rows are ordered by, which follow those of the place.
+    /// The positions of the columns for the type that rows are ordered by. They follow the columns
+    /// of the place.
     const ORDERED: Self = Self::begin(place::PLACE_COLUMN_COUNT);
 
     const fn begin(flat: usize) -> Self {
@@ -218,8 +219,8 @@ impl AmountColumns {
         }
     }
 
-    /// Returns the columns of the type at this position of a report about all types. They follow
-    /// those of the type that rows are ordered by.
+    /// Returns the positions of the columns for the type at this position, in a report about all
+    /// types. They follow the columns of the type that rows are ordered by.
     const fn of_type(position: usize) -> Self {
         Self::begin(Self::ORDERED.flat + (1 + position) * Self::COUNT)
     }
@@ -248,8 +249,8 @@ fn estimates(t: &str) -> String {
 /// Maximum number of sample types that [`wide_sql`] puts side by side: SQLite joins 64 tables.
 const MAX_WIDE_TYPES: usize = 60;
 
-/// Returns the statement for the flat and cum of every sample type, after those of the type that
-/// rows are ordered by.
+/// Returns the statement for a report about all types: the flat and cum of the type that rows are
+/// ordered by, and then those of every sample type.
 fn wide_sql(query: &Query, types: &[(i64, SampleType)], [first, second]: [&str; 2]) -> String {
     let (places, order) = (
         place::columns(query.granularity, "e"),

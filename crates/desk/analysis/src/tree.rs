@@ -10,8 +10,8 @@ use heapprof_totals::query::Query;
 /// A node of the call tree. Nodes are in pre-order: the nodes below a node follow it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TreeRow {
-    /// The place of the node; [`PlaceId::OTHER`], `(other)`, for the nodes that were cut below a
-    /// node.
+    /// The place of the node. A node for nodes that were cut has the place [`PlaceId::OTHER`],
+    /// `(other)`.
     pub place: PlaceId,
     /// The depth, from 0.
     pub depth: usize,
@@ -21,8 +21,8 @@ pub struct TreeRow {
     pub total: Vec<i64>,
 }
 
-/// The reports `tree` and `flame`. Rows are read when they are asked for, because an uncut tree may
-/// have more than memory should hold.
+/// The reports `tree` and `flame`. Rows are read on request, because an uncut tree may have more
+/// rows than memory should hold.
 pub struct TreeReport<'s> {
     /// The header of the report, which is about the first profile.
     pub header: ReportHeader,
@@ -128,8 +128,8 @@ impl TreeReport<'_> {
 
 /// Adds an `(other)` child below each node whose own value and children do not add up to its total.
 struct OtherNodeWriter {
-    /// The remainder of the total of each node on the path to the next one, with one number for
-    /// each profile. The first entry is for the root of all.
+    /// The rest of the total of each node on the path that its own value and its children so far do
+    /// not have, with one number for each profile. The first entry is for the root of all.
     left: Vec<i64>,
     profiles: usize,
     row: TreeRow,

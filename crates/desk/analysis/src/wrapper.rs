@@ -19,7 +19,7 @@ pub struct AllocationWrapper {
     pub function: String,
     /// The number of functions that call the wrapper.
     pub callers: usize,
-    /// The sum that the wrapper allocated for its callers, of the sample type asked for and
+    /// The sum that the wrapper allocated for its callers, of the requested sample type and
     /// regardless of sign.
     pub value: i128,
     /// The sum of all values of that type, regardless of sign.
@@ -38,7 +38,7 @@ const MIN_DIRECT_SHARE: f64 = 0.97;
 /// Least number of callers of a wrapper: with a name, and for code without names. The second number
 /// is larger, because no word in a name confirms the guess.
 const MIN_CALLERS: [usize; 2] = [5, 8];
-/// Least number of different sizes that callers ask a wrapper for: with a name, and for code
+/// Least number of different sizes that callers request from a wrapper: with a name, and for code
 /// without names. A function that makes objects of one type is no wrapper.
 const MIN_SIZES: [usize; 2] = [3, 5];
 /// Largest share by which two sizes may differ and still count as one.
@@ -46,14 +46,14 @@ const MAX_EQUAL_SIZE_DIFFERENCE: f64 = 0.02;
 /// Least share of all bytes that a wrapper needs to be proposed: with a name, and for code without
 /// names.
 const MIN_TOTAL_SHARE: [f64; 2] = [0.01, 0.05];
-/// Words of which the name of a wrapper contains one, if it has a name.
+/// Words of allocation. The name of a wrapper, if it has one, contains one of them.
 const ALLOCATION_WORDS: &[&str] = &[
     "alloc", "getmem", "get_mem", "newmem", "new_mem", "mem_new", "memdup", "mem_dup", "strdup",
 ];
 
 #[derive(Default)]
 struct WrapperCandidate {
-    /// The sum that the function allocated itself, of the sample type asked for.
+    /// The sum that the function allocated itself, of the requested sample type.
     value: i128,
     flat: i128,
     cum: i128,
@@ -62,9 +62,8 @@ struct WrapperCandidate {
 }
 
 /// Returns the wrappers in a profile of the session (from 1), except those that the query drops
-/// already. The one that allocated most comes first. There are none if the query wants all frames,
-/// or if the session has no samples of the profile.
-///
+/// already. The wrapper that allocated most comes first. There are none if the query wants all
+/// frames, or if the session has no samples of the profile.
 ///
 /// # Errors
 /// The errors are those of any question about the profile.
@@ -189,7 +188,7 @@ impl WrapperCandidate {
     }
 }
 
-/// Whether the own name of a function, without its class, contains a word of allocation.
+/// Whether the name of a function, without its class, contains a word of allocation.
 fn has_allocation_word(name: &str) -> bool {
     let own = name
         .rsplit("::")

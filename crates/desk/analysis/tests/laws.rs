@@ -188,8 +188,8 @@ fn cut_trees_keep_the_total() {
     }
 }
 
-/// Checks two definitions: cum is the sum of `total` over an entity's outermost nodes, and flat is
-/// the sum of `self` over all of its nodes.
+/// Checks the definitions of cum and flat with the call tree: cum is the sum of `total` over an
+/// entity's outermost nodes, and flat is the sum of `self` over all of its nodes.
 #[test]
 fn totals_are_what_the_tree_says() {
     for (name, profile) in profiles() {
@@ -222,7 +222,7 @@ fn totals_are_what_the_tree_says() {
     }
 }
 
-/// Checks that a subtree is a range of ids.
+/// Checks that each subtree is a range of node ids.
 #[test]
 fn nodes_are_in_pre_order() {
     for (name, profile) in profiles() {
@@ -293,8 +293,8 @@ fn a_profile_does_not_differ_from_itself() {
     }
 }
 
-/// Checks that the kept and the left-out values add up to the whole, and that focus and ignore
-/// divide it.
+/// Checks that the values that filters keep and leave out add up to the whole, for focus and for
+/// ignore.
 #[test]
 fn filters_part_the_whole() {
     for (name, profile) in profiles() {
@@ -319,7 +319,8 @@ fn filters_part_the_whole() {
     }
 }
 
-/// Checks that the callers add up to the cum, and the callees together with the flat value, too.
+/// Checks that the values of callers add up to cum, and that the values of callees and flat do,
+/// too.
 #[test]
 fn neighbours_add_up() {
     for (name, profile) in profiles() {
@@ -391,8 +392,8 @@ fn left_out(report: &ReportContents) -> (BTreeMap<Vec<String>, Vec<i64>>, Vec<i6
     (others, sums)
 }
 
-/// Opens the last of these paths, and then the first `(other)` in the result, for `levels` levels.
-/// All values must be there each time, and something more must be shown.
+/// Opens the last of these paths, and then the first `(other)` in the result, down to `levels`
+/// levels. In each result, the sums must equal `values`, and there must be nodes below the path.
 fn open_all(
     session: &AnalysisSession,
     paths: &mut Vec<Vec<String>>,
@@ -412,8 +413,8 @@ fn open_all(
     }
 }
 
-/// Checks that a node `(other)` stands for exactly the values that are shown when it is opened, and
-/// that a tree of any size holds the total.
+/// Checks that opening a node `(other)` shows exactly the values of the node, and that a tree of
+/// any size has the total.
 #[test]
 fn what_was_left_out_is_below_its_path() {
     for (file, profile) in profiles() {

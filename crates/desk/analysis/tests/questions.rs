@@ -127,8 +127,8 @@ fn hide_and_show_move_values_to_the_nearest_frame_kept() {
     );
 }
 
-/// Checks that both options cut each stack at its own match. Frames that match in another stack
-/// keep the frames above or below them.
+/// Checks that `show_from` and `prune_from` cut each stack at its own match. Frames that match in
+/// other stacks do not matter.
 #[test]
 fn show_from_and_prune_from() {
     check(

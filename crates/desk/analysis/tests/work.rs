@@ -10,8 +10,8 @@ use heapprof_analysis::{
 };
 use heapprof_profile::{Profile, ProfileBuilder};
 
-/// Largest factor by which the work may grow when a profile is four times as large: sorting and
-/// searching take a little more than four times as long.
+/// Largest factor by which the work may grow when a profile becomes four times as large: sorting
+/// and searching take a little more than four times as long.
 const MAX_GROWTH: u64 = 5;
 
 const TYPES: [(&str, &str); 4] = [
@@ -21,7 +21,7 @@ const TYPES: [(&str, &str); 4] = [
     ("inuse_space", "bytes"),
 ];
 
-/// A function that makes a profile in which one kind of thing exists `count` times.
+/// A function that makes a profile with `count` items of one kind.
 type Shape = fn(count: usize) -> Profile;
 
 const SHAPES: [(&str, Shape); 4] = [
@@ -131,7 +131,7 @@ fn with(granularity: Granularity) -> Query {
     }
 }
 
-/// Fails if four times as many things take much more than four times the work.
+/// Fails if four times as many items take much more than four times the work.
 fn assert_grows_evenly(what: &str, shape: &str, [few, many]: [u64; 2]) {
     assert!(few > 0, "{what} of {shape} does nothing");
     assert!(

@@ -6,7 +6,7 @@
 //!
 //! Readers take the sum of the calls to a function as its inclusive cost (KCachegrind's
 //! tracedata.cpp, `if there are callers`). So each sample has one call to each of its functions,
-//! and the stacks hang below one root.
+//! and all stacks begin with one function, `(root)`.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -24,7 +24,7 @@ use heapprof_totals::fetch::fetch;
 /// Valgrind's name for an unknown file. A reader takes an empty name for the caller's file.
 const UNKNOWN_FILE_NAME: &str = "???";
 
-/// Name of the root below which all stacks hang.
+/// Name of the function with which all stacks begin.
 const ROOT_FUNCTION: &str = "(root)";
 
 /// Writes a record for each function, line and address, with its calls. Fails if a value is
@@ -90,16 +90,16 @@ fn head(profile: &Profile, writer: &mut impl Write) -> std::io::Result<()> {
     writeln!(writer, "events: {}", events.join(" "))
 }
 
-/// State of the writer: the names and calls that are already written.
+/// State of the writer: the names and calls that were written.
 #[derive(Default)]
 struct CallgrindRecords {
     objects: NameNumbers,
     files: NameNumbers,
     functions: NameNumbers,
-    /// For each node that was called, the lines that begin a call to it, one node after the other.
-    /// The next call to the node repeats them.
+    /// For each node that was called, the lines that begin a call to it, to copy for its next call.
+    /// The lines of all nodes follow each other.
     again: String,
-    /// Where the lines of each node begin and end in `again`.
+    /// Range of each node's lines in `again`.
     at: Vec<(usize, usize)>,
     text: String,
 }
@@ -151,8 +151,8 @@ impl CallgrindRecords {
         Ok(())
     }
 
-    /// Writes the lines that name the function of the next lines. For a callee, `c` is `c` and each
-    /// line begins with it.
+    /// Writes the binary, file and name of a function. `c` is written before each line: `c` for a
+    /// callee, otherwise nothing.
     fn function(
         &mut self,
         [object, file, name]: [&str; 3],
@@ -168,7 +168,7 @@ impl CallgrindRecords {
         writeln!(writer, "{c}fn={}", self.functions.name(name))
     }
 
-    /// [Fetches](fetch) into the cache what the calls of a node need.
+    /// [Prefetches](fetch) the data for the calls of a node into the processor's cache.
     fn fetch(&self, graph: &CallGraph<'_>, node: u32) {
         let again = self.again.as_bytes();
         fetch(graph.callees(node).map(|edge| {
@@ -177,8 +177,8 @@ impl CallgrindRecords {
         }));
     }
 
-    /// Writes a call from `place`. The call count is always 1: a profile does not say how often a
-    /// call happened, only that it happened.
+    /// Writes a call from `place`. The call count is always 1, because a profile does not count
+    /// calls.
     fn call(
         &mut self,
         graph: &CallGraph<'_>,
@@ -233,7 +233,7 @@ fn line(info: &NodeInfo<'_>) -> i64 {
     info.line.max(0)
 }
 
-/// Returns the name of a frame as our reports show it.
+/// Returns the name of a frame as heapprof's own reports show it.
 fn name<'a>(info: &NodeInfo<'a>) -> Cow<'a, str> {
     if !info.name.is_empty() {
         return printable(info.name);
@@ -247,7 +247,7 @@ fn name<'a>(info: &NodeInfo<'a>) -> Cow<'a, str> {
     };
     printable(&name).into_owned().into()
 }
-/// Returns the printable name on one line, or [`UNKNOWN_FILE_NAME`] for an empty name.
+/// Returns a printable form of a name, on one line; [`UNKNOWN_FILE_NAME`] for an empty name.
 fn name_or_unknown(name: &str) -> Cow<'_, str> {
     if name.is_empty() {
         UNKNOWN_FILE_NAME.into()

@@ -1,6 +1,6 @@
-//! Errors that stop a pprof or jeprof report from being written.
+//! Reasons why a pprof or jeprof report could not be written.
 
-/// Why a report could not be written. Each message is one line.
+/// Reason why a report could not be written. Each message is one line.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DropinError {

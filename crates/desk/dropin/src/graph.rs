@@ -1,9 +1,9 @@
 //! The weighted call graph of a profile as pprof draws it: nodes and the calls between them,
 //! without the small ones.
 //!
-//! It follows google/pprof's internal/graph and the trimming of its internal/report, so that the
-//! output is the same to the byte. The profile arrives filtered and aggregated. Two frames are one
-//! node if the profile no longer distinguishes them.
+//! The code follows google/pprof's internal/graph and the trimming of its internal/report, so that
+//! the output has the same bytes. The caller filters and aggregates the profile first. Frames that
+//! the profile does not distinguish are one node.
 
 mod draft;
 mod edge;
@@ -34,18 +34,18 @@ pub use self::{
     tags::{NodeTag, NodeTags},
 };
 
-/// Stands for "no node": a frame that is not shown, or the caller of a root.
+/// Number that stands for "no node": for a hidden frame, or for the caller of a root.
 pub(crate) const NO_NODE: u32 = u32::MAX;
 
-/// Key of the text label of samples that `-diff_base` subtracts.
+/// Key of the text label that marks the samples which `-diff_base` subtracts.
 const DIFF_BASE_LABEL: &str = "pprof::base";
 
-/// What a graph is built from and how much of it stays.
+/// Options for building a graph and for leaving out small nodes and edges.
 pub struct GraphOptions<'a> {
-    /// The sample types that are summed. The first one decides which nodes are small and which come
-    /// first.
+    /// Indices of the sample types to sum. The first one decides which nodes are small and which
+    /// come first.
     pub columns: Vec<usize>,
-    /// The sample type whose sums divide those of the others, if the shown values are means.
+    /// Index of the sample type whose sums divide the other sums, if means are shown.
     pub mean_divisor: Option<usize>,
     /// Whether a node is a path from the root instead of a place in the program.
     pub call_tree: bool,
@@ -54,46 +54,50 @@ pub struct GraphOptions<'a> {
     pub drop_negative: bool,
     /// Whether nodes with the same name but different mapped files are different nodes.
     pub objects: bool,
-    /// What is cut off file names.
+    /// The prefixes to cut off file names.
     pub trim: PathTrimmer,
     /// Options that only pictures need.
     pub picture: Option<PictureOptions<'a>>,
-    /// Whether nodes are sorted by cum instead of flat. A picture has an order of its own.
+    /// Whether nodes are sorted by cum instead of flat. Pictures ignore this and sort nodes by how
+    /// informative they are.
     pub sort_by_cum: bool,
-    /// The largest number of nodes to show; 0 shows all.
+    /// Maximum number of nodes to show; 0 shows all.
     pub node_count: usize,
-    /// Nodes with a cum below this share of the sum of flats are left out.
+    /// Smallest share of the sum of flats that the cum of a shown node has. Smaller nodes are left
+    /// out.
     pub node_fraction: f64,
-    /// Edges with a weight below this share of the sum of flats are left out.
+    /// Smallest share of the sum of flats that the weight of a shown edge has. Lighter edges are
+    /// left out.
     pub edge_fraction: f64,
     /// Which calls are counted. A picture needs [`CallSelection::Each`].
     pub calls: CallSelection,
-    /// Whether sums beyond 64 bits wrap, as in pprof, instead of being an error. [`fits`] says
-    /// whether they would wrap.
+    /// Whether sums beyond 64 bits wrap, as in pprof, instead of being an error. [`fits`] returns
+    /// whether the sums of a column fit.
     pub wrapping: bool,
 }
 
-/// Which calls a graph has.
+/// Selection of the calls that a graph counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallSelection {
-    /// No calls: only nodes are wanted.
+    /// No calls, because only nodes are needed.
     None,
-    /// Each call counts once for a sample. Calls of a node by itself do not count.
+    /// All calls. A call counts once for each sample that contains it. Calls of a node by itself do
+    /// not count.
     Each,
-    /// Only the outermost call to each function in a sample counts, so that the calls to a function
-    /// add up to its cum. This is for graphs from which nothing is trimmed.
+    /// For each function in a sample, only the outermost call, so that the calls to a function add
+    /// up to its cum. This is for graphs from which nothing is left out.
     Outermost,
 }
 
 /// Options for pictures. In a picture, nodes are sorted by how informative they are, redundant
 /// calls are left out, and labels stand beside their nodes.
 pub struct PictureOptions<'a> {
-    /// Formats the value of a `bytes` label. Values with the same text are one tag.
+    /// Formats the value of a `bytes` label. Values that are formatted alike are one tag.
     pub size_name: &'a dyn Fn(i64) -> String,
 }
 
-/// The call graph of a profile. Its nodes are numbers. The nodes in [`shown`](Self::shown) are in
-/// the report. Other nodes may still be at the end of an edge, as in pprof.
+/// The call graph of a profile. Nodes are numbers from 0. The report shows the nodes in
+/// [`shown`](Self::shown). As in pprof, edges may also begin or end at other nodes.
 pub struct CallGraph<'a> {
     profile: &'a Profile,
     table: NodeTable,
@@ -117,7 +121,8 @@ pub struct CallGraph<'a> {
 }
 
 impl<'a> CallGraph<'a> {
-    /// Builds the graph. Fails if the sums do not fit in 64 bits, unless they may wrap.
+    /// Builds the graph. Fails if a sum does not fit in 64 bits, unless [`GraphOptions::wrapping`]
+    /// allows it.
     pub fn new(profile: &'a Profile, options: &GraphOptions<'_>) -> Result<Self, TotalsError> {
         let mut draft = GraphDraft::new(profile, options)?;
         let flats = |draft: &GraphDraft<'_, '_>| sum(draft.shown.iter().map(|&n| draft.flat(n)));
@@ -155,12 +160,12 @@ impl<'a> CallGraph<'a> {
         &self.shown
     }
 
-    /// Returns the number of nodes. The nodes are numbered from 0.
+    /// Returns the number of nodes. Nodes are numbered from 0.
     pub fn nodes(&self) -> usize {
         self.info.len()
     }
 
-    /// Returns the name, place and address that a node shows.
+    /// Returns the facts that a report shows about a node, such as its name, place and address.
     pub fn info(&self, node: u32) -> NodeInfo<'_> {
         self.table.info(self.profile, self.info[node as usize])
     }
@@ -170,18 +175,20 @@ impl<'a> CallGraph<'a> {
         self.names.get(self.info[node as usize])
     }
 
-    /// Returns the node's caller, in a call tree from which nothing was removed.
+    /// Returns the node's caller in a call tree; `None` for a root. No node may have been removed
+    /// from the tree.
     pub fn parent(&self, node: u32) -> Option<u32> {
         let parent = *self.parent.as_ref()?.get(node as usize)?;
         (parent != NO_NODE).then_some(parent)
     }
 
-    /// Returns the sum, or mean, over the samples that end in the node.
+    /// Returns the flat of a node: the sum, or mean, over the samples that end in the node.
     pub fn flat(&self, node: u32) -> i64 {
         self.value(&self.sums.flat, node)
     }
 
-    /// Returns the sum, or mean, over the samples that contain the node. Each sample counts once.
+    /// Returns the cum of a node: the sum, or mean, over the samples that contain the node. Each
+    /// sample counts once.
     pub fn cum(&self, node: u32) -> i64 {
         self.value(&self.sums.cum, node)
     }
@@ -199,7 +206,8 @@ impl<'a> CallGraph<'a> {
         }
     }
 
-    /// Returns the edges from shown nodes, the heaviest first, then by the names of their ends.
+    /// Returns the edges from shown nodes, in descending order of weight, then by the names of
+    /// caller and callee.
     pub fn edges(&self) -> impl Iterator<Item = &CallEdge> {
         let from = self.shown.iter().flat_map(|&node| {
             let mut list = self.callees.edges(node).to_vec();
@@ -211,25 +219,26 @@ impl<'a> CallGraph<'a> {
         list.into_iter().map(|at| &self.edges.edge[at as usize])
     }
 
-    /// Returns the edges to a shown node, the heaviest first, or in no order with
+    /// Returns the edges to a shown node, in descending order of weight, or unordered with
     /// [`CallSelection::Outermost`].
     pub fn callers(&self, node: u32) -> impl Iterator<Item = &CallEdge> {
         let edges = self.callers.edges(node).iter();
         edges.map(|&at| &self.edges.edge[at as usize])
     }
 
-    /// Returns the edges from a shown node, the heaviest first.
+    /// Returns the edges from a shown node, in descending order of weight.
     pub fn callees(&self, node: u32) -> impl Iterator<Item = &CallEdge> {
         let edges = self.callees.edges(node).iter();
         edges.map(|&at| &self.edges.edge[at as usize])
     }
 
-    /// Returns the sum over the samples with this call. It is never divided.
+    /// Returns the weight of an edge: the sum over the samples with this call. It is a sum even if
+    /// means are shown.
     pub fn weight(&self, edge: &CallEdge) -> i64 {
         self.edges.weight(edge)
     }
 
-    /// Returns the sum, or mean, over the samples with this call.
+    /// Returns the shown value of an edge: the sum, or mean, over the samples with this call.
     pub fn weight_value(&self, edge: &CallEdge) -> i64 {
         let weights = self.weights(edge);
         match self.divided {
@@ -243,14 +252,14 @@ impl<'a> CallGraph<'a> {
         &self.edges.weight[edge.at as usize * self.edges.width..][..self.edges.width]
     }
 
-    /// Returns the sums, in all columns, over the samples whose outermost frame is the node. They
-    /// exist only with [`CallSelection::Outermost`].
+    /// Returns the sums, in all columns, over the samples whose outermost frame is the node.
+    /// Returns nothing except with [`CallSelection::Outermost`].
     pub fn root_weights(&self, node: u32) -> &[i64] {
         let at = node as usize * self.sums.width;
         self.roots.get(at..at + self.sums.width).unwrap_or_default()
     }
 
-    /// Returns the tags of a node, in no order. `None` if the node has no tags or the graph is not
+    /// Returns the tags of a node, in no order; `None` if the node has no tags or the graph is not
     /// for a picture.
     pub fn tags(&self, node: u32) -> Option<&NodeTags> {
         self.tags.get(&node)
@@ -267,18 +276,18 @@ pub fn mean(value: i64, divisor: i64) -> i64 {
 }
 
 impl NodeTag {
-    /// Returns the sum, or mean, over the samples that end in the node.
+    /// Returns the flat of the tag: the sum, or mean, over the samples that end in the node.
     pub fn flat_value(&self) -> i64 {
         mean(self.flat.0, self.flat.1)
     }
 
-    /// Returns the sum, or mean, over all samples of the node.
+    /// Returns the cum of the tag: the sum, or mean, over all samples of the node.
     pub fn cum_value(&self) -> i64 {
         mean(self.cum.0, self.cum.1)
     }
 }
 
-/// Returns the sum of the values. It wraps, as in pprof.
+/// Returns the sum of the values. A sum beyond 64 bits wraps, as in pprof.
 pub fn sum(values: impl Iterator<Item = i64>) -> i64 {
     values.fold(0, i64::wrapping_add)
 }
@@ -288,9 +297,9 @@ pub fn fits(profile: &Profile, column: usize) -> bool {
     whole_totals(profile, &[column]).is_ok()
 }
 
-/// Returns the total that pprof's percentages refer to: the sum of a column's values regardless of
-/// sign. If some samples belong to the base of a difference, only these are summed. For means, the
-/// sum is divided by the sum of another column. It wraps.
+/// Returns the total that pprof's percentages refer to: the sum of the absolute values in a column.
+/// If some samples belong to the base of a difference, only these samples are summed. For means,
+/// the sum is divided by the sum of the column `mean_divisor`. A sum beyond 64 bits wraps.
 pub fn total(profile: &Profile, column: usize, mean_divisor: Option<usize>) -> i64 {
     let sets = &profile.label_sets;
     let of_base: Vec<bool> = (0..sets.len() as u32)

@@ -1,4 +1,4 @@
-//! The interface through which the drop-ins use the program that they are part of.
+//! The interface between the drop-ins and the program that contains them.
 
 use std::fs::File;
 use std::io::Write;
@@ -9,7 +9,7 @@ use anyhow::Result;
 use heapprof_formats::ProfileReading;
 use heapprof_profile::Profile;
 
-/// Converts a file that was read to the profile that a tool sees.
+/// Converts the result of reading a file to the profile that a tool works on.
 pub type ProfileConverter = fn(ProfileReading) -> Profile;
 
 /// Writes a report to a writer.
@@ -18,22 +18,22 @@ pub type ReportBody<'a> = Box<dyn FnOnce(&mut dyn Write) -> Result<()> + 'a>;
 /// How a tool reads a file.
 #[derive(Clone, Copy)]
 pub struct ToolReadOptions {
-    /// Converts the file to a profile.
+    /// Function that converts the file to a profile.
     pub convert: ProfileConverter,
-    /// Whether the tool keeps stacks as they are written, or ignores them.
+    /// Whether stacks stay encoded as in the file, because the tool copies or ignores them.
     pub stacks_as_written: bool,
-    /// Whether threads keep the numbers that the file gives them, even if these do not add up to
-    /// the file's totals.
+    /// Whether threads keep their values from the file, even if these do not add up to the file's
+    /// totals.
     pub threads_as_counted: bool,
 }
 
-/// How to fetch a profile from a server.
+/// Options for fetching a profile from a server.
 #[derive(Debug, Default)]
 pub struct FetchOptions {
     /// Longest time until an answer begins. The default is a minute, or more if the URL asks for
     /// seconds of profiling.
     pub timeout: Option<Duration>,
-    /// Certificate and private key with which we identify ourselves to the server.
+    /// Files of the certificate and the private key with which the client identifies itself.
     pub client: Option<(PathBuf, PathBuf)>,
     /// File of the certificate authorities that are trusted. The default is Mozilla's list.
     pub authorities: Option<PathBuf>,
@@ -41,41 +41,41 @@ pub struct FetchOptions {
     pub insecure: bool,
 }
 
-/// The page that a drop-in asks the host to serve.
+/// Request of a drop-in to its host: the web page to serve.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WebPageRequest {
-    /// The port; 0 is any free port.
+    /// The port to listen on; 0 is any free port.
     pub port: u16,
     /// Whether to open the browser.
     pub opens_browser: bool,
-    /// The profiles, which are added up.
+    /// The profiles to show. They are added up.
     pub sources: Vec<String>,
     /// The profile to compare the sources with.
     pub base: Option<String>,
-    /// Keeps only stacks with a matching frame; empty keeps all.
+    /// Regular expression: only stacks with a matching frame are shown. Empty shows all.
     pub focus: String,
-    /// Leaves out stacks with a matching frame; empty leaves out none.
+    /// Regular expression: stacks with a matching frame are left out. Empty leaves out none.
     pub ignore: String,
 }
 
-/// The program that a drop-in is part of. It reads profiles, writes reports and prints notes.
+/// The program that contains a drop-in. It reads profiles, writes reports and prints notes.
 pub trait DropinHost {
-    /// Prints a note for the user; the work goes on.
+    /// Prints a note for the user. The command continues.
     fn note(&self, text: &str);
 
-    /// Prints the whole help for a user who typed too little.
+    /// Prints the whole help, for an incomplete command line.
     fn explain(&self, help: &str);
 
-    /// Returns the help of the command that runs.
+    /// Returns the help of the current command.
     fn help(&self) -> String;
 
-    /// Returns the path that an argument stands for.
+    /// Returns the path that an argument names.
     fn path(&self, name: &str) -> PathBuf;
 
     /// Reads the profile behind an argument: a file, stdin, or a name that the program knows.
     ///
     /// # Errors
-    /// The argument stands for nothing, or can't be read as a profile.
+    /// The argument names no profile, or can't be read as one.
     fn read(&self, name: &str, how: ToolReadOptions) -> Result<Profile>;
 
     /// Fetches the profile at a URL.
@@ -84,11 +84,11 @@ pub trait DropinHost {
     /// The URL can't be fetched, or its content is no profile.
     fn fetch(&self, url: &str, transfer: &FetchOptions, how: ToolReadOptions) -> Result<Profile>;
 
-    /// Whether reports go to a terminal.
+    /// Whether reports are written to a terminal.
     fn is_terminal(&self) -> bool;
 
-    /// Writes the output of `body` to a file, or to stdout without one. The file gets its name once
-    /// it is complete.
+    /// Writes the output of `body` to a file, or to stdout if `file` is `None`. A file gets its
+    /// name only when it is complete.
     ///
     /// # Errors
     /// `body` fails, or writing fails.

@@ -1,7 +1,7 @@
 //! `heapprof jeprof`: jeprof's options, numbers and text.
 //!
-//! `--text` and `--collapsed` are jeprof's own; the sources, the other outputs and the sums are
-//! those of `heapprof pprof`. Source: jemalloc's bin/jeprof.
+//! `--text` and `--collapsed` are implemented here. The reading of sources, the other outputs and
+//! the sums are shared with `heapprof pprof`. Source: jemalloc's bin/jeprof.
 
 mod names;
 mod option_table;
@@ -64,7 +64,7 @@ pub fn run(host: &dyn DropinHost, args: &[String]) -> Result<()> {
     }
 }
 
-/// Returns the output format that the options ask for.
+/// Returns the output format that the options choose.
 fn format(host: &dyn DropinHost, typed: &JeprofArguments) -> Result<&'static str> {
     let mut outputs = Vec::new();
     for option in typed.given_options() {
@@ -95,7 +95,7 @@ fn format(host: &dyn DropinHost, typed: &JeprofArguments) -> Result<&'static str
     }
 }
 
-/// Translates the request to pprof's flags.
+/// Returns pprof flags with the same meaning as jeprof's options.
 fn flags(host: &dyn DropinHost, typed: &JeprofArguments, format: &str) -> Vec<String> {
     let mut flags = match format {
         "text" | "collapsed" => vec!["-top".to_string()],

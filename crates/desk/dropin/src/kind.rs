@@ -1,13 +1,13 @@
-//! The kinds of values that pprof's flags and jeprof's options take.
+//! The kinds of values of pprof's flags and jeprof's options.
 
-/// The kind of value that a flag of pprof or jeprof takes.
+/// The kind of value that a flag of pprof or an option of jeprof takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlagKind {
-    /// No value; a different spelling turns the flag off.
+    /// No value. Another spelling turns the flag off.
     Bool,
     /// A whole number.
     Int,
-    /// A number.
+    /// A number that may have a fraction.
     Float,
     /// A text.
     Text,

@@ -1,9 +1,9 @@
 //! The command lines of pprof and jeprof: their flags, numbers and output bytes.
 //!
 //! [`pprof()`] and [`jeprof()`] run a command line. They read profiles, write reports and print
-//! notes through a [`DropinHost`], so this crate knows no database, no terminal and no exit code.
-//! Mistakes in the output of the originals are repeated here; docs/commands/pprof.md says where
-//! heapprof's own commands differ.
+//! notes through a [`DropinHost`], so this crate does not depend on a database, a terminal or exit
+//! codes. This crate repeats mistakes in the output of the original tools. docs/commands/pprof.md
+//! lists where heapprof's own commands differ.
 #![forbid(unsafe_code)]
 
 mod callgrind;

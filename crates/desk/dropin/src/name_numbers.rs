@@ -3,12 +3,13 @@
 
 use std::collections::HashMap;
 
-/// The names of one kind that were already used, with their numbers.
+/// Numbers of the names of one kind that were used before.
 #[derive(Default)]
 pub(crate) struct NameNumbers(HashMap<String, usize>);
 
 impl NameNumbers {
-    /// Returns `(n) name` the first time and `(n)` later. An empty name gives an empty text.
+    /// Returns `(n) name` at the first use of a name and `(n)` later. An empty name gives an empty
+    /// text.
     pub(crate) fn name(&mut self, name: &str) -> String {
         if name.is_empty() {
             return String::new();

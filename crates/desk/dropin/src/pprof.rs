@@ -2,7 +2,7 @@
 //!
 //! The steps come in pprof's order (google/pprof, internal/driver): read all sources, merge,
 //! subtract a base, symbolize, drop uninteresting frames; then frames of labels, filters,
-//! aggregation, report. pprof's mistakes are repeated here. docs/commands/pprof.md lists where
+//! aggregation, report. This module repeats pprof's mistakes. docs/commands/pprof.md lists where
 //! heapprof's own commands differ.
 
 mod binaries;
@@ -38,8 +38,8 @@ pub fn run(host: &dyn DropinHost, args: &[String]) -> Result<()> {
     run_with(host, args, false)
 }
 
-/// Runs a pprof command line, as [`run`] does. With `threads_as_counted`, threads keep the numbers
-/// that their file gives them.
+/// Runs a pprof command line, as [`run`] does. With `threads_as_counted`, threads keep their values
+/// from the file, even if these do not add up to the file's totals.
 pub(crate) fn run_with(
     host: &dyn DropinHost,
     args: &[String],
@@ -77,7 +77,7 @@ pub(crate) fn run_with(
     print::report(profile, &config)
 }
 
-/// Converts a file to the profile that pprof sees: without empty labels.
+/// Converts the result of reading a file to the profile that pprof works on, without empty labels.
 fn read_as_pprof(reading: ProfileReading) -> Profile {
     let mut profile = reading.profile;
     if reading.format == ProfileFormat::Pprof {
@@ -96,8 +96,8 @@ pub(crate) struct LoadedProfile {
     pub(crate) column: usize,
 }
 
-/// Loads the profile that pprof's flags ask for, as `reader` reads it: no frame is dropped, names
-/// are whole, and no filter is applied.
+/// Loads the profile that pprof's flags select, as `reader` reads it: all frames stay, names are
+/// not shortened, and no filter is applied.
 pub(crate) fn load_all_frames(
     host: &dyn DropinHost,
     flags: &[String],

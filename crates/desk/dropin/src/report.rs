@@ -1,9 +1,9 @@
 //! Reports as pprof prints them, byte for byte, for users who type `pprof` and for scripts that
 //! read its output.
 //!
-//! Everything here follows google/pprof's internal/report, internal/measurement and internal/graph,
-//! including their mistakes. Our own reports are elsewhere. The callers filter and aggregate the
-//! profile, as pprof does, before they pass it to a printer.
+//! The code follows google/pprof's internal/report, internal/measurement and internal/graph,
+//! including their mistakes. heapprof's own reports are in another crate. The callers filter and
+//! aggregate the profile, as pprof does, before they pass it to a printer.
 
 mod callgrind;
 mod colour;
@@ -56,7 +56,7 @@ pub use self::{
 /// The kind of report that a graph is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum GraphPurpose {
-    /// Rows, with calls or without.
+    /// A text report, with calls or without.
     Text {
         edges: bool,
     },
@@ -65,7 +65,7 @@ enum GraphPurpose {
     List,
 }
 
-/// Builds the graph of a profile and trims it as the options say.
+/// Builds the graph of a profile and trims it according to the options.
 fn graph<'a>(
     profile: &'a Profile,
     options: &PprofReportOptions,

@@ -1,19 +1,19 @@
 //! Filters and aggregation that change a profile, in pprof's order and with pprof's results, for
 //! `heapprof pprof`.
 //!
-//! Our other commands leave the profile as it is and apply filters while they walk its stacks
-//! (`view.rs`). pprof changes the profile step by step and prints the remaining profile, so its
-//! drop-in has to do the same. For both, `filter.rs` decides which function, file or mapping a
-//! regular expression matches. The results differ in these points:
+//! heapprof's other commands leave the profile unchanged and apply filters while they walk its
+//! stacks (`view.rs`). pprof changes the profile step by step and prints the remaining profile, so
+//! its drop-in has to do the same. In both cases, `filter.rs` matches regular expressions against
+//! functions, files and mappings. The results differ in these points:
 //!
 //! * `show_from`, `prune_from` and the profile's `drop_frames` remove lines from a *location*, and
-//!   so from every stack that contains it. Our other commands decide for each stack.
-//! * A location without lines is matched by its mapping alone. In our other commands it is also
-//!   matched by the name that it is shown with.
-//! * Samples without a stack are left out as soon as one of focus, ignore, hide or show is given.
-//! * Frames made of labels are named by the bare value, with the key as their file. A missing label
-//!   is a frame without a name.
-//! * The caller decides about label ranges, because pprof's units are not ours.
+//!   so from every stack that contains it. The other commands decide for each stack.
+//! * A location without lines is matched by its mapping alone. The other commands also match its
+//!   displayed name.
+//! * Samples without a stack are left out if any of focus, ignore, hide or show is used.
+//! * Frames made from labels have the value as their name and the key as their file. A missing
+//!   label gives a frame without a name.
+//! * The caller tests label ranges, because pprof's units differ from heapprof's.
 //!
 //! Source: google/pprof, profile/filter.go, profile/prune.go,
 //! internal/driver/{driver,driver_focus,tagroot}.go.

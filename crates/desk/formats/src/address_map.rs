@@ -1,22 +1,23 @@
-//! Finds the mapping that holds an address as pprof does, for the locations in their order.
+//! Finds the mapping of each location's address with the same result as pprof.
 //!
-//! For each location, pprof searches its mappings from the first to the last. If no mapping holds
-//! the address, pprof extends one that seems to have lost its beginning, or adds a fake mapping
-//! over all addresses. Each step sees what the steps before it changed. Here a search costs the
-//! logarithm of the number of mappings.
+//! For each location in order, pprof searches its mappings from the first to the last. If no
+//! mapping holds the address, pprof extends a mapping that seems to have lost its beginning, or
+//! adds a fake mapping over all addresses. Each search sees the changes that earlier searches made.
+//! The search here takes time in proportion to the logarithm of the number of mappings.
 
 use crate::mapped_files::MappedFile;
 
-/// Mappings of a profile, while its locations are assigned to them.
+/// The mappings of a profile, and indexes that find the mapping of an address.
 pub(crate) struct AddressMap {
     files: Vec<MappedFile>,
-    /// Addresses at which a mapping begins or ends, sorted. The mapping that holds one of them
-    /// holds all addresses up to the next one.
+    /// Sorted addresses at which a mapping begins, ends, or would begin after it is extended. From
+    /// one bound to the next, all addresses are in the same mappings.
     bounds: Vec<u64>,
-    /// For each place in `bounds`: the first mapping that holds its addresses.
+    /// For each position in `bounds`: the first mapping that contains the addresses from this bound
+    /// to the next one.
     holding: RangeMinima,
-    /// For each place in `bounds`: the first mapping that would hold its addresses if the mapping
-    /// began where its file does.
+    /// For each position in `bounds`: the first mapping that would contain the addresses from this
+    /// bound to the next one if the mapping were extended to the beginning of its file.
     extending: RangeMinima,
     fake: Option<usize>,
 }
@@ -65,7 +66,8 @@ impl AddressMap {
         map
     }
 
-    /// Returns the number of the mapping that holds this address. No mapping holds address 0.
+    /// Returns the index of the mapping for this address. May extend a mapping or add the fake one.
+    /// Returns `None` only for address 0.
     pub(crate) fn find(&mut self, address: u64) -> Option<usize> {
         if address == 0 {
             return None;
@@ -95,26 +97,26 @@ impl AddressMap {
         }))
     }
 
-    /// Returns the mappings as they are now, the fake one last.
+    /// Returns the mappings with all extensions. The fake mapping, if there is one, is last.
     pub(crate) fn into_files(self) -> Vec<MappedFile> {
         self.files
     }
 
-    /// Returns the range of places in `bounds` from `start` up to `limit`, which is not included.
-    /// Both addresses are bounds.
+    /// Returns the positions in `bounds` of all bounds from `start` up to, but not including,
+    /// `limit`. Both addresses must be bounds.
     fn range(&self, start: u64, limit: u64) -> std::ops::Range<usize> {
         let place = |address| self.bounds.partition_point(|&bound| bound < address);
         place(start)..place(limit).max(place(start))
     }
 }
 
-/// Returns the address where a mapping would begin if the part of its file before it were mapped
-/// too.
+/// Returns the address at which a mapping would begin if the whole beginning of its file were
+/// mapped.
 fn beginning(file: &MappedFile) -> u64 {
     file.start.wrapping_sub(file.offset)
 }
 
-/// Segment tree that finds, for a place, the least number that was put on any range with this
+/// Segment tree that stores numbers for ranges of places, and finds the smallest number for a
 /// place.
 struct RangeMinima {
     /// The nodes of the tree. The root is 1, the children of i are 2i and 2i + 1, and place p is

@@ -1,4 +1,4 @@
-//! Reads the bytes of a binary format in order, and knows their place in the file for errors.
+//! Reads the bytes of a binary format in order, and counts them so that errors can name a position.
 
 use std::io::{self, ErrorKind, Read};
 
@@ -7,17 +7,18 @@ use crate::error::FormatError;
 /// Number of bytes that are read at once.
 const BUFFER_SIZE: usize = 128 << 10;
 
-/// A binary file that is read from its beginning to its end.
+/// Reader of a binary file from its beginning to its end.
 pub(crate) struct BinaryReader<'a> {
     stream: &'a mut dyn Read,
     buffer: Box<[u8]>,
-    /// Position in `buffer` of the first byte that is not given yet. `end` is the end of the bytes
-    /// there.
+    /// Position in `buffer` of the next byte to return. `end` is the end of the valid bytes in
+    /// `buffer`.
     at: usize,
     end: usize,
-    /// Number of bytes that were given to the caller.
+    /// Number of bytes that were returned to the caller.
     offset: u64,
-    /// Number of zeros that were read and are given next. `None` if zeros are bytes like others.
+    /// Number of zeros that were read but not returned yet. `None` if zeros at the end of the file
+    /// are data, not padding.
     zeros: Option<u64>,
 }
 
@@ -33,7 +34,7 @@ impl<'a> BinaryReader<'a> {
         }
     }
 
-    /// Treats zeros at the end of the file as padding. The file then ends before them.
+    /// Treats zeros at the end of the file as padding, so that the file ends before the padding.
     pub(crate) fn without_padding(mut self) -> Self {
         self.zeros = Some(0);
         self
@@ -103,13 +104,14 @@ impl<'a> BinaryReader<'a> {
         Ok(true)
     }
 
-    /// Returns the next byte of a part of the file that is not at its end. Errors name that part by
+    /// Returns the next byte. The end of the file is an error, which names the missing part by
     /// `what`.
     pub(crate) fn byte(&mut self, what: &str) -> Result<u8, FormatError> {
         self.next()?.ok_or_else(|| self.ended(what))
     }
 
-    /// Returns the next `N` bytes.
+    /// Returns the next `N` bytes. The end of the file is an error, which names the missing part by
+    /// `what`.
     pub(crate) fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N], FormatError> {
         let mut array = [0; N];
         for byte in &mut array {
@@ -186,7 +188,7 @@ impl<'a> BinaryReader<'a> {
         Ok(bytes)
     }
 
-    /// Makes an error for data at this place that is not as expected.
+    /// Makes an error for data at the current position that is not as expected.
     pub(crate) fn wrong(&self, expected: &str, found: impl std::fmt::Display) -> FormatError {
         FormatError::Byte {
             offset: self.offset,

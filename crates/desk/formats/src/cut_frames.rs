@@ -1,5 +1,5 @@
-//! Names of allocator functions, whose frames are on top of every stack in a heap profile without
-//! names.
+//! Names of allocator functions. Their frames are at the leaf of every stack in a heap profile
+//! without names.
 //!
 //! The names are regular expressions for `drop_frames` and `keep_frames`, matched against whole
 //! function names. The lists are from pprof, jeprof and Go.
@@ -59,8 +59,8 @@ const PPROF_FRAMES: &[&str] = &[
     r"simple_alloc::allocate",
 ];
 
-/// Functions of Go's runtime on the way into its scheduler and back. They are kept although they
-/// match `runtime\..*`.
+/// Functions of Go's runtime that are called on the way into or out of its scheduler. They are kept
+/// although they match `runtime\..*`.
 const KEPT_FRAMES: &[&str] = &[
     r"runtime\.panic",
     r"runtime\.reflectcall",
@@ -77,20 +77,20 @@ const JEMALLOC_FRAMES: &[&str] = &[
     r"fallback_impl",
 ];
 
-/// Puts pprof's expressions for heap profiles into a profile.
+/// Adds pprof's expressions for heap profiles to a profile.
 pub(crate) fn add_pprof_frames(profile: &mut Profile) {
     profile.drop_frames = profile.strings.intern(&PPROF_FRAMES.join("|"));
     profile.keep_frames = profile.strings.intern(&KEPT_FRAMES.join("|"));
 }
 
-/// Puts pprof's and jemalloc's expressions into a profile.
+/// Adds pprof's and jemalloc's expressions to a profile.
 pub(crate) fn add_jemalloc_frames(profile: &mut Profile) {
     add_pprof_frames(profile);
     let all = [PPROF_FRAMES, JEMALLOC_FRAMES].concat();
     profile.drop_frames = profile.strings.intern(&all.join("|"));
 }
 
-/// Puts the expression for allocators, whose functions tracers show, into a profile.
+/// Adds the expression for allocator functions, which tracers show in stacks, to a profile.
 pub(crate) fn add_tracer_frames(profile: &mut Profile) {
     profile.drop_frames = profile.strings.intern(ALLOCATOR_REGEX);
 }

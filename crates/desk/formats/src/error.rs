@@ -10,7 +10,8 @@ use heapprof_profile::Error as ProfileError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// An error of pprof's protobuf, or one that concerns every format: gzip, size, reading.
+    /// An error in pprof's protobuf, or an error that any format can have: in gzip, in the size, or
+    /// while reading.
     #[error(transparent)]
     Profile(#[from] ProfileError),
     /// A line that is invalid in its format, or invalid in its place.
@@ -18,7 +19,7 @@ pub enum FormatError {
     Line {
         /// The number of the line, from 1. It is one past the last line if the file ends too soon.
         line: u64,
-        /// Description of the text that should be there.
+        /// Description of the text that was expected.
         expected: Cow<'static, str>,
         /// Text that is there, shortened.
         found: String,
@@ -36,38 +37,38 @@ pub enum FormatError {
     /// A place in a binary file where the content does not follow the format.
     #[error("byte {offset}: {defect}")]
     Byte {
-        /// Number of bytes before the place, in the unpacked file.
+        /// Offset of the place in the unpacked file, in bytes.
         offset: u64,
         /// Description of the defect: what was expected and what was found.
         defect: String,
     },
-    /// The file is of a known format, but of a version that can't be read.
+    /// A known format in a version that can't be read.
     #[error("{0}")]
     Version(String),
-    /// The file contains two statements that cannot both be true.
+    /// Two statements of the file that cannot both be true.
     #[error("line {line}: {defect}")]
     Contradiction {
-        /// Number of the line where the contradiction shows, from 1.
+        /// Number of the line at which the contradiction was found, from 1.
         line: u64,
         /// Description of the contradiction.
         defect: String,
     },
-    /// The file has more entries of some kind than are kept in memory.
+    /// The file has more entries of some kind than may be kept in memory.
     #[error("has more than {0}; that is beyond what heapprof keeps in memory")]
     TooMuch(String),
     /// The requested part is not in the file.
     #[error("has no {asked}; it has {present}")]
     NoPart {
-        /// Part that was asked for.
+        /// The requested part.
         asked: String,
         /// Parts that the file has.
         present: String,
     },
-    /// [`FormatReadOptions::part`](crate::FormatReadOptions) does not apply to the format.
+    /// [`FormatReadOptions::part`](crate::FormatReadOptions) was set, but the format has no parts.
     #[error("{0}")]
     NotInParts(String),
-    /// [`FormatReadOptions::values`](crate::FormatReadOptions) does not apply to the file, because
-    /// the file itself says what its values are.
+    /// [`FormatReadOptions::values`](crate::FormatReadOptions) was set, but the file itself names
+    /// its values.
     #[error("{0}")]
     ValuesKnown(String),
     /// A file of Perl's values can't be read.
@@ -84,11 +85,11 @@ pub enum FormatError {
         "inflates to more than {bytes} bytes and {times} times its own size, which costs much time"
     )]
     TooDense {
-        /// Number of bytes that any file may inflate to.
+        /// Number of bytes to which any file may inflate, however small it is.
         bytes: u64,
-        /// Factor by which a file beyond `bytes` may inflate.
+        /// Maximum ratio of inflated size to file size for text that is longer than `bytes`.
         times: u64,
-        /// The limit that would allow sixteen times as much.
+        /// The value of the limit that would allow sixteen times as many bytes.
         limit: u64,
     },
     /// The file is of no known format.
@@ -102,7 +103,7 @@ pub enum FormatError {
 }
 
 impl FormatError {
-    /// Adds the place in a binary file to an error about a number that does not fit in 64 bits.
+    /// Adds the position in a binary file to an error about a number that does not fit in 64 bits.
     pub(crate) fn at_byte(self, offset: u64) -> Self {
         match self {
             FormatError::Profile(defect @ ProfileError::Overflow { .. }) => FormatError::Byte {
@@ -139,7 +140,8 @@ impl std::fmt::Display for TriedFormats<'_> {
     }
 }
 
-/// Streams carry this crate's errors inside errors of `io`. This conversion takes them out again.
+/// Converts an error of a stream. If the error contains one of this crate's errors, that error is
+/// returned.
 impl From<io::Error> for FormatError {
     fn from(error: io::Error) -> Self {
         match error.downcast::<FormatError>() {
@@ -202,7 +204,8 @@ fn in_our_words(text: &str) -> String {
 
 /// Quotes text for an error, on one line and not too long.
 pub(crate) fn shortened(text: &[u8]) -> String {
-    /// Maximum number of characters. Every number or name that shows what is wrong is shorter.
+    /// Maximum number of quoted characters. Every number or name that shows what is wrong is
+    /// shorter.
     const MAX_QUOTED_CHARS: usize = 60;
     let text = text.trim_ascii();
     if text.is_empty() {

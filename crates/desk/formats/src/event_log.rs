@@ -1,5 +1,5 @@
-//! Reads the log of a recording (`heapprof attach --log`), in which each allocation and each free
-//! has a line. The log shows which blocks were never freed, by stack and with their age.
+//! Reads the log of a recording (`heapprof attach --log`), which has a line for each allocation and
+//! each free. The log shows which blocks were never freed, with their stacks and ages.
 //! docs/event-log.md describes the format.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::lines::LineReader;
 
 /// First line of every log.
 const LOG_START: &[u8] = b"heapprof log 1";
-/// The label of blocks that were not freed: nanoseconds from their allocation to the log's end.
+/// Key of the label with a block's age: the nanoseconds from its allocation to the end of the log.
 const AGE_LABEL: &str = "age";
 /// Number of values of a sample: objects and bytes, both allocated and in use.
 const VALUE_COUNT: usize = 4;
@@ -23,11 +23,12 @@ const VALUE_COUNT: usize = 4;
 /// Content of a log.
 #[derive(Debug)]
 pub struct EventLog {
-    /// Allocations of the log, and those blocks that were not freed, with their age as a label.
+    /// The allocations of the log. Blocks that were not freed have their age as a label.
     pub profile: Profile,
-    /// Number of missing events; `None` if it is not known, because the log has no end.
+    /// Number of missing events; `None` if it is unknown, because the log has no complete end or
+    /// lacks lines that were written.
     pub dropped: Option<u64>,
-    /// Whether the log contains a program. Otherwise there was no program that could be recorded.
+    /// Whether the log names a program. If not, no program could be recorded.
     pub has_program: bool,
 }
 
@@ -65,7 +66,7 @@ struct EventLogReader {
 /// Reads a log, and matches its allocations with their frees.
 ///
 /// # Errors
-/// Fails if the file is not a log, or has a line that a log does not have.
+/// Fails if the file is not a log, or has an invalid line.
 pub fn read_log(input: &mut dyn BufRead) -> Result<EventLog, FormatError> {
     let mut lines = LineReader::new(input);
     if !lines.advance()? || lines.line() != LOG_START {
@@ -98,7 +99,7 @@ pub fn read_log(input: &mut dyn BufRead) -> Result<EventLog, FormatError> {
 }
 
 impl EventLogReader {
-    /// Reads a line; `None` if a log has no such line.
+    /// Reads a line; `None` if the line is invalid.
     fn line(&mut self, line: &[u8]) -> Option<()> {
         if self.has_end {
             return None;
@@ -147,7 +148,7 @@ impl EventLogReader {
         fields.next().is_none().then_some((address, block))
     }
 
-    /// Reads a stack's number, and its frames, newest first, with a tab before each.
+    /// Reads a stack: its number, then its frames, newest first, each after a tab.
     fn stack(&mut self, rest: &[u8]) -> Option<()> {
         let text = String::from_utf8_lossy(rest);
         let mut fields = text.split('\t');

@@ -1,5 +1,5 @@
-//! Reads the numbers in a text strictly: a number has only digits and fits in 64 bits. Only
-//! functions whose comment mentions a `-` or a `0x` accept it before the digits.
+//! Parses numbers in text strictly: a number has only digits and fits in 64 bits. Only functions
+//! whose comment mentions `-` or `0x` accept it before the digits.
 
 /// Reads a decimal number without a sign.
 pub(crate) fn decimal(text: &[u8]) -> Option<u64> {

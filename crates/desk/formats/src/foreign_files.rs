@@ -1,14 +1,14 @@
 //! Recognizes files that are not profiles by their first bytes. Error messages say what such a file
 //! is and what to do with it.
 //!
-//! No protobuf profile begins like any of these files. Their first bytes are numbers of fields that
-//! profiles do not have, or have in another form.
+//! No protobuf profile begins like one of these files. As protobuf, their first bytes would be
+//! fields that profiles do not have, or have with another type.
 
 mod json;
 
 pub(crate) use json::UNKNOWN_JSON as ANY_JSON;
 
-/// Text in [`FormatError::Unknown`](crate::FormatError) for a SQLite database.
+/// Description of a SQLite database in [`FormatError::Unknown`](crate::FormatError).
 pub const SQLITE_DESCRIPTION: &str = "is a SQLite database";
 /// First bytes of a SQLite database.
 pub const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
@@ -268,8 +268,8 @@ fn cpu_profile(head: &[u8]) -> Option<&'static str> {
     )
 }
 
-/// Whether a file is a tar archive. Archives of any age have a sum of their header's bytes, in
-/// which blanks replace the sum itself.
+/// Whether a file is a tar archive. The header of every tar archive contains the sum of its bytes,
+/// computed with blanks in place of the sum itself.
 fn is_tar(head: &[u8]) -> bool {
     let Some(header) = head.get(..512) else {
         return false;

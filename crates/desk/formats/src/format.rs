@@ -1,16 +1,16 @@
-//! The formats, and their names in errors, in `info` and in the docs.
+//! The profile formats, with the names that errors, `info` and the docs use.
 
 /// A format of heap profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ProfileFormat {
-    /// pprof's protobuf, heapprof's own.
+    /// pprof's protobuf, which heapprof itself writes.
     Pprof,
     /// Snapshots of Valgrind's Massif.
     Massif,
     /// JSON of Valgrind's DHAT and of the Rust crate dhat.
     Dhat,
-    /// Interpreted data of heaptrack.
+    /// heaptrack's data as `heaptrack_interpret` writes it.
     Heaptrack,
     /// Leak reports of LeakSanitizer, alone or in AddressSanitizer.
     LeakSanitizer,
@@ -26,15 +26,15 @@ pub enum ProfileFormat {
     Mprof,
     /// JSON of speedscope.
     Speedscope,
-    /// One stack for each line, as flame graph tools exchange them.
+    /// One stack in each line, the form that flame graph tools exchange.
     Folded,
-    /// The text of gperftools and tcmalloc.
+    /// Text heap profiles of gperftools and tcmalloc.
     Gperftools,
     /// Dumps of jemalloc.
     Jemalloc,
-    /// The text of Go's `debug=1`.
+    /// Text of Go's heap profile with `debug=1`.
     GoText,
-    /// The text of Google's Java agent.
+    /// Text heap profiles of Google's Java agent.
     JavaHeapz,
     /// The output of `jeprof --raw` and `google-pprof --raw`.
     Symbolized,
@@ -58,7 +58,7 @@ impl ProfileFormat {
         self.texts().1
     }
 
-    /// Whether a file can hold several profiles. `FILE#N` names one of them.
+    /// Whether a file of this format can hold several profiles. `FILE#N` names one of them.
     pub fn has_parts(self) -> bool {
         matches!(
             self,
@@ -70,7 +70,7 @@ impl ProfileFormat {
         )
     }
 
-    /// Whether a file of this format may not say what its numbers mean.
+    /// Whether a file of this format may lack the type and unit of its numbers.
     pub fn leaves_values_open(self) -> bool {
         matches!(
             self,

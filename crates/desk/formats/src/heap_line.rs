@@ -1,16 +1,16 @@
 //! The two kinds of lines that gperftools, tcmalloc, Go and old jemalloc share: `heap profile: … @
 //! type/N` and `n: bytes [n: bytes] @ addresses`.
 //!
-//! A line is accepted if pprof's `profile/legacy_profile.go` accepts it, so that the same files can
-//! be read. Both patterns may be anywhere in their line, and blanks are optional in the same places
-//! as in pprof.
+//! A line is accepted if pprof's `profile/legacy_profile.go` accepts it, so that any file that
+//! pprof reads can be read. Both patterns may be anywhere in their line, and blanks are optional
+//! wherever pprof treats them as optional.
 
 use memchr::memmem;
 
 /// The first line of a heap profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HeapHeaderLine<'a> {
-    /// The count and bytes in use, then the count and bytes allocated, as the digits of the line.
+    /// The digits of the count and bytes in use, then of the count and bytes allocated.
     pub(crate) totals: [&'a [u8]; 4],
     /// Text after the `@`.
     pub(crate) kind: &'a [u8],
@@ -31,8 +31,8 @@ impl<'a> HeapHeaderLine<'a> {
         })
     }
 
-    /// Whether allocations are counted separately from memory in use: one of their totals differs
-    /// from the total in use and is not 0.
+    /// Whether allocations are counted separately from memory in use. This is so if a total of
+    /// allocations is not 0 and differs from the total in use.
     pub(crate) fn has_allocations(&self) -> bool {
         let [count, bytes, all_count, all_bytes] = self.totals;
         (all_count != count && all_count != b"0") || (all_bytes != bytes && all_bytes != b"0")
@@ -53,9 +53,9 @@ impl<'a> HeapHeaderLine<'a> {
 /// A line with counts and a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HeapSampleLine<'a> {
-    /// The count and bytes in use, then the count and bytes allocated, as the digits of the line.
+    /// The digits of the count and bytes in use, then of the count and bytes allocated.
     pub(crate) values: [&'a [u8]; 4],
-    /// Text after the `@`, up to a byte that can't be part of an address.
+    /// Text after the `@`, up to the first byte that can't be part of an address.
     pub(crate) stack: &'a [u8],
 }
 
@@ -140,11 +140,11 @@ fn take<'a>(rest: &mut &'a [u8], fits: impl Fn(&u8) -> bool) -> &'a [u8] {
     taken
 }
 
-/// Iterator over the addresses in a text: each `0x` with the lower-case hexadecimal digits after
-/// it.
+/// Iterator over the addresses in a text. An address is `0x` followed by lower-case hexadecimal
+/// digits.
 ///
-/// Text between addresses is skipped. An address of more than 64 bits ends the iteration; the error
-/// is its text.
+/// Text between addresses is skipped. An address of more than 64 bits ends the iteration with an
+/// error that holds the text of the address.
 pub(crate) struct HexAddresses<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Iterator for HexAddresses<'a> {

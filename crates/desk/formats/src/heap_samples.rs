@@ -1,5 +1,5 @@
-//! Reads a `heap profile:` header, and the values of the lines below it. The values are unsampled
-//! by the rule that follows from the header.
+//! Reads a `heap profile:` header and the values in the lines below it. The header determines the
+//! rule by which the values are unsampled.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ const EXPECTED_KINDS: &str = "heapprofile, heap_v2/PERIOD, heapz_v2/PERIOD, heap
                      fragmentation after the @";
 const EXPECTED_SAMPLE: &str = "`N: BYTES [N: BYTES] @ 0xADDRESS …`, a comment or MAPPED_LIBRARIES:";
 
-/// Facts from a header about the lines below it.
+/// Properties of the samples that the header of a heap profile states.
 #[derive(Clone, Debug)]
 pub(crate) struct HeapProfileKind {
     /// The name of the kind, e.g. `heap_v2`.
@@ -27,7 +27,7 @@ pub(crate) struct HeapProfileKind {
     /// not give it.
     pub(crate) period: i64,
     is_sampled: bool,
-    /// Whether notes in comments are read. pprof does not read them.
+    /// Whether comments of heapprof are read. pprof does not read them.
     reads_notes: bool,
     /// Whether allocations are counted separately from memory in use.
     has_allocations: bool,
@@ -73,8 +73,8 @@ impl HeapProfileKind {
         })
     }
 
-    /// Reads a comment. In heapprof's own files a comment may say that the values are estimates,
-    /// and give their period.
+    /// Reads a comment. In heapprof's own files, a comment may state that the values are estimates,
+    /// and give the sampling period.
     pub(crate) fn note(&mut self, line: &[u8], profile: &mut Profile) {
         let period = line
             .strip_prefix(b"# sampled, one in ")
@@ -86,7 +86,7 @@ impl HeapProfileKind {
         }
     }
 
-    /// Describes in words, for people, how the values are unsampled.
+    /// Returns a description, for people, of how the values are unsampled.
     pub(crate) fn rule(&self) -> Cow<'static, str> {
         match (&self.name[..], self.is_sampled, self.period) {
             ("heapprofile", _, 2..) => "none, the values are estimates already".into(),
@@ -102,7 +102,7 @@ impl HeapProfileKind {
         }
     }
 
-    /// Makes an empty profile with its sample types.
+    /// Makes an empty profile with the sample types of this kind.
     pub(crate) fn profile(&self) -> Profile {
         let types: &[(&str, &str)] = match self.has_allocations {
             true => &[
@@ -179,7 +179,7 @@ impl HeapProfileKind {
 
 /// Content of a sample line other than its values.
 pub(crate) struct HeapSampleStack<'a> {
-    /// The average size of an object in bytes, as sampled.
+    /// The mean size of an object in bytes, from the values before unsampling.
     pub(crate) mean_size: i64,
     /// Return addresses, leaf first.
     pub(crate) addresses: HexAddresses<'a>,

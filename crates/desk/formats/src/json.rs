@@ -1,4 +1,4 @@
-//! Reads JSON lists as streams: each element is given to a function, and none is kept.
+//! Reads JSON lists as streams: each element is passed to a function and then dropped.
 
 use std::fmt;
 use std::io::BufReader;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 use crate::error::FormatError;
 use crate::lines::LineReader;
 
-/// Whether a text begins like a JSON object. `{main};f` of folded stacks does not.
+/// Whether a text begins like a JSON object. Folded stacks such as `{main};f` do not.
 pub(crate) fn begins(head: &[u8]) -> bool {
     let inside = head.trim_ascii_start().strip_prefix(b"{");
     inside
@@ -71,7 +71,8 @@ impl<T: TryFrom<i64> + TryFrom<u64>> Visitor<'_> for WholeNumberVisitor<T> {
     }
 }
 
-/// Gives each element of a list to a function. An error of the function ends the reading.
+/// Reader of a list that passes each element to a function. An error of the function ends the
+/// reading.
 pub(crate) struct EachElement<T, F> {
     what: &'static str,
     each: F,

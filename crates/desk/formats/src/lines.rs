@@ -1,4 +1,4 @@
-//! Reads the lines of a stream: one at a time, of bounded length, and counted. Text is bytes,
+//! Reads the lines of a stream one at a time, counts them, and limits their length. Text is bytes,
 //! because file names need not be UTF-8.
 
 use std::borrow::Cow;
@@ -9,15 +9,16 @@ use crate::error::{FormatError, shortened};
 /// Length of the longest line that is read. A stack of 100,000 frames is shorter.
 pub(crate) const MAX_LINE_BYTES: usize = 16 << 20;
 
-/// Reads lines. [`advance`](Self::advance) goes to the next line, and [`line`](Self::line) returns
-/// it.
+/// Reader of lines. [`advance`](Self::advance) goes to the next line, and [`line`](Self::line)
+/// returns the current one.
 pub(crate) struct LineReader<'a> {
     inner: &'a mut dyn BufRead,
     line: Vec<u8>,
     number: u64,
     bytes: u64,
     again: bool,
-    /// Whether the line ends with a line break. Otherwise it may be only the beginning of a line.
+    /// Whether the current line ends with a line break. Otherwise it may be only the beginning of a
+    /// line.
     is_ended: bool,
     at_end: bool,
 }
@@ -79,38 +80,38 @@ impl<'a> LineReader<'a> {
         Ok(true)
     }
 
-    /// Makes the next [`advance`](Self::advance) stay on this line, so that the function that
-    /// continues reading gets this line again.
+    /// Makes the next [`advance`](Self::advance) stay on the current line, so that another function
+    /// can read the line.
     pub(crate) fn stay(&mut self) {
         self.again = !self.at_end;
     }
 
-    /// Returns the line without its line break. The line is empty after the last one.
+    /// Returns the current line without its line break. After the last line, the result is empty.
     pub(crate) fn line(&self) -> &[u8] {
         &self.line
     }
 
-    /// Whether the line ends with a line break. Only the last line of a file may have none.
+    /// Whether the current line ends with a line break. Only the last line of a file may have none.
     pub(crate) fn is_ended(&self) -> bool {
         self.is_ended
     }
 
-    /// Returns the line without white space around it.
+    /// Returns the current line without white space around it.
     pub(crate) fn trimmed(&self) -> &[u8] {
         self.line.trim_ascii()
     }
 
-    /// Returns the line as text. Bytes that are not UTF-8 become U+FFFD.
+    /// Returns the current line as text. Bytes that are not UTF-8 become U+FFFD.
     pub(crate) fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.line)
     }
 
-    /// Returns the number of the line, from 1.
+    /// Returns the number of the current line, from 1.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Returns how many bytes all lines up to here took.
+    /// Returns the total number of bytes in all lines up to the current one.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -120,7 +121,7 @@ impl<'a> LineReader<'a> {
         self.inner
     }
 
-    /// Makes an error for a line, or an end of the file, that is not as expected.
+    /// Makes an error for a line that is not as expected, or for a file that ends too soon.
     #[cold]
     pub(crate) fn wrong(&self, expected: impl Into<Cow<'static, str>>) -> FormatError {
         match self.at_end {
@@ -129,7 +130,7 @@ impl<'a> LineReader<'a> {
         }
     }
 
-    /// Makes an error for a part of this line that is not as expected.
+    /// Makes an error for a part of the current line that is not as expected.
     #[cold]
     pub(crate) fn wrong_part(
         &self,

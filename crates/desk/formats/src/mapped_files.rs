@@ -1,9 +1,10 @@
-//! Reads the memory map at the end of a text profile: which lines are mappings, and which mappings
-//! belong together.
+//! Reads the memory map at the end of a text profile: recognizes lines that are mappings, and joins
+//! mappings that belong together.
 //!
 //! Lines have one of two forms, as in pprof: the form of `/proc/PID/maps`, and the brief form
 //! `start-end [perm] file [(@offset)] [build id]`. Lines of the form `name=value` define `$name`
-//! for the lines that follow. Prefixes of glog are cut. Anything else is skipped.
+//! for the lines that follow. The prefixes that glog writes before lines are removed. All other
+//! lines are skipped.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -20,14 +21,15 @@ const MAX_DEFINITIONS: usize = 64;
 /// Longest name of a definition; definitions with longer names are ignored. The name in gperftools
 /// is `build`.
 const MAX_DEFINITION_NAME_BYTES: usize = 256;
-/// Maximum number of `$` that are looked up in one line. A line of gperftools has one.
+/// Maximum number of `$` in one line that are replaced by definitions. A line of gperftools has
+/// one.
 const MAX_LOOKUPS_PER_LINE: usize = 64;
-/// Maximum number of bytes that definitions may put into the lines of a file, in total.
+/// Maximum number of bytes that definitions may add to the lines of a file, in total.
 const MAX_SUBSTITUTED_BYTES: usize = 16 << 20;
-/// Longest line into which definitions are put.
+/// Maximum length, in bytes, of a line after definitions were put into it.
 const MAX_SUBSTITUTED_LINE_BYTES: usize = 64 << 10;
 
-/// A mapped file. Its path is bytes, because paths need not be UTF-8.
+/// A mapped file. Its path is stored as bytes, because paths need not be UTF-8.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MappedFile {
     /// The first address.
@@ -51,8 +53,8 @@ pub(crate) fn begins(line: &[u8]) -> bool {
             .any(|start| memchr::memmem::find(line, start.as_bytes()).is_some())
 }
 
-/// Reads a map to the end of the file. Returns the executable mappings in order, except that the
-/// first mapping with the name of a program comes first. Mappings that belong together are joined.
+/// Reads a map to the end of the file. Returns the executable mappings in order, but the mapping of
+/// the program first. Mappings that belong together are joined.
 pub(crate) fn read(lines: &mut LineReader<'_>) -> Result<Vec<MappedFile>, FormatError> {
     read_until(lines, |_| false)
 }
@@ -158,7 +160,7 @@ fn without_log_prefix(line: &[u8]) -> &[u8] {
 #[derive(Default)]
 struct MapDefinitions {
     known: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Number of bytes of values that were put into lines.
+    /// Number of bytes that definitions have added to lines.
     substituted_bytes: usize,
 }
 
@@ -241,7 +243,8 @@ fn continues(last: &MappedFile, next: &MappedFile) -> bool {
         && (last.offset == 0 || next.offset == 0 || last.offset.wrapping_add(size) == next.offset)
 }
 
-/// Swaps the first mapping with the name of a program to the front.
+/// Swaps the mapping of the program to the front. It is the first mapping that has a name, is not a
+/// library, and is not a kernel area such as `[vdso]`.
 fn program_first(files: &mut [MappedFile]) {
     static LIBRARY_NAME: LazyLock<Regex> = LazyLock::new(|| regex(r"\.so$|\.so[._][0-9]+"));
     let program = files.iter().position(|mapped| {
@@ -351,7 +354,8 @@ mod tests {
             / 100
     }
 
-    /// Each of these texts once took minutes, or far longer than its length justifies.
+    /// Checks that definitions take little time. Each of these texts once took minutes, or far more
+    /// time than its length justifies.
     #[test]
     fn definitions_take_no_time() {
         let long = |c: char, n: usize| c.to_string().repeat(n);

@@ -1,4 +1,4 @@
-//! Reads a stream of any format: unpacks it, finds its format, and calls the reader.
+//! Reads a stream of any format: unpacks it, recognizes its format, and calls the reader.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -16,8 +16,8 @@ use crate::spread;
 use crate::unpack::{self, CountingReader, LimitedReader};
 use crate::utf16::{self, ByteOrder, Utf16Reader};
 
-/// Maximum number of bytes of a packed file that are read to reach its checksum, after its content
-/// turned out to be damaged.
+/// Maximum number of bytes of a packed file that are read to reach its checksum after damaged
+/// content was found.
 const MAX_DRAINED_BYTES: u64 = 256 << 20;
 
 /// Reads a profile of any format, plain or packed by gzip, zstd or lz4.
@@ -75,7 +75,7 @@ fn read_values(
     read_pprof(&plain, Cursor::new(head).chain(input), options)
 }
 
-/// Reads text in UTF-16, whether it is of a known format or not.
+/// Reads text in UTF-16. The text may be of any known format, or of none.
 fn read_utf16(
     order: ByteOrder,
     stream: impl Read,
@@ -89,8 +89,8 @@ fn read_utf16(
     read_text(&head, whole, packed, options)
 }
 
-/// Whether a file that begins with `plain` is of a format other than pprof's. Unknown text may be,
-/// if there is more of it.
+/// Whether a file that begins with `plain` may be of a format other than pprof's. Unknown text
+/// counts if the file goes on after `plain`.
 fn is_foreign(plain: &[u8], has_more: bool) -> bool {
     readers::find_text_format(plain).is_some() || has_more && readers::is_text(plain)
 }
@@ -146,7 +146,8 @@ fn read_text(
     reading
 }
 
-/// Returns the reader of a report that is somewhere among these lines.
+/// Finds the first line of a report among these lines, and returns the reader of the report's
+/// format.
 fn find_report_format(
     lines: &mut LineReader<'_>,
 ) -> Result<Option<&'static TextFormat>, FormatError> {
@@ -223,7 +224,8 @@ pub fn perl_values(
     ))
 }
 
-/// Checks that the options apply to the format, so that none is silently ignored.
+/// Checks that each option that is set applies to the format, so that no option is silently
+/// ignored.
 fn check_options_apply(
     format: ProfileFormat,
     options: &FormatReadOptions,
@@ -434,7 +436,7 @@ mod tests {
         assert!(error.to_string().contains("a trace of Chrome"), "{error}");
     }
 
-    /// Checks that only the head of a file of another known kind is read.
+    /// Checks that a file of a known kind that is not a profile is recognized from its head alone.
     #[test]
     fn other_files_are_named_at_once() {
         struct CountingReader(u64);

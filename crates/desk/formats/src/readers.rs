@@ -123,11 +123,11 @@ const TEXT_FORMATS: &[TextFormat] = &[
     },
 ];
 
-/// Function that tells whether a line begins a report.
+/// Function that returns whether a line begins a report.
 type ReportStartTest = fn(&[u8]) -> bool;
 
-/// Formats whose reports may be among other output, which may be long. A function recognizes the
-/// first line of a report.
+/// Formats whose reports may be among other output, even after much of it, with a function that
+/// recognizes the first line of a report.
 const FORMATS_AMONG_OUTPUT: &[(ProfileFormat, ReportStartTest)] = &[
     (ProfileFormat::LeakSanitizer, leaksanitizer::begins),
     (ProfileFormat::Memleak, memleak::begins),
@@ -137,8 +137,8 @@ const FORMATS_AMONG_OUTPUT: &[(ProfileFormat, ReportStartTest)] = &[
 /// Mark that some tools put before UTF-8. It is not part of any format.
 pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Returns the text format of a plain (not gzipped) file that begins with `head`; `None` if it is
-/// in none of the text formats of this crate.
+/// Returns the text format of a plain (not gzipped) file that begins with `head`; `None` if no text
+/// format of this crate matches.
 pub fn sniff(head: &[u8]) -> Option<ProfileFormat> {
     find_text_format(head).map(|reader| reader.format)
 }

@@ -21,10 +21,10 @@ pub struct FormatReadOptions {
     pub part: Option<PartSelector>,
     /// Type and unit of the numbers in a file that does not contain them.
     pub values: Option<ValueTypeName>,
-    /// Whether fractions of unsampled values are truncated, stack by stack, as pprof does.
-    /// Otherwise their sums are right.
+    /// Whether fractions of unsampled values are truncated for each stack, as pprof does. Otherwise
+    /// fractions are carried over, so that the sums are right.
     pub as_pprof: bool,
-    /// Whether threads keep the numbers that the file has for them, instead of their share of the
+    /// Whether threads have the numbers that the file has for them, instead of a share of the
     /// total. These numbers need not add up to the total.
     pub threads_as_counted: bool,
     /// Whether the stacks of a pprof profile stay encoded, as in the file, until a caller asks for
@@ -36,8 +36,8 @@ pub struct FormatReadOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PartSelector {
-    /// The profile with this number: the file's own number if it has numbers, otherwise counted
-    /// from 1.
+    /// The profile with a number: the file's own number if profiles have one, otherwise the
+    /// position, counted from 1.
     Number(u64),
     /// The profile with the most memory in use.
     Peak,
@@ -55,8 +55,8 @@ impl PartSelector {
         }
     }
 
-    /// Returns the index of this part among `count` parts. `peak` is the index of the largest part.
-    /// Numbers count from 1.
+    /// Returns the index of the selected part among `count` parts. `peak` is the index of the
+    /// largest part. Part numbers count from 1.
     pub(crate) fn choose(
         self,
         noun: &str,
@@ -93,7 +93,7 @@ impl fmt::Display for PartSelector {
     }
 }
 
-/// A sample type, e.g. `inuse_space` in `bytes`.
+/// The type and unit of a sample type, e.g. `inuse_space` and `bytes`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueTypeName {
     /// The type, e.g. `inuse_space`.
@@ -138,8 +138,8 @@ impl FormatReadOptions {
         self
     }
 
-    /// Returns about the maximum number of bytes of memory that reading may take: as many as a file
-    /// may inflate to, but always enough for a small file.
+    /// Returns the maximum number of bytes of memory, roughly, that reading may take. It is the
+    /// limit for the inflated size, but always enough for a small file.
     pub(crate) fn max_memory(&self) -> u64 {
         self.max_inflated.max(64 << 20)
     }
@@ -150,7 +150,7 @@ impl FormatReadOptions {
         self
     }
 
-    /// Chooses whether fractions of values are truncated as pprof does.
+    /// Sets whether fractions of unsampled values are truncated for each stack, as pprof does.
     pub fn as_pprof(mut self, as_pprof: bool) -> Self {
         self.as_pprof = as_pprof;
         self
@@ -162,47 +162,49 @@ impl FormatReadOptions {
         self
     }
 
-    /// Chooses whether threads keep their own numbers.
+    /// Sets whether threads have the numbers that the file has for them, instead of a share of the
+    /// total.
     pub fn threads_as_counted(mut self, yes: bool) -> Self {
         self.threads_as_counted = yes;
         self
     }
 
-    /// Chooses whether stacks are read only when a caller asks for frames, or at once.
+    /// Sets whether the stacks of a pprof profile stay encoded until a caller asks for frames.
     pub fn stacks_as_written(mut self, kept: bool) -> Self {
         self.stacks_as_written = kept;
         self
     }
 }
 
-/// A profile, and the origin of its values.
+/// A profile that was read, with its format and the rule that unsampled its values.
 #[derive(Clone, Debug)]
 pub struct ProfileReading {
-    /// The profile. It does not contain its format; [`commented`](Self::commented) adds that.
+    /// The profile. Its comments do not name the format; [`commented`](Self::commented) adds the
+    /// name.
     pub profile: Profile,
     /// The format of the file.
     pub format: ProfileFormat,
-    /// Description, for people, of how the file's values became the profile's. It is empty for
-    /// pprof, whose values are not changed.
+    /// Description, for people, of the rule by which the file's values were unsampled. It is empty
+    /// for pprof, whose values are not changed.
     pub unsampling: Cow<'static, str>,
-    /// Lines of Devel::MProf's file. The list is empty for other formats.
+    /// The calls in a file of Devel::MProf. The list is empty for other formats.
     pub calls: Vec<MprofCall>,
 }
 
-/// A line of Devel::MProf's file: a call that has ended.
+/// A call that has ended, from a line of a Devel::MProf file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MprofCall {
-    /// Name of the sub.
+    /// Name of the Perl function.
     pub function: Rc<str>,
-    /// Number of pages of the process before the call.
+    /// Size of the process before the call, in pages.
     pub before: i64,
-    /// Number of pages of the process after the call.
+    /// Size of the process after the call, in pages.
     pub after: i64,
 }
 
 impl ProfileReading {
-    /// Makes a reading from a profile of a file of this format, whose values were unsampled by this
-    /// rule.
+    /// Makes a reading from a profile, its format, and a description of the rule that unsampled its
+    /// values.
     pub(crate) fn new(
         format: ProfileFormat,
         unsampling: impl Into<Cow<'static, str>>,

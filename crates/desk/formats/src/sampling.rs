@@ -4,24 +4,24 @@
 //! An allocation of `size` bytes is sampled with probability `1 - exp(-size/period)`. Only the
 //! count and bytes of a stack are known, so its mean size is used for all its blocks.
 
-/// Unsamples one stack after the other, so that the sums of the results are right.
+/// Unsamples the values of one stack after the other, so that the sums of the results are right.
 ///
 /// A sampled count stands for a number of blocks with a fraction. Truncating the fraction stack by
 /// stack can lose up to half of a program's blocks, so the fraction is carried over to the next
-/// stack. Bytes are only rounded, because a sample stands for many bytes. The bytes of a stack that
-/// did not change then stay the same from dump to dump.
+/// stack. Bytes are only rounded, because a sample stands for many bytes. So the estimated bytes of
+/// an unchanged stack are the same in each dump.
 #[derive(Clone, Debug)]
 pub(crate) struct Unsampler {
     period: i64,
     as_pprof: bool,
-    /// Fraction of a count that is carried over, plus a half. The half is there because sums must
-    /// be rounded, but only the whole part of a number is taken.
+    /// Fraction of a count that is carried over, plus 0.5. The 0.5 makes sums rounded, although
+    /// only the whole part of a number is taken.
     rest: f64,
 }
 
 impl Unsampler {
-    /// Makes an unsampler for samples every `period` bytes. With `as_pprof` it truncates fractions,
-    /// as pprof does.
+    /// Makes an unsampler for a period of `period` bytes. With `as_pprof`, fractions are truncated
+    /// as in pprof.
     pub(crate) fn new(period: i64, as_pprof: bool) -> Self {
         Self {
             period,
@@ -36,9 +36,12 @@ impl Unsampler {
         self.next_beside(count, bytes, None)
     }
 
-    /// Estimates like [`next`](Self::next) the values that a stack allocated, given the values that
-    /// it has in use. Allocated values and values in use have separate fractions. But equal sampled
-    /// counts give equal results, and a larger count allocated never gives a smaller result.
+    /// Returns the estimated count and bytes that the next stack allocated. `in_use` has the
+    /// stack's values in use, if they were estimated before.
+    ///
+    /// The fractions of allocated values are carried over separately, as by [`next`](Self::next).
+    /// But if the sampled counts are equal, so are the results, and a larger count allocated never
+    /// gives a smaller result.
     pub(crate) fn next_beside(
         &mut self,
         count: i64,
@@ -88,18 +91,19 @@ pub(crate) fn unsampled(count: i64, bytes: i64, period: i64) -> Option<(i64, i64
     Some((scaled(count, factor)?, scaled(bytes, factor)?))
 }
 
-/// Returns the factor for count and bytes. Neither of them may be 0, and `period` must be over 1.
+/// Returns the factor that turns a sampled count and sampled bytes into estimates. Neither `count`
+/// nor `bytes` may be 0, and `period` must be over 1.
 pub(crate) fn factor(count: i64, bytes: i64, period: i64) -> f64 {
     let mean = bytes as f64 / count as f64;
     1.0 / (1.0 - exp(-mean / period as f64))
 }
 
-/// Returns the whole part of the product; `None` if it does not fit.
+/// Returns the whole part of `value * factor`; `None` if it does not fit in 64 bits.
 pub(crate) fn scaled(value: i64, factor: f64) -> Option<i64> {
     whole(value as f64 * factor)
 }
 
-/// Returns the whole part of a number; `None` if it does not fit.
+/// Returns the whole part of a number; `None` if it does not fit in 64 bits.
 fn whole(number: f64) -> Option<i64> {
     // 2^63 is the first number that does not fit.
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
@@ -155,7 +159,7 @@ fn exp(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Compares with the values that pprof prints for these counts.
+    /// Compares estimates with the values that pprof prints for these counts.
     #[test]
     fn values_of_pprof() {
         let table = [

@@ -1,24 +1,24 @@
-//! Computes how certain the estimates of other samplers are. None of these samplers writes this
-//! down.
+//! Computes the spread of estimates: the number of sampled blocks and the variance. Other samplers
+//! do not write it.
 //!
 //! tcmalloc, jemalloc, Go and Google's Java agent sample as heapprof does: a block of `size` bytes
-//! with p = 1 - exp(-size/period). Each of their samples has a size in its label `bytes`: for Go it
-//! is the size of each of its blocks, for the others the mean size. So the bytes of a sample are
-//! estimated from bytes·p/size sampled blocks. Each of these blocks adds size²·(1-p)/p² to the
-//! variance of bytes, and (1 - p)/p² to the variance of objects. If sizes differ within a stack,
-//! the result is about right for bytes and a guess for objects. docs/formats/spread.md has the
-//! sums.
+//! is sampled with probability p = 1 - exp(-size/period). Each sample has a size in its label
+//! `bytes`. In Go, all blocks of the sample have this size; in the other samplers it is their mean
+//! size. So the bytes of a sample are an estimate from bytes·p/size sampled blocks. Each of these
+//! blocks adds size²·(1-p)/p² to the variance of bytes, and (1 - p)/p² to the variance of objects.
+//! If sizes differ within a stack, the result is about right for bytes and a guess for objects.
+//! docs/formats/spread.md derives these formulas.
 
 use heapprof_profile::{Profile, Unit};
 
-/// Pairs of sample types: objects, and the bytes of these objects.
+/// Pairs of sample types: a number of objects, and their bytes.
 const SAMPLE_TYPE_PAIRS: [[&str; 2]; 3] = [
     ["alloc_objects", "alloc_space"],
     ["inuse_objects", "inuse_space"],
     ["objects", "space"],
 ];
 
-/// Adds the spread to a sampled profile without spread.
+/// Adds the spread to a profile whose values are estimates and have no spread yet.
 pub(crate) fn add(profile: &mut Profile) {
     let Some(period) = period(profile) else {
         return;
@@ -77,7 +77,7 @@ fn probability(size: f64, period: f64) -> f64 {
     -(-size / period).exp_m1()
 }
 
-/// Returns how many blocks of this size were sampled if their estimated total is `bytes`.
+/// Returns the number of sampled blocks of this size from which `bytes` were estimated.
 fn blocks(bytes: i64, size: f64, period: f64) -> f64 {
     (bytes as f64).abs() * probability(size, period) / size
 }
@@ -90,8 +90,9 @@ fn finite(variance: f64) -> f64 {
     }
 }
 
-/// Returns the number of bytes between two samples; `None` if values are not estimates, if the
-/// sampler itself wrote the spread, or if an earlier heapprof wrote the profile, without a spread.
+/// Returns the sampling period in bytes if the spread is to be computed. Returns `None` if the
+/// values are not estimates, if the profile has a spread, or if heapprof collected it (early
+/// versions wrote no spread).
 fn period(profile: &Profile) -> Option<f64> {
     let r#type = profile.period_type?;
     let unit = Unit::parse(profile.text(r#type.unit))?;
@@ -103,7 +104,7 @@ fn period(profile: &Profile) -> Option<f64> {
     (by_space && profile.period > 1 && !knows).then_some(profile.period as f64)
 }
 
-/// Returns the positions of the pairs that the profile has.
+/// Returns the positions of the sample types in the pairs that the profile has.
 fn pairs(profile: &Profile) -> Vec<[usize; 2]> {
     let find = |(name, unit): (&str, &str)| {
         let mut types = profile.sample_type.iter();
@@ -114,7 +115,7 @@ fn pairs(profile: &Profile) -> Vec<[usize; 2]> {
     SAMPLE_TYPE_PAIRS.iter().filter_map(pair).collect()
 }
 
-/// Returns the size in each sample's label.
+/// Returns the size in the label of each sample.
 fn sizes(profile: &Profile) -> Vec<Option<f64>> {
     let of_set = |set| {
         let labels = profile.label_sets.get(heapprof_profile::LabelSetIndex(set));

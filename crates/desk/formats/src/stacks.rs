@@ -1,5 +1,5 @@
-//! Makes stacks of addresses: each address is one location, and the mappings are added when all
-//! addresses are known.
+//! Makes stacks of addresses. Each address is one location. Mappings are added after all addresses
+//! are known.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Line, Location, LocationIndex, Mapping, MappingIndex, Profile};
@@ -7,7 +7,7 @@ use heapprof_profile::{Line, Location, LocationIndex, Mapping, MappingIndex, Pro
 use crate::address_map::AddressMap;
 use crate::mapped_files::MappedFile;
 
-/// Locations by address. They are numbered in the order in which they occur first.
+/// Locations by address, numbered in the order of their first occurrence.
 #[derive(Default)]
 pub(crate) struct AddressLocations(HashMap<u64, LocationIndex>);
 
@@ -16,7 +16,7 @@ impl AddressLocations {
         Self(HashMap::new())
     }
 
-    /// Returns the location of an address, which is added if it is new.
+    /// Returns the location of an address. A new location is added to the profile.
     pub(crate) fn get(&mut self, profile: &mut Profile, address: u64) -> LocationIndex {
         *self
             .0
@@ -45,7 +45,7 @@ pub(crate) fn push_location(profile: &mut Profile, address: u64) -> LocationInde
     LocationIndex(place as u32)
 }
 
-/// Gives each location the lines at its position in `lines`, innermost first.
+/// Sets the lines of all locations. `lines` has the lines of each location, innermost first.
 pub(crate) fn set_lines(profile: &mut Profile, lines: Vec<Vec<Line>>) {
     profile.line.clear();
     for (location, lines) in profile.location.iter_mut().zip(lines) {

@@ -1,5 +1,5 @@
-//! Reads frames as tracing tools print them: an address, a symbol with an offset, and a file, each
-//! of which may be missing.
+//! Reads frames in the forms of tracing tools. A frame has an address, a symbol with an offset, and
+//! a file. Any of these parts may be missing.
 //!
 //! perf: `125a fill+0x42 (/tmp/app)`. bpftrace: `malloc+16`, `0x7f9b56f83930`, and the form of
 //! perf. bcc: `main+0x6d [app]`, `0x00007f94 main+0x6d [app]`, `0 [<00007f94>] main+0x6d [app]`.
@@ -11,7 +11,7 @@ use crate::error::FormatError;
 use crate::figures::{address, decimal, hex};
 use crate::tally::{FrameModule, SampleTally, TextFrame};
 
-/// Reads a frame, and returns whether its function was inlined into the next one.
+/// Reads a frame. The result is true if the frame's function was inlined into the next frame.
 pub(crate) fn parse(text: &str) -> (TextFrame<'_>, bool) {
     let text = text.trim();
     let (address, rest) = leading_address(text);
@@ -41,7 +41,7 @@ pub(crate) fn parse(text: &str) -> (TextFrame<'_>, bool) {
     (frame, inlined)
 }
 
-/// Returns the location for a text that is one frame.
+/// Returns the location for the text of one frame.
 pub(crate) fn location(tally: &mut SampleTally, text: &[u8]) -> Result<LocationIndex, FormatError> {
     tally.find_or_make(text, |tally| {
         let text = String::from_utf8_lossy(text);

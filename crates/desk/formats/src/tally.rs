@@ -1,4 +1,4 @@
-//! Adds values up by stack and labels: files that list events become profiles that list stacks.
+//! Adds up values by stack and labels. So files that list events become profiles that list stacks.
 
 use std::hash::BuildHasher;
 
@@ -13,20 +13,20 @@ use heapprof_profile::{
 use crate::error::FormatError;
 use crate::reading::FormatReadOptions;
 
-/// Maximum number of frames in all stacks of a file, for each byte of it. This applies to files
-/// that describe stacks by their parents, with a line for each frame. The file's text grows with
-/// the depth of stacks, but the stacks grow with its square, and memory must stay in proportion to
-/// the text.
+/// Maximum number of frames in all stacks together, for each byte of the file. This applies to
+/// files that describe stacks by their parents, with a line for each frame. The file's text grows
+/// with the depth of stacks, but the stacks grow with its square, and memory must stay in
+/// proportion to the text.
 ///
 /// heaptrack cuts stacks at 64 frames, and a stack takes at least two lines of six bytes. So no
 /// file of heaptrack has six frames for each byte.
 const MAX_FRAMES_PER_BYTE: u64 = 16;
-/// Number of frames that any file may have, so that small files may have deep recursions.
+/// Number of frames that a file of any size may have, so that small files may have deep recursions.
 const MIN_FRAME_LIMIT: u64 = 1 << 20;
-/// Maximum number of frames of a file, however long it is.
+/// Maximum number of frames of a file of any size.
 const MAX_FRAME_LIMIT: u64 = 1 << 27;
 
-/// A frame in the form of a text. Unknown fields are empty or 0.
+/// A frame as a format's text describes it. Unknown fields are empty or 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TextFrame<'a> {
     pub(crate) address: u64,
@@ -42,36 +42,36 @@ pub(crate) struct TextFrame<'a> {
 pub(crate) struct FrameModule<'a> {
     pub(crate) name: &'a str,
     pub(crate) build_id: &'a str,
-    /// Address of the file's first byte. It is 0 if addresses are offsets in the file, or if the
-    /// address is unknown.
+    /// Address at which the file begins in memory. It is 0 if frames have offsets in the file
+    /// instead of addresses, or if this address is unknown.
     pub(crate) base: u64,
 }
 
-/// A profile under construction whose samples have distinct stacks.
+/// A profile under construction in which each sample has a distinct stack and labels.
 pub(crate) struct SampleTally {
     pub(crate) builder: ProfileBuilder,
-    /// The number of a sample by its stack and labels.
+    /// Index of each sample, by its stack and labels.
     index: HashTable<u32>,
     hasher: RandomState,
-    /// The locations by the texts that they were made from.
+    /// Locations by the text of the frame that they were made from.
     seen: HashMap<Box<[u8]>, LocationIndex>,
-    /// Lines of the location that is being made. The list is kept for reuse.
+    /// Lines of the location that is being made. The allocation is reused.
     lines: Vec<Line>,
     /// The values of a new sample, which are all 0.
     nothing: Vec<i64>,
-    /// Maximum number of bytes of memory to take. The next field counts the bytes that were added
-    /// since the memory was checked.
+    /// Maximum number of bytes of memory that the tally may take. The next field is the number of
+    /// bytes that were added since the last check.
     limit: u64,
     unchecked: usize,
     /// Total length of the texts in `seen`, in bytes.
     seen_bytes: usize,
 }
 
-/// Number of bytes that are added before the memory is checked again.
+/// Number of bytes that are added between two checks of the memory limit.
 const MEMORY_CHECK_INTERVAL: usize = 256 << 10;
 
 impl SampleTally {
-    /// Makes a tally without samples, of these types.
+    /// Makes a tally without samples. `types` has the names and units of the sample types.
     pub(crate) fn new(types: &[(&str, &str)]) -> Self {
         Self {
             builder: ProfileBuilder::new(types),
@@ -86,13 +86,13 @@ impl SampleTally {
         }
     }
 
-    /// Sets a limit for the memory that may be taken.
+    /// Sets the memory limit from the options.
     pub(crate) fn within(mut self, options: &FormatReadOptions) -> Self {
         self.limit = options.max_memory();
         self
     }
 
-    /// Counts added bytes. It is an error if the tally takes too much memory.
+    /// Counts bytes that were added to the tally. Too much memory is an error.
     pub(crate) fn count_growth(&mut self, bytes: usize) -> Result<(), FormatError> {
         self.unchecked += bytes;
         if self.unchecked < MEMORY_CHECK_INTERVAL {
@@ -110,7 +110,7 @@ impl SampleTally {
         }
     }
 
-    /// Returns the location that this text stands for. `make` makes it if the text is new.
+    /// Returns the location for the text of a frame. If the text is new, `make` makes the location.
     pub(crate) fn find_or_make(
         &mut self,
         text: &[u8],
@@ -127,8 +127,8 @@ impl SampleTally {
         Ok(location)
     }
 
-    /// Returns a location with a function for each frame that has a name, innermost first. All
-    /// functions are at the address and in the module of the first frame.
+    /// Returns a location with a function for each named frame, innermost first. The first frame
+    /// determines the address and the module.
     pub(crate) fn location(&mut self, frames: &[TextFrame<'_>]) -> LocationIndex {
         let mut lines = std::mem::take(&mut self.lines);
         lines.clear();
@@ -167,7 +167,7 @@ impl SampleTally {
         }])
     }
 
-    /// Returns the set with one text label, or the empty set if the text is empty.
+    /// Returns the label set with one text label; the empty set if the text is empty.
     pub(crate) fn text_label_set(&mut self, key: &str, text: &str) -> LabelSetIndex {
         if text.is_empty() {
             return self.builder.label_set(&mut []);
@@ -176,8 +176,8 @@ impl SampleTally {
         self.builder.label_set(&mut [label])
     }
 
-    /// Adds `values` to the sample with this stack, leaf first, and these labels. Returns the
-    /// sample's number.
+    /// Adds `values` to the sample with this stack (leaf first) and these labels. Returns the index
+    /// of the sample.
     pub(crate) fn add(
         &mut self,
         stack: &[LocationIndex],
@@ -189,7 +189,7 @@ impl SampleTally {
         Ok(sample)
     }
 
-    /// Adds `values` to the sample with this number.
+    /// Adds `values` to the sample with this index.
     pub(crate) fn add_to(&mut self, sample: u32, values: &[i64]) -> Result<(), FormatError> {
         let sums = self.builder.profile.samples.values_mut(sample as usize);
         for (sum, &value) in sums.iter_mut().zip(values) {
@@ -229,7 +229,7 @@ impl SampleTally {
         self.builder.profile.samples.stack(sample as usize)
     }
 
-    /// Returns the largest number of a location in any stack.
+    /// Returns the largest location index in any stack.
     pub(crate) fn largest_location(&self) -> Option<u32> {
         let samples = (0..self.len()).flat_map(|i| self.stack(i as u32));
         samples.map(|location| location.0).max()
@@ -240,7 +240,7 @@ impl SampleTally {
         self.builder.profile.samples.len()
     }
 
-    /// Gives the samples other types, and a row of values for each, in their order.
+    /// Replaces the sample types and all values. `values` has a row for each sample, in order.
     pub(crate) fn with_values(mut self, types: &[(&str, &str)], values: Vec<i64>) -> Self {
         let profile = &mut self.builder.profile;
         profile.samples.set_values(types.len(), values);
@@ -251,7 +251,7 @@ impl SampleTally {
         self
     }
 
-    /// Replaces each location by the one at its number in `locations`. Values of stacks that become
+    /// Replaces each location by the entry of `locations` at its index. Samples whose stacks become
     /// equal are added up.
     pub(crate) fn relocated(mut self, locations: &[LocationIndex]) -> Result<Self, FormatError> {
         let mut tally = Self::new(&[]);
@@ -269,7 +269,7 @@ impl SampleTally {
         Ok(tally)
     }
 
-    /// Gives the samples other types. Values beyond the number of types are left out.
+    /// Replaces the sample types. Values beyond the number of types are left out.
     pub(crate) fn retyped(self, types: &[(&str, &str)]) -> Self {
         let samples = &self.builder.profile.samples;
         let rows = (0..samples.len()).map(|i| samples.values(i));
@@ -295,9 +295,9 @@ impl SampleTally {
     }
 }
 
-/// Sets the end of each mapping after its last known address, and marks which names are known. A
-/// mapping whose first address is unknown begins at 0, because the addresses of `perf script` are
-/// offsets in the file, and other addresses must not be mistaken for offsets.
+/// Ends each mapping after its last known address, and marks whether functions, files and lines are
+/// known in it. A mapping whose first address is unknown begins at 0, because the addresses of
+/// `perf script` are offsets in the file, and other addresses must not be mistaken for offsets.
 fn describe_mappings(profile: &mut Profile) {
     /// Size of a page. Mappings consist of pages.
     const PAGE_SIZE: u64 = 4096;
@@ -320,14 +320,14 @@ pub(crate) fn overflow(what: &str) -> FormatError {
     })
 }
 
-/// Counts the frames of stacks that a file describes by their parents.
+/// Budget of frames for files that describe stacks by their parents.
 pub(crate) struct FrameBudget {
     left: u64,
     bytes: u64,
 }
 
 impl FrameBudget {
-    /// Makes a counter for a file of `bytes` unpacked bytes.
+    /// Makes the budget for a file of `bytes` unpacked bytes.
     pub(crate) fn for_file_bytes(bytes: u64) -> Self {
         Self {
             left: Self::frame_limit(bytes),
@@ -340,7 +340,7 @@ impl FrameBudget {
         allowed.min(MAX_FRAME_LIMIT)
     }
 
-    /// Counts one more frame. It is an error if the limit is exceeded.
+    /// Counts one more frame. Exceeding the limit is an error.
     pub(crate) fn count(&mut self) -> Result<(), FormatError> {
         let left = self.left.checked_sub(1);
         self.left = left.ok_or_else(|| {
@@ -402,7 +402,7 @@ mod tests {
         assert!(profile.lines(&profile.location[root.index()]).len() == 1);
     }
 
-    /// Many short stacks take far more memory than their text.
+    /// Checks the memory limit. Many short stacks take far more memory than their text.
     #[test]
     fn memory_is_bounded() {
         let options = FormatReadOptions::default().max_inflated(0);

@@ -1,4 +1,4 @@
-//! Stores texts of a file by number (frames, names, paths), each text only once.
+//! Stores the texts of a file (frames, names, paths) once each, and numbers them.
 
 use std::hash::BuildHasher;
 use std::ops::Range;
@@ -16,8 +16,7 @@ pub(crate) struct TextTable {
 }
 
 impl TextTable {
-    /// Returns the number of this text, which is added if it is new; `None` if there are too many
-    /// texts.
+    /// Returns the number of a text. A new text is added; `None` if there are too many texts.
     pub(crate) fn intern(&mut self, text: &str) -> Option<u32> {
         let hash = self.hasher.hash_one(text);
         let same = |&i: &u32| self.get(i) == Some(text);
@@ -33,8 +32,8 @@ impl TextTable {
         Some(number)
     }
 
-    /// Adds a text without searching for an equal one. This is for tables whose entries have
-    /// consecutive numbers.
+    /// Adds a text under the next number without searching for an equal text. This is for tables in
+    /// which the file numbers the entries.
     pub(crate) fn push(&mut self, text: &str) {
         self.text.push_str(text);
         self.end.push(self.text.len());

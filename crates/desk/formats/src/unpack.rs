@@ -20,8 +20,8 @@ pub(crate) fn read_head(reader: &mut impl Read, most: usize, head: &mut Vec<u8>)
     reader.take(most as u64).read_to_end(head).map(|_| ())
 }
 
-/// Returns the plain bytes at the beginning of a file that begins with `head`. There are none if
-/// the file is damaged there.
+/// Returns the unpacked beginning of a file that begins with `head`. The result is empty if the
+/// file is damaged there.
 pub(crate) fn plain_head(head: &[u8], most: usize) -> Vec<u8> {
     let mut plain = Vec::new();
     // The head is only a part of the file, so an error at its end has no meaning.
@@ -36,22 +36,24 @@ pub(crate) fn is_gzip(head: &[u8]) -> bool {
     head.starts_with(GZIP_MAGIC)
 }
 
-/// Whether a file that begins with `head` is packed by zstd, which `heapprof-profile` can't read.
+/// Whether a file that begins with `head` is packed by zstd. `heapprof-profile` can't read such
+/// files.
 pub(crate) fn is_zstd(head: &[u8]) -> bool {
     head.starts_with(ZSTD_MAGIC)
 }
 
-/// Whether a file that begins with `head` is packed by lz4, as frames.
+/// Whether a file that begins with `head` is packed by lz4 in the frame format.
 pub(crate) fn is_lz4(head: &[u8]) -> bool {
     head.starts_with(LZ4_MAGIC)
 }
 
-/// Whether a file that begins with `head` is packed.
+/// Whether a file that begins with `head` is packed by gzip, zstd or lz4.
 pub(crate) fn is_packed(head: &[u8]) -> bool {
     is_gzip(head) || is_zstd(head) || is_lz4(head)
 }
 
-/// Returns the plain bytes of a file as a stream. `head` holds its first bytes.
+/// Returns the unpacked bytes of a file as a stream. `head` holds the file's first bytes, and
+/// `rest` reads the bytes after them.
 pub(crate) fn plain_stream<'a, R: Read + 'a>(
     head: Vec<u8>,
     rest: R,
@@ -68,16 +70,16 @@ pub(crate) fn plain_stream<'a, R: Read + 'a>(
     })
 }
 
-/// Number of lz4 frames that a file may have, however short they are. Each `MIN_BYTES_PER_FRAME`
-/// bytes allow one more frame. The limit is needed because preparing a decoder's buffers takes
-/// longer than decoding a short frame.
+/// Number of lz4 frames that a file may have at any size. Each `MIN_BYTES_PER_FRAME` bytes allow
+/// one more frame. The limit is needed because preparing a decoder's buffers takes longer than
+/// decoding a short frame.
 const MIN_FRAME_LIMIT: u64 = 1024;
 const MIN_BYTES_PER_FRAME: u64 = 64 << 10;
 
 /// Reader of frames of lz4, one after the other.
 struct Lz4Reader<R: Read> {
-    /// Number of frames before this one. The next field is the number of bytes that all frames have
-    /// given.
+    /// Number of frames before the current one. The next field is the number of bytes that all
+    /// frames were unpacked to.
     frames: u64,
     given: u64,
     /// Decoder of the current frame; `None` after an error.
@@ -230,7 +232,7 @@ fn damaged(error: impl std::fmt::Display) -> io::Error {
     io::Error::other(FormatError::Zstd(error.to_string()))
 }
 
-/// Counts the bytes of a file as they are read.
+/// Reader that counts the bytes that are read from a file.
 pub(crate) struct CountingReader<'a, R> {
     pub(crate) inner: R,
     pub(crate) count: &'a Cell<u64>,
@@ -244,21 +246,21 @@ impl<R: Read> Read for CountingReader<'_, R> {
     }
 }
 
-/// Divisor of the limit: a packed text may have the limit divided by this, however small its file
-/// is.
+/// Divisor of the limit for the inflated size. Text up to this fraction of the limit is allowed for
+/// a packed file of any size.
 const UNCHECKED_LIMIT_DIVISOR: u64 = 16;
-/// Maximum length of a longer packed text, as a multiple of the length of its file. Texts of
-/// tracers are packed to a tenth or a hundredth. A text that repeats one line forever is packed to
-/// one part in twenty thousand.
+/// Maximum ratio of unpacked length to file size for texts beyond the length that is always
+/// allowed. Texts of tracers have a ratio of 10 to 100. A text that only repeats one line has a
+/// ratio of 20,000.
 const MAX_INFLATION_RATIO: u64 = 1000;
 
-/// Ends a stream with an error if it is longer than `limit`, or far longer than the file that it
-/// comes from.
+/// Reader that fails if its stream is longer than `limit`, or far longer than the packed file that
+/// the stream comes from.
 pub(crate) struct LimitedReader<'a, R> {
     inner: R,
     limit: u64,
     given: u64,
-    /// Number of bytes of a packed file that were read.
+    /// Number of bytes that were read from the packed file; `None` if the file is not packed.
     packed: Option<&'a Cell<u64>>,
 }
 
@@ -334,7 +336,7 @@ mod tests {
         frame
     }
 
-    /// Makes a frame of lz4 with blocks that are not packed, and a mark at its end.
+    /// Makes an lz4 frame with blocks that are not packed, and an end mark.
     fn lz4(texts: &[&[u8]], size: u8) -> Vec<u8> {
         let mut frame = [LZ4_MAGIC, &[0x60, size << 4]].concat();
         let sum = match size {
@@ -380,7 +382,8 @@ mod tests {
         assert!(error.ends_with("copy or download it again"), "{error}");
     }
 
-    /// Each frame needs a decoder with buffers of megabytes.
+    /// Checks that the number of lz4 frames is limited. Each frame needs a decoder with buffers of
+    /// megabytes.
     #[test]
     fn many_small_frames_of_lz4_are_too_many() {
         let file = |frames: usize| [&lz4(&[b"main;f 1\n"], 4)[..]].repeat(frames).concat();

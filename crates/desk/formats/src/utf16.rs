@@ -1,4 +1,4 @@
-//! Converts UTF-16, which tools of Windows write, to UTF-8 while it is read.
+//! Converts a stream of UTF-16, which tools of Windows write, to UTF-8.
 //!
 //! The standard library has everything for this except the stream, so no crate with tables of other
 //! encodings is needed.
@@ -26,11 +26,11 @@ impl ByteOrder {
 
 /// Returns the byte order of a text that begins with `head`; `None` if the text is not UTF-16. A
 /// byte order mark shows the order. Without a mark, at least 60 percent of the text must be ASCII,
-/// and there must be no control characters or other units that text does not have.
+/// and the text must not contain control characters or other units that do not occur in text.
 pub(crate) fn order(head: &[u8]) -> Option<ByteOrder> {
     /// Maximum number of bytes that are examined.
     const MAX_EXAMINED_BYTES: usize = 2048;
-    /// Smallest number of units from which the order can be found.
+    /// Minimum number of units that are needed to determine the byte order.
     const MIN_EXAMINED_UNITS: usize = 4;
     match head {
         // UTF-32 begins with these bytes, too.
@@ -65,7 +65,7 @@ pub(crate) struct Utf16Reader<R> {
     /// Bytes that were read but not decoded: half a unit, or the first half of a surrogate pair.
     rest: Vec<u8>,
     text: String,
-    /// Number of bytes of the text that were given to the caller.
+    /// Number of bytes of `text` that were returned to the caller.
     given: usize,
     at_end: bool,
 }
@@ -144,7 +144,7 @@ mod tests {
         text.encode_utf16().flat_map(bytes).collect()
     }
 
-    /// Gives a few bytes at a time, so that units and pairs are split.
+    /// Reader that returns a few bytes at a time, so that units and surrogate pairs are split.
     struct Slow<'a>(&'a [u8], usize);
 
     impl Read for Slow<'_> {

@@ -1,8 +1,8 @@
-//! Reads frames as Valgrind's tools write them: `0x1091BC: label (pantry.c:15)`,
-//! `0x48417B4: malloc (in /usr/lib/x.so)`.
+//! Reads frames of Valgrind's tools, such as `0x1091BC: label (pantry.c:15)` and `0x48417B4: malloc
+//! (in /usr/lib/x.so)`.
 //!
-//! Inlined functions are separate frames at the same address, innermost first. If the same frame
-//! occurs again at its address, it is a recursion instead.
+//! Inlined functions are separate frames at the same address, innermost first. If the first of
+//! these frames occurs again, it is a recursive call instead.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::LocationIndex;
@@ -85,8 +85,8 @@ impl<'a> ValgrindStacks<'a> {
         }
     }
 
-    /// Returns the locations of these frames, leaf first. Numbers that are not in the table are
-    /// left out.
+    /// Returns the locations of a stack of frames, leaf first. Frame numbers that are not in the
+    /// table are left out.
     pub(crate) fn locations(
         &mut self,
         tally: &mut SampleTally,

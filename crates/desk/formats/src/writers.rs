@@ -21,7 +21,7 @@ pub enum WriteError {
     /// The writer failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The profile contains something that the format can't represent.
+    /// The format can't represent the profile.
     #[error("{0}")]
     Unfit(String),
 }

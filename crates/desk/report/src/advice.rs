@@ -1,48 +1,54 @@
-//! Advice that a report gives to its reader: what to ask for, or to record, if the rows do not
-//! help. The program words it, because only the program has commands and options.
+//! Advice to the reader of a report, for rows that do not help: which other report to ask for, or
+//! what to record. The program chooses the words, because only the program has commands and
+//! options.
 
 use std::fmt;
 
-/// A piece of advice, which is a part of a sentence of the report.
+/// A piece of advice for a sentence of the report. Its words are a clause (`-n 0 shows all`), an
+/// imperative (`try --sample-type space`), or the name of an option, as the variant says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportAdvice<'a> {
-    /// All rows can be shown, instead of the first ones. A clause.
+    /// All rows can be shown, instead of the first ones. The words are a clause.
     AllRows,
-    /// All columns can be shown, instead of those that fit. A clause.
+    /// All columns can be shown, instead of those that fit. The words are a clause.
     AllColumns,
-    /// Another sample type, of this name, has values. An imperative.
+    /// Another sample type, of this name, has values. The words are an imperative.
     OtherType(&'a str),
-    /// Code gets names from symbols on this machine. A clause.
+    /// Code gets names from symbols on this machine. The words are a clause.
     Symbolize,
-    /// Code gets names from debug files that are elsewhere. A clause.
+    /// Code gets names from debug files in another folder. The words are a clause.
     DebugFiles,
-    /// The memory of the functions that this expression matches can count for their callers. A
-    /// clause.
+    /// The memory of the functions that this expression matches can count for their callers. The
+    /// words are a clause.
     CountForCallers(&'a str),
-    /// The memory of libraries can count for the program's own code. A name of what does that.
+    /// The memory of libraries can count for the program's own code. The words name the option that
+    /// does so.
     OwnCode {
         /// Whether wrappers have to count for their callers, too.
         with_wrappers: bool,
     },
-    /// Samples can be taken more often. An imperative.
+    /// Samples can be taken more often. The words are an imperative.
     SampleMore,
-    /// Every allocation can be recorded. A clause.
+    /// Every allocation can be recorded. The words are a clause.
     RecordAll,
-    /// Python's small objects can be recorded. A name of what does that.
+    /// Python's small objects can be recorded. The words name the option that does so.
     RecordPythonObjects,
-    /// What a program maps itself can be recorded. A name of what does that.
+    /// Mappings that the program itself makes can be recorded. The words name the option that does
+    /// so.
     RecordMappings,
-    /// Moments of a process can be recorded. A name of what does that.
+    /// Moments of a process can be recorded. The words name the option that does so.
     RecordMoments,
-    /// What an interpreter forgets at its end can be seen before. A clause.
+    /// Memory that an interpreter frees when it ends can be reported before. The words are a
+    /// clause.
     LookBeforeEnd,
-    /// Forked children can be audited. A clause.
+    /// Forked children can be audited. The words are a clause.
     AuditForks,
-    /// The module that says what a Perl program loads can be built. A clause without its object.
+    /// The module that reports what a Perl program loads can be built. The words are a clause whose
+    /// subject, the module, is in the sentence already.
     BuildPerlModule,
 }
 
-/// Words pieces of advice.
+/// A function that returns the words for a piece of advice.
 #[derive(Clone, Copy)]
 pub struct AdviceWords(pub fn(ReportAdvice<'_>) -> String);
 
@@ -53,7 +59,7 @@ impl fmt::Debug for AdviceWords {
 }
 
 impl Default for AdviceWords {
-    /// Returns words for a program without options.
+    /// Returns the words for a program without options.
     fn default() -> Self {
         Self(|advice| {
             match advice {

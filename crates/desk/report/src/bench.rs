@@ -10,11 +10,11 @@ use crate::table::{ColumnAlign, ReportTable};
 /// A candidate and the peaks of its recorded runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CandidatePeaks {
-    /// The candidate, as it was given.
+    /// The candidate's name or command, as the user gave it.
     pub name: String,
     /// The peak of each run, in bytes.
     pub peaks: Vec<i64>,
-    /// Whether the peaks include the peak of the empty candidate.
+    /// Whether the peaks include the memory that the empty candidate needs, too.
     pub has_empty: bool,
     /// The function or line that had the most bytes at the peak, and these bytes.
     pub most: Option<(String, i64)>,
@@ -28,7 +28,7 @@ impl CandidatePeaks {
     }
 }
 
-/// The candidates of a comparison, and the empty one that they are compared with.
+/// The candidates of a comparison, and the empty candidate whose peak is subtracted from theirs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeakComparison {
     /// The candidate that does nothing, if there is one: its name and its peak.

@@ -4,7 +4,7 @@ use heapprof_text::printable;
 
 use crate::glyphs::DotGrid;
 
-/// A step function: values in order of time, each of which holds from its time on.
+/// A step function: pairs of time and value, in order of time. A value holds until the next time.
 pub(crate) type StepFunction = Vec<(i64, i64)>;
 
 /// A chart of values over time.
@@ -97,8 +97,8 @@ impl TimeChart<'_> {
         at.clamp(0, bins as i128 - 1) as usize
     }
 
-    /// Returns the largest value in each of `bins` bins. A bin without a step has the value before
-    /// it.
+    /// Returns the largest value in each of `bins` bins. A bin without a step has the last value
+    /// before the bin.
     fn bin_values(&self, steps: &StepFunction, bins: usize) -> Vec<Option<i64>> {
         let mut largest = vec![None; bins];
         let mut last = vec![None; bins];

@@ -1,4 +1,5 @@
-//! The report `compare-allocators`: what another malloc would cost and save.
+//! The report `compare-allocators`: how much time and memory the program would need with another
+//! malloc.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +11,7 @@ use crate::measure::{UnitFormatter, plural};
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable, printable};
 
-/// A way to run the program, with its runs.
+/// An allocator to run the program with, and its runs.
 #[derive(Clone, Debug, Default)]
 pub struct AllocatorCandidate {
     /// The name of the candidate.
@@ -19,12 +20,12 @@ pub struct AllocatorCandidate {
     pub what: String,
     /// The runs of the candidate.
     pub runs: Vec<RunFigures>,
-    /// Whether the library was in the program; `None` if there is no library, or if that could not
-    /// be seen.
+    /// Whether the program had loaded the library; `None` if there is no library, or if that is not
+    /// known.
     pub is_loaded: Option<bool>,
-    /// Other programs that ran and did not have the library.
+    /// Other programs that ran and had not loaded the library.
     pub without: BTreeSet<String>,
-    /// The library of an allocator that the program brings itself.
+    /// The library of an allocator that is part of the program itself.
     pub other: Option<String>,
 }
 
@@ -33,7 +34,7 @@ pub struct AllocatorCandidate {
 pub struct HeapInUse {
     /// The largest number of bytes that were in use in one process.
     pub peak: i64,
-    /// Whether that process is the program itself, and not a child.
+    /// Whether the process with this peak is the program itself, and not a child.
     pub is_main: bool,
     /// The bytes that the program itself had in use at its end.
     pub end: i64,
@@ -54,7 +55,7 @@ pub struct AllocatorComparison {
 
 type RunFigureFn = fn(&RunFigures) -> Option<i64>;
 
-/// The figures with their names and units.
+/// The figures of a run: name, unit, and function that reads the figure.
 const RUN_FIGURES: [(&str, &str, RunFigureFn); 10] = [
     ("wall", "microseconds", WALL_TIME),
     ("user", "microseconds", USER_TIME),
@@ -95,8 +96,8 @@ fn share(resident: Option<i64>, in_use: Option<i64>) -> Option<f64> {
     (in_use > 0).then(|| resident as f64 / in_use as f64)
 }
 
-/// Returns the number of resident bytes for each byte in use at the peak; `None` unless both peaks
-/// are of the program itself, or both are of a child.
+/// Returns the number of resident bytes for each byte in use at the peak; `None` if one of the
+/// peaks belongs to the program itself, and the other to a child.
 fn at_peak(candidate: &AllocatorCandidate, heap: &HeapInUse) -> Option<f64> {
     let peak = median(candidate, PEAK_RSS)?;
     // Two counts of the kernel for the same memory may differ by some pages.
@@ -171,8 +172,8 @@ pub fn comparison(
     Ok(text)
 }
 
-/// Makes the table of medians. Figures that the sentences are about also have their least and their
-/// largest value.
+/// Makes the table of medians. A figure that the sentences of the report mention also has its least
+/// and its largest value.
 fn table(
     comparison: &AllocatorComparison,
     bytes: &UnitFormatter,

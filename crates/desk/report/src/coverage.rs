@@ -21,7 +21,8 @@ pub fn coverage(resident: RssBreakdown, name: &str) -> Option<String> {
     Some(format!("{share} of {name} {shown}{beyond}"))
 }
 
-/// Returns what the larger part of a process is, if it is not the heap, and how to see that part.
+/// Returns a note about the memory of a process that is not heap, and how to record it. `None` if
+/// that memory is not the larger part of the process.
 pub fn beside_heap(
     peak: RssBreakdown,
     runtime: Option<&ManagedRuntime>,
@@ -65,8 +66,8 @@ pub fn beside_heap(
     ))
 }
 
-/// Returns a note about blocks that were allocated again although no free was recorded; `None` if
-/// there are none.
+/// Returns a note about missed frees: blocks that were allocated again although no free was
+/// recorded. `None` if there are none.
 pub fn unseen_frees([blocks, bytes]: [u64; 2]) -> Option<String> {
     if blocks == 0 {
         return None;
@@ -83,7 +84,7 @@ pub fn unseen_frees([blocks, bytes]: [u64; 2]) -> Option<String> {
     ))
 }
 
-/// Returns how many stacks end early for one reason, and in which file:
+/// Returns the number of stacks that end early for one reason, with their file:
 /// `3 stacks (100 allocations, 97.66KiB) in /tmp/p, which has no unwind tables`.
 pub(crate) fn early_ends_in(ends: &EarlyEnds, measure: &UnitFormatter) -> String {
     let (stacks, objects) = (
@@ -99,8 +100,9 @@ pub(crate) fn early_ends_in(ends: &EarlyEnds, measure: &UnitFormatter) -> String
     format!("{stacks} ({objects}, {}) {place}", measure.show(ends.bytes))
 }
 
-/// Returns a note that stacks lack callers, in which file most of them do, and how to get the
-/// callers. `None` if they have less than a hundredth of the bytes that were `allocated`.
+/// Returns a note about stacks without their outermost callers: the file with most of them, and how
+/// to record the callers. `None` if these stacks have less than a hundredth of the bytes that were
+/// `allocated`.
 pub fn early_ends(all: &[EarlyEnds], allocated: Option<i64>) -> Option<String> {
     let most = all.iter().max_by_key(|ends| ends.bytes)?;
     let bytes = all

@@ -53,7 +53,7 @@ pub fn diff(
     Ok(text)
 }
 
-/// Returns a line about a rule that was broken.
+/// Returns a line about the violation of a rule in a comparison.
 pub fn violation_line(broken: &RuleViolation) -> String {
     let measure = UnitFormatter::new(&broken.unit, None).unwrap_or_else(|_| UnitFormatter::raw());
     format!(
@@ -68,8 +68,8 @@ pub fn violation_line(broken: &RuleViolation) -> String {
     )
 }
 
-/// Returns the text after the growth of a rule that was broken: the range of the change, or the
-/// range of the value that the rule is about.
+/// Returns the text after the growth in the line about a violation: the range of the value if the
+/// rule is about a value, otherwise the range of the change.
 fn violation_range(broken: &RuleViolation, measure: &UnitFormatter) -> String {
     match broken.estimate.as_ref().filter(|_| broken.is_about_value) {
         None => change_range(broken.estimate.as_ref(), measure),
@@ -81,7 +81,8 @@ fn violation_range(broken: &RuleViolation, measure: &UnitFormatter) -> String {
     }
 }
 
-/// Returns the text after a growth: the range that the estimate leaves for the change.
+/// Returns the text after a growth: the range of the change according to the estimate; empty for an
+/// exact change.
 fn change_range(estimate: Option<&ValueEstimate>, measure: &UnitFormatter) -> String {
     let Some(estimate) = estimate else {
         return String::new();
@@ -377,8 +378,8 @@ fn whole(value: i128) -> Value {
     }
 }
 
-/// Returns the sum that the filters left out on each side. The sum after is scaled in the same way
-/// as the values after.
+/// Returns the sums that the filters left out before and after. The sum after is scaled in the same
+/// way as the values after.
 fn left_out(diff: &DiffReport) -> [i64; 2] {
     let after = diff.after.left_out;
     let scaled = |ratio: f64| (after as f64 * ratio).round() as i64;

@@ -2,9 +2,9 @@
 //! and titles.
 //!
 //! inferno paints a frame in red or blue by the difference of its own value, but users want the
-//! difference of all that a frame contains. So frames are found in the picture by their position
-//! and depth, and painted by their total. Orange means grown and blue means shrunk, so that people
-//! who can't distinguish red from green can read it, too.
+//! difference of all that a frame contains. So this module finds each frame in the picture by its
+//! position and depth, and paints it by its total. Orange means grown and blue means shrunk, so
+//! that people who can't distinguish red from green can read the picture, too.
 
 use std::collections::HashMap;
 
@@ -15,11 +15,12 @@ use crate::measure::UnitFormatter;
 
 /// The way in which the values of a row divide into before and after.
 pub(crate) enum DifferenceSides {
-    /// One profile: all values are after.
+    /// One profile without negative values: all values are after.
     One,
-    /// One profile with negative values, which is a difference already. Negative values shrank.
+    /// One profile with negative values, which is a difference already. Negative values are before,
+    /// and others are after.
     Signed,
-    /// Two profiles.
+    /// Two profiles: the values of the first are before, and those of the second are after.
     Two,
 }
 
@@ -36,7 +37,7 @@ impl DifferenceSides {
         !matches!(self, DifferenceSides::One)
     }
 
-    /// Returns the values before and after for a row's own values. Neither is negative.
+    /// Splits a row's own values into a value before and a value after. Neither is negative.
     pub(crate) fn split(&self, own: &[i64]) -> (i64, i64) {
         let at = |i: usize| own.get(i).copied().unwrap_or(0);
         match self {
@@ -51,8 +52,8 @@ impl DifferenceSides {
 /// begins.
 type FramePosition = (usize, i64);
 
-/// Returns the values before and after of each frame with all frames that it contains, by the
-/// position at which inferno draws it.
+/// Returns the sums before and after of each frame, including the frames that it contains, by the
+/// position at which inferno draws the frame.
 fn sums_by_position(
     rows: &[TreeRow],
     sides: &DifferenceSides,

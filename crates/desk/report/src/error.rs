@@ -1,6 +1,6 @@
-//! Why a report could not be written.
+//! Errors that keep a report from being written.
 
-/// Why a report could not be written. Each error is one line.
+/// An error that keeps a report from being written, as one line.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReportError {

@@ -1,9 +1,9 @@
 //! The command `flame`: the call tree as a picture, drawn by inferno, in one file that needs no
 //! others.
 //!
-//! With one profile, the widths are its values. With two profiles, each width is the larger of both
-//! sides, so that values that vanished are there, too. Frames that grew are orange, and frames that
-//! shrank are blue.
+//! With one profile, the width of a frame is its value. With two profiles, the width is the larger
+//! of both values, so that frames that vanished are there, too. Frames that grew are orange, and
+//! frames that shrank are blue.
 
 use std::io::Write;
 
@@ -24,7 +24,7 @@ use crate::table::printable;
 /// The options of a flame graph.
 #[derive(Clone, Debug, Default)]
 pub struct FlameOptions {
-    /// The title; `None` for the one that is made from the metric and the total.
+    /// The title; `None` for a title that is made from the metric and the total.
     pub title: Option<String>,
     /// The position of the root.
     pub root: FlameRootPosition,
@@ -65,10 +65,10 @@ pub fn flame_folded(tree: &TreeReport<'_>, mut writer: impl Write) -> Result<(),
     })
 }
 
-/// The path from the root to a node, as a folded stack.
+/// The path from the root to the current node, as a folded stack.
 struct FoldedStack {
     text: String,
-    /// The end of the name of each node on the path.
+    /// The end of each node's name in the text, from the root on.
     end: Vec<usize>,
     names: NameCache,
 }
@@ -110,8 +110,8 @@ fn stacks<'r>(places: &PlaceTable, rows: &'r [TreeRow]) -> Vec<(String, &'r Vec<
     stacks
 }
 
-/// Returns a name as a frame of a folded stack. It has no `;`, which separates frames, and no line
-/// break, because each stack is one line.
+/// Returns a name as a frame of a folded stack. The result has no `;`, which separates frames, and
+/// no line break, because each stack is one line.
 pub(crate) fn frame(name: &str) -> String {
     let name = printable(name).replace(';', ":");
     if name.trim().is_empty() {

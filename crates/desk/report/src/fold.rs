@@ -7,14 +7,14 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::table::printable;
 
-/// The rows of a tree, in pre-order, that are shown together with the row after them. Each row
-/// takes one bit, because there may be many more rows than memory should hold.
+/// Marks the rows of a tree that are shown in one row with the row after them. Rows are in
+/// pre-order. Each row takes one bit, because there may be many more rows than memory should hold.
 #[derive(Default)]
 pub(crate) struct RowFolds {
     bits: Vec<u64>,
     rows: usize,
-    /// The path to the last row. For each row on it: its number, the number of its children so far,
-    /// and whether it has no value of its own.
+    /// The path to the last row. Each row on the path has its number, the number of its children so
+    /// far, and whether it has no value of its own.
     open: Vec<(usize, usize, bool)>,
 }
 
@@ -33,7 +33,7 @@ impl RowFolds {
         self.rows += 1;
     }
 
-    /// Ends the rows.
+    /// Completes the marks after the last row.
     pub(crate) fn finish(mut self) -> Self {
         self.close(0);
         self
@@ -54,16 +54,16 @@ impl RowFolds {
     }
 }
 
-/// Walks the rows of a tree and joins them to paths. Without folds, each row is a path.
+/// Joins the rows of a tree to paths, row by row. A row without a mark ends a path.
 pub(crate) struct RowPaths<'f> {
     folds: &'f RowFolds,
     at: usize,
-    /// The number of rows that are folded away in the path to each depth.
+    /// The number of indentation steps that folding saves at each depth.
     saved: Vec<usize>,
     path: RowPath,
 }
 
-/// The rows of the tree that are shown as one row.
+/// Rows of the tree that are shown as one row.
 #[derive(Default)]
 pub(crate) struct RowPath {
     /// The places from the outermost to the innermost. All of them have the total of the last one,
@@ -83,7 +83,7 @@ impl<'f> RowPaths<'f> {
         }
     }
 
-    /// Adds the next row. Returns the path that ends with it, if one does.
+    /// Adds the next row. Returns the path if the row ends it.
     pub(crate) fn next(&mut self, row: &TreeRow) -> Option<&RowPath> {
         if self.at == 0 || !self.folds.goes_on(self.at - 1) {
             self.path.places.clear();
@@ -104,8 +104,8 @@ impl<'f> RowPaths<'f> {
 }
 
 /// Returns the names of a path in `room` columns: all of them, or the first ones, the last ones and
-/// the number of names between. If there is no room for even two names, the first and the last are
-/// cut.
+/// the number of names between. If `room` is too small even for two names, the first and the last
+/// name are cut.
 pub(crate) fn names(names: &[String], reverse: bool, room: usize) -> String {
     let between = if reverse { " ← " } else { " → " };
     let width = |name: &String| printable(name).width() + 3;
@@ -149,8 +149,8 @@ pub(crate) fn names(names: &[String], reverse: bool, room: usize) -> String {
 mod tests {
     use super::*;
 
-    /// Folds rows, given by their depths and own values in pre-order. Returns the number of rows
-    /// and the indentation of each path.
+    /// Folds rows, whose depths and own values are in pre-order. Returns the number of rows and the
+    /// indentation of each path.
     fn shown(rows: &[(usize, i64)], fold: bool) -> Vec<(usize, usize)> {
         let row = |&(depth, own)| TreeRow {
             depth,

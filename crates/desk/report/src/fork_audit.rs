@@ -16,17 +16,18 @@ use crate::names::name_rows;
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable};
 
-/// Maximum number of characters of a child's title in a text for people. The next constant is the
-/// maximum for a site.
+/// Maximum number of characters of a child's title in a text for people.
 const MAX_TITLE_CHARS: usize = 40;
+/// Maximum number of characters of the site of a load in a text for people.
 const MAX_SITE_CHARS: usize = 60;
-/// Maximum number of parts of a file's name.
+/// Maximum number of parts of a path in a text for people.
 const MAX_FILE_NAME_PARTS: usize = 2;
-/// The functions that are not shown but could be mistaken for shown ones: none.
+/// An empty list of further functions, for tables whose short names only need to differ from each
+/// other.
 const NO_FUNCTIONS: &[&str] = &[];
 
-/// Writes the report `fork-audit`. `name` is what was audited. A table for people has at most
-/// `limit` rows.
+/// Writes the report `fork-audit`. `name` names the audit, such as its file or program. A table for
+/// people has at most `limit` rows.
 ///
 /// # Errors
 /// The unit is no unit of bytes.
@@ -59,7 +60,7 @@ pub fn fork_audit(
     }
 }
 
-/// Returns a line about a rule that was broken.
+/// Returns a line about the violation of a rule.
 pub fn fork_violation_line(broken: &ForkRuleViolation) -> Result<String, ReportError> {
     let value = match broken.is_bytes {
         true => UnitFormatter::new("bytes", None)?.show(broken.value),
@@ -216,7 +217,8 @@ fn children(audit: &ForkAudit, bytes: &UnitFormatter) -> Result<ReportTable, Rep
     Ok(table)
 }
 
-/// Returns the title or the program of a child, and why something is not known about it.
+/// Returns the title or the program of a child, and the reason if something about the child is not
+/// known.
 fn describe_child(child: &ForkChild) -> String {
     let mut text = match child.title.is_empty() {
         true => child.program.clone(),
@@ -343,7 +345,8 @@ fn unshared_table(
     table
 }
 
-/// Returns the statement that loads a file before the fork, so that it is loaded only once.
+/// Returns the Perl statement that loads a file before the fork, so that the children share it.
+/// Empty for kinds of loads without such a statement.
 fn preload_statement(load: &ForkLoad) -> String {
     match (&*load.kind, load.name.strip_suffix(".pm")) {
         ("require", Some(module)) if !module.starts_with(['/', '.']) => {
@@ -355,7 +358,7 @@ fn preload_statement(load: &ForkLoad) -> String {
     }
 }
 
-/// Whether one of the children may have loaded code in a way that only an interpreter knows.
+/// Whether a child may have loaded code through an interpreter.
 fn may_load(audit: &ForkAudit) -> bool {
     let is_perl = |child: &ForkChild| child.program.starts_with("perl");
     !audit.loads.is_empty() || audit.children.iter().any(is_perl)
@@ -400,7 +403,8 @@ fn file(name: &str, style: &ReportStyle) -> String {
     }
 }
 
-/// Returns the places that asked for a load, as many as fit, unless `style` asks for whole names.
+/// Returns the site of a load: as many of its places as fit, or all if `style` asks for whole
+/// names.
 fn site(site: &str, style: &ReportStyle) -> String {
     let mut text = String::new();
     for place in site.split(" < ") {
@@ -426,7 +430,8 @@ fn cut(text: &str, most: usize) -> String {
     }
 }
 
-/// Returns the report as JSON. `path` writes the path of a file, or a place in one.
+/// Returns the report as JSON. `path` returns the text to show for a file, or for a place in a
+/// file.
 pub fn fork_document(
     audit: &ForkAudit,
     name: &str,

@@ -40,7 +40,8 @@ pub fn growth(
     }
 }
 
-/// Returns the lines above the table: what is shown, its totals, and what is left out.
+/// Returns the lines above the table: the selected moments, their totals, and the rows that are
+/// left out.
 fn head(growth: &SeriesGrowth, measure: &UnitFormatter) -> Vec<String> {
     let [moments, processes, at_end] = growth.counts;
     let (first, last) = ends(&growth.totals);

@@ -1,4 +1,4 @@
-//! The lines above a report: which metric, of which profile, how much in all, and what is left out.
+//! The lines above a report: the metric, the profile, the total, and the sums that are left out.
 
 use heapprof_analysis::ReportHeader;
 
@@ -9,7 +9,8 @@ use crate::range;
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::printable;
 
-/// Returns the formatter for the values of a report: with units for people, plain for programs.
+/// Returns the formatter for the values of a report. It shows units to people, and plain numbers to
+/// programs.
 pub(crate) fn measure(
     header: &ReportHeader,
     style: &ReportStyle,
@@ -72,8 +73,9 @@ pub(crate) fn lines(
     lines
 }
 
-/// Returns the line about what was folded into own code, if that was asked for. The line has the
-/// sum that was folded, and the sum that has no caller in the program's own code.
+/// Returns the line about `own_code`; `None` if the query does not have it. The line has the memory
+/// of libraries that is counted for a caller in the program's own code, and the memory without such
+/// a caller.
 pub(crate) fn own_code(header: &ReportHeader, measure: &UnitFormatter) -> Option<String> {
     let [counted, left] = header.folded?;
     let show = |sum: i128| {
@@ -96,7 +98,7 @@ pub(crate) const SAMPLED_PEAK_NOTE: &str = "Nobody knows how sure a sampled peak
                                is in use, because its moment is the one at which the estimate was \
                                largest.";
 
-/// Returns the end of a line that says that values are estimates; `None` if they are exact.
+/// Returns the end of a line, with a note that values are estimates; `None` for exact values.
 pub(crate) fn estimate_note(header: &ReportHeader) -> Option<String> {
     let period = header.sampled?;
     let period =
@@ -110,8 +112,8 @@ pub(crate) fn estimate_note(header: &ReportHeader) -> Option<String> {
     ))
 }
 
-/// Returns how the values of a report were sampled, or those of both sides of a comparison; `None`
-/// if they were not sampled.
+/// Returns how the values of a report, or of both sides of a comparison, were sampled; `None` if
+/// they were not sampled.
 pub(crate) fn sampling(before: &ReportHeader, after: Option<&ReportHeader>) -> Option<String> {
     let show = |period: i64| {
         let period = UnitFormatter::new("bytes", None)
@@ -179,8 +181,8 @@ pub(crate) fn empty_reason(
     ))
 }
 
-/// Returns the sample type to suggest if the one asked for has no values: bytes at the peak,
-/// otherwise all bytes.
+/// Returns the sample type to suggest if the requested one has no values: bytes at the peak,
+/// otherwise all allocated bytes, otherwise the first type that has values.
 fn most_telling_type(header: &ReportHeader) -> &str {
     let names = || header.elsewhere.iter().map(|(name, _, _)| name.as_str());
     let known = ["peak_space", "alloc_space"];

@@ -1,4 +1,4 @@
-//! The report `heapwalk`: which part of a heap has leaked.
+//! The report `heapwalk`: how much of a heap has leaked, and which blocks.
 
 pub(crate) mod allocator;
 pub(crate) mod points;
@@ -23,7 +23,7 @@ pub struct HeapWalkReport {
     pub summary: HeapSummary,
 }
 
-/// The states in the order of reports.
+/// The states of blocks, in the order of reports.
 const STATE_ORDER: [ChunkState; 5] = [
     ChunkState::Leaked,
     ChunkState::Indirect,

@@ -201,8 +201,8 @@ fn drop_frames(info: &InfoReport, style: &ReportStyle) -> String {
     }
 }
 
-/// Returns the RSS with the heap beside it. The heap may be larger than RSS, because pages that
-/// were never touched are not resident.
+/// Returns the RSS and the size of the heap as text. The heap may be larger than RSS, because pages
+/// that were never touched are not resident.
 fn resident_text(
     resident: RssBreakdown,
     heap: &str,

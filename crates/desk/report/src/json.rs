@@ -40,7 +40,7 @@ fn file(place: &CodePlace) -> Option<&str> {
     place.file.as_deref().filter(is_shown)
 }
 
-/// Writes the members that [`place`] returns into an object.
+/// Writes the members of a place, as [`place`] returns them, into an object.
 pub(crate) fn place_keys<M: SerializeMap>(
     place: &CodePlace,
     object: &mut M,

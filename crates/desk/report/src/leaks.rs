@@ -26,11 +26,11 @@ use crate::range;
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, DEFAULT_TABLE_COLUMNS, ReportTable, markdown_cell, printable};
 
-/// The width of the number columns beside the names, if no number has more than ten digits. The
-/// next constant is the width of a column of ranges.
+/// The width of the number columns beside the names, if no number has more than ten digits.
 const NUMBER_COLUMNS_WIDTH: usize = 46;
+/// The width of a column of ranges.
 const RANGE_COLUMN_WIDTH: usize = 14;
-/// The state of the blocks in most profiles.
+/// The words for the state of the blocks in most profiles.
 const IN_USE_TEXT: &str = "in use";
 
 /// Writes the report `leaks` and the rules of `--fail-if` that were broken. The report is written
@@ -71,7 +71,8 @@ pub fn leaks(
     Ok(())
 }
 
-/// Returns a note if Python's small objects are in no row, with the reason.
+/// Returns a note with the reason if no row has Python's small objects; `None` if they were
+/// recorded.
 fn small_objects(objects: &PythonSmallObjects, style: &ReportStyle) -> Option<String> {
     const MESSAGE_START: &str = "Python's small objects are in no row";
     match objects {
@@ -84,7 +85,7 @@ fn small_objects(objects: &PythonSmallObjects, style: &ReportStyle) -> Option<St
     }
 }
 
-/// Returns a line about a rule that a value of one profile broke.
+/// Returns a line about the violation of a rule on the values of one profile.
 pub fn value_line(broken: &RuleViolation) -> String {
     let measure = UnitFormatter::new(&broken.unit, None).unwrap_or_else(|_| UnitFormatter::raw());
     let value = broken.change.after;
@@ -102,7 +103,7 @@ struct LeaksView<'a> {
     style: &'a ReportStyle,
     objects: UnitFormatter,
     space: UnitFormatter,
-    /// The names of the frames.
+    /// The function that returns the text of a frame.
     label: Rc<PlaceLabelFn>,
     has_ages: bool,
 }
@@ -148,7 +149,7 @@ impl<'a> LeaksView<'a> {
         format!("{} in {objects}", self.space.show(in_use.space))
     }
 
-    /// Returns the total as [`amount`](Self::amount) shows it, with the ranges of its values.
+    /// Returns the total, such as `4KiB in 2 objects`, with the ranges of its values.
     fn total(&self) -> String {
         let LeaksReport {
             total, estimates, ..
@@ -233,7 +234,7 @@ impl<'a> LeaksView<'a> {
         lines
     }
 
-    /// Returns the state of the blocks, in words.
+    /// Returns the words for the state of the blocks.
     fn state(&self) -> &'static str {
         match self.leaks.types[1].r#type.as_str() {
             "leaked_space" => "leaked",
@@ -323,8 +324,8 @@ impl<'a> LeaksView<'a> {
         self.has_ages
     }
 
-    /// Whether the table has columns for the ranges of objects, and of space. In CSV, ranges are at
-    /// the end.
+    /// Whether the table has a column for the range of objects, and one for the range of space. In
+    /// CSV, ranges are in the last columns.
     fn has_range_columns(&self) -> [bool; 2] {
         let is_csv = self.style.format == ReportFormat::Csv;
         self.leaks.estimates.map(|of| of.is_some() && !is_csv)

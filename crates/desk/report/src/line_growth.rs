@@ -13,8 +13,7 @@ use crate::names::MAX_INLINE_NAME_COLUMNS;
 pub struct LineGrowth<'a> {
     /// The pid of the process.
     pub process: u32,
-    /// The user that the message about the process comes from, if it is another user than
-    /// heapprof's own.
+    /// The user whose process sent the message, if it is another user than heapprof's own.
     pub user: Option<u32>,
     /// The place where the memory was allocated.
     pub place: &'a CodePlace,

@@ -13,11 +13,11 @@ use crate::measure::percent;
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable, printable};
 
-/// The source of source lines: a function from the name of a file in a profile to the file's lines,
-/// or to the reason why there are none.
+/// A function that returns the lines of a source file by its name in a profile, or the reason why
+/// there are none.
 pub type SourceText<'a> = &'a dyn Fn(&str) -> Result<Rc<[String]>, String>;
 
-/// Number of lines that are shown around lines with values.
+/// Number of lines that are shown before and after a line with values.
 const CONTEXT_LINES: usize = 5;
 
 /// Writes the report `list`.

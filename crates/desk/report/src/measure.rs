@@ -10,7 +10,8 @@ use crate::style::{ReportFormat, ReportStyle};
 #[derive(Clone, Debug)]
 pub struct UnitFormatter {
     unit: String,
-    /// The unit of a value, and the fixed unit in which values are shown.
+    /// The unit of the values with its family, and the fixed unit in which they are shown, if there
+    /// is one.
     family: Option<(Unit, Option<(&'static str, f64)>)>,
     /// Whether values are shown as plain numbers, for programs.
     raw: bool,
@@ -134,7 +135,7 @@ fn steps(family: UnitFamily) -> &'static [(&'static str, f64)] {
     }
 }
 
-/// Returns the largest unit in which the value is at least one.
+/// Returns the largest unit of a family in which the value is at least one.
 fn step(family: UnitFamily, base: f64) -> (&'static str, f64) {
     let steps = steps(family);
     let fits = steps.iter().rev().find(|(_, factor)| base.abs() >= *factor);

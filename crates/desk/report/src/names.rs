@@ -15,8 +15,8 @@ use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, DEFAULT_TABLE_COLUMNS, ReportTable, printable};
 use heapprof_totals::fetch::fetch;
 
-/// The texts of places that many rows share, each made once. They are next to each other in memory,
-/// because long reports spend most of their time on reading scattered memory.
+/// A cache of the texts of places, because many rows share a place. The texts are next to each
+/// other in memory, because long reports spend most of their time on reading scattered memory.
 pub(crate) struct NameCache {
     make: PlaceLabelFn,
     text: String,
@@ -33,7 +33,7 @@ impl NameCache {
         }
     }
 
-    /// [Fetches](fetch) the names that are asked for next.
+    /// [Fetches](fetch) into the processor's cache the names that are read next.
     pub(crate) fn fetch(&self, ids: impl Iterator<Item = PlaceId>) {
         let text = self.text.as_bytes();
         fetch(ids.filter_map(|id| text.get(self.at.get(id.index())?.0).copied()));
@@ -76,8 +76,8 @@ pub(crate) fn root_first(places: &PlaceTable, stack: &[PlaceId], names: &mut Nam
     line
 }
 
-/// Adds the columns for the name of a row: one column in text, and one for each part of the name
-/// for programs (`split`).
+/// Adds the columns for the name of a row. For people, there is one column. For programs (`split`),
+/// each part of the name has a column.
 pub(crate) fn name_columns(table: &mut ReportTable, granularity: Granularity, split: bool) {
     if granularity == Granularity::Files {
         return table.column("file", ColumnAlign::Left);
@@ -115,14 +115,15 @@ pub(crate) fn name_cells(place: &CodePlace, granularity: Granularity, split: boo
     cells
 }
 
-/// Adds the last column of rows for programs: the file, if none of the name columns has it.
+/// Adds a last column for the file, if the table is for programs (`split`) and has no such column
+/// yet.
 pub(crate) fn file_column(table: &mut ReportTable, granularity: Granularity, split: bool) {
     if split && !granularity.has_file() {
         table.column("file", ColumnAlign::Left);
     }
 }
 
-/// Returns the cell for the column of [`file_column`].
+/// Returns the cell for the column that [`file_column`] adds; `None` if it adds none.
 pub(crate) fn file_cell(
     place: &CodePlace,
     granularity: Granularity,
@@ -132,8 +133,8 @@ pub(crate) fn file_cell(
     (split && !granularity.has_file()).then_some(file)
 }
 
-/// Returns the name of a place in a row for programs whose last column is the file. The name is
-/// without the file, unless its whole path is shown.
+/// Returns the name of a place for a row whose last column is the file. The name does not contain
+/// the file, unless the place shows its whole path.
 pub(crate) fn name_beside_file(place: &CodePlace) -> Cow<'_, str> {
     match place.shown_file {
         ShownFile::End(_) => Cow::Borrowed(&place.function),
@@ -146,8 +147,9 @@ pub(crate) const MIN_NAME_COLUMNS: usize = 24;
 /// Largest number of terminal columns for a name that has no table column to itself.
 pub(crate) const MAX_INLINE_NAME_COLUMNS: usize = 88;
 
-/// Sets the names of the rows of a table for people: short ones, unless `style` asks for whole
-/// ones. `others` are functions whose short names may equal those of the rows.
+/// Fills the last column of a table for people with the names of its rows: short names, unless
+/// `style` asks for whole ones. `others` are functions that are not shown. The short names differ
+/// from the short names of `others`.
 pub(crate) fn name_rows(
     table: &mut ReportTable,
     places: &[CodePlace],
@@ -158,7 +160,8 @@ pub(crate) fn name_rows(
     name_rows_within(table, places, others, left.max(MIN_NAME_COLUMNS), style);
 }
 
-/// Sets the names of the rows as [`name_rows`] does, in a table that is wide anyway.
+/// Fills the last column with names as [`name_rows`] does, in a table that is wider than a screen
+/// anyway.
 pub(crate) fn name_wide_rows(
     table: &mut ReportTable,
     places: &[CodePlace],
@@ -168,7 +171,8 @@ pub(crate) fn name_wide_rows(
     name_rows_within(table, places, others, MAX_INLINE_NAME_COLUMNS, style);
 }
 
-/// Sets the names of the rows as [`name_rows`] does, with names of at most `left` columns.
+/// Fills the last column with names as [`name_rows`] does, with at most `left` terminal columns for
+/// each.
 pub(crate) fn name_rows_within(
     table: &mut ReportTable,
     places: &[CodePlace],
@@ -184,16 +188,17 @@ pub(crate) fn name_rows_within(
     table.set_last(places.iter().map(|place| short.label(place)));
 }
 
-/// Names of places that fit into a line. Different functions have different names.
+/// Short names of places, each of which fits into a line. Different functions have different names.
 struct ShortNames {
     width: usize,
-    /// The short names of the functions whose names are changed.
+    /// The short names of functions, by their whole names. Functions whose whole name is short
+    /// enough are missing.
     functions: HashMap<String, String>,
 }
 
 impl ShortNames {
-    /// Shortens the names of `places`. `others` are functions that are not shown, but the short
-    /// names must differ from theirs, too.
+    /// Shortens the names of `places`. `others` are functions that are not shown. The short names
+    /// differ from the short names of `others`, too.
     fn new<'p>(
         places: impl Iterator<Item = &'p CodePlace>,
         others: impl Iterator<Item = &'p str>,
@@ -249,10 +254,10 @@ fn short_file(place: &CodePlace, width: usize) -> Option<String> {
     Some(format!("…{}", &file[start..]))
 }
 
-/// A function that makes a place's text.
+/// A function that returns the text of a place.
 pub(crate) type PlaceLabelFn = Box<dyn Fn(&CodePlace) -> String>;
 
-/// Returns a function that names places if the names have no table column to themselves. Names for
+/// Returns a function that names places, for names without a table column to themselves. Names for
 /// people take at most `width` columns.
 pub(crate) fn short_labels(places: &PlaceTable, width: usize, style: &ReportStyle) -> PlaceLabelFn {
     match is_short(style) {
@@ -261,7 +266,7 @@ pub(crate) fn short_labels(places: &PlaceTable, width: usize, style: &ReportStyl
     }
 }
 
-/// Returns a function that names places as [`short_labels`] does, but only the places of some
+/// Returns a function that names places as [`short_labels`] does, but only the places in these
 /// stacks.
 pub(crate) fn short_labels_of<'p>(
     places: &'p PlaceTable,
@@ -281,7 +286,8 @@ pub(crate) fn short_labels_of<'p>(
     short(ShortNames::new(used.into_iter(), others.into_iter(), width))
 }
 
-/// Makes a function whose texts have no characters that control a terminal.
+/// Returns a function that makes the texts of `label` safe to print: characters that control a
+/// terminal are escaped.
 pub(crate) fn printable_label(label: PlaceLabelFn) -> PlaceLabelFn {
     Box::new(move |place| printable(&label(place)).into_owned())
 }

@@ -1,5 +1,5 @@
-//! Advice on what to do next if the rows of a report do not help: a wrapper before everything else,
-//! code without names, too few samples.
+//! Advice on what to do next if the rows of a report do not help: if a wrapper hides the callers,
+//! if code has no names, or if there are too few samples.
 
 use heapprof_analysis::{
     CodePlace,
@@ -12,14 +12,14 @@ use crate::advice::ReportAdvice;
 use crate::measure::{percent, plural};
 use crate::style::ReportStyle;
 
-/// Maximum number of wrappers that are named.
+/// Maximum number of wrappers that the advice names.
 const MAX_WRAPPERS: usize = 2;
 /// Largest number of columns for the name of a function.
 const MAX_NAME_COLUMNS: usize = 60;
 /// Number of samples below which a report gives little information.
 const MIN_SAMPLES: u64 = 30;
 
-/// Returns a line about a wrapper, and how to see its callers.
+/// Returns a line about a wrapper that hides its callers, and how to see them.
 pub(crate) fn wrapper_text(wrapper: &AllocationWrapper, style: &ReportStyle) -> String {
     let name = &wrapper.function;
     format!(
@@ -30,7 +30,7 @@ pub(crate) fn wrapper_text(wrapper: &AllocationWrapper, style: &ReportStyle) -> 
     )
 }
 
-/// Returns the last lines of `top`.
+/// Returns the advice in the last lines of `top`.
 pub(crate) fn after_top(top: &TopReport, style: &ReportStyle) -> Vec<String> {
     let mut lines = Vec::new();
     let is_shown = |wrapper: &&AllocationWrapper| {

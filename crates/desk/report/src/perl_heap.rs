@@ -1,4 +1,4 @@
-//! The report `perl-heap`: what holds the memory in a Perl program.
+//! The report `perl-heap`: which variables hold the memory of a Perl program.
 
 pub(crate) mod value_facts;
 
@@ -17,13 +17,13 @@ pub struct PerlHeap {
     pub name: String,
     /// The perl in words, such as `perl 5.36.0`; empty if it is not known.
     pub perl: String,
-    /// Notes about the reading: how long the process was stopped, what is missing.
+    /// Notes about the read: how long the process was stopped, what is missing.
     pub notes: Vec<String>,
-    /// The interpreters. Each has the number of values that Perl counts, and the number of values
-    /// of each type, by Perl's name for it.
+    /// The interpreters, each with two counts: the number of values that Perl itself counts, and
+    /// the number of values of each type, by Perl's name for the type.
     pub interpreters: Vec<(u64, Vec<(&'static str, u64)>)>,
-    /// The bytes that malloc has allocated, and the bytes that further threads keep for their next
-    /// requests; `None` if that is not known.
+    /// The bytes that malloc has allocated, and further bytes in blocks that threads keep for their
+    /// next requests; `None` if that is not known.
     pub malloc: Option<(u64, u64)>,
     /// The sums of the values.
     pub summary: PerlHeapSummary,

@@ -19,7 +19,7 @@ pub use self::difference::process_difference;
 pub use self::list::{ListedProcess, processes};
 pub use self::snapshot::{ProcessParts, ProcessRow, ProcessSnapshot};
 
-/// The fields that a table of text shows. Reports for programs have all fields.
+/// The fields that are columns of a table of text. Reports for programs have all fields.
 const TEXT_FIELDS: [&str; 9] = [
     "size",
     "rss",
@@ -46,7 +46,7 @@ fn text_fields() -> impl Iterator<Item = &'static UsageField> {
 pub struct ProcessOptions {
     /// Whether there is a row for each mapping instead of one for each kind.
     pub by_mapping: bool,
-    /// Whether the explanations of the words are left out.
+    /// Whether the explanations below the table are left out.
     pub is_brief: bool,
     /// The largest number of rows of mappings; `None` means all.
     pub limit: Option<usize>,
@@ -120,7 +120,7 @@ pub fn process(
     Ok(text)
 }
 
-/// Returns the first line.
+/// Returns the first line of the report.
 fn head(snapshot: &ProcessSnapshot, measure: &UnitFormatter) -> String {
     let mut text = format!("{}: ", printable(&snapshot.description()));
     let counter = |name: &str| snapshot.counter(name).filter(|bytes| *bytes > 0);

@@ -14,8 +14,8 @@ pub struct RecordedProcess {
     pub pid: u32,
     /// The program of the process.
     pub program: String,
-    /// What distinguishes the process from others of its program, if anything does: a script, or a
-    /// title.
+    /// The script or the title of the process, if it has one. It distinguishes the process from
+    /// others of its program.
     pub script_or_title: Option<String>,
     /// The mean number of bytes between samples; 1 if every allocation is counted.
     pub period: u64,

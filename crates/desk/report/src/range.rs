@@ -15,8 +15,8 @@ fn is_even(value: i128, estimate: &ValueEstimate) -> bool {
     estimate.samples > 0 && (above - below).abs() <= 2
 }
 
-/// Returns the text after a value: ` ± 0.90MiB`, or ` (1.55MiB to 4.70MiB)` if few samples make the
-/// range uneven.
+/// Returns the text of a range after its value: ` ± 0.90MiB`, or ` (1.55MiB to 4.70MiB)` if few
+/// samples make the range uneven.
 pub(crate) fn after(value: i64, estimate: &ValueEstimate, measure: &UnitFormatter) -> String {
     match is_even(value.into(), estimate) {
         // No sampled block is behind the value, and the value itself is exact.
@@ -27,7 +27,7 @@ pub(crate) fn after(value: i64, estimate: &ValueEstimate, measure: &UnitFormatte
     }
 }
 
-/// Returns the text after an estimated number of bytes, such as ` ± 0.90MiB`.
+/// Returns the text of a range after an estimated number of bytes, such as ` ± 0.90MiB`.
 pub fn give_or_take(bytes: i64, estimate: &ValueEstimate) -> String {
     UnitFormatter::new("bytes", None).map_or_else(|_| String::new(), |m| after(bytes, estimate, &m))
 }
@@ -66,7 +66,7 @@ pub(crate) fn share(value: i64, estimate: Option<&ValueEstimate>) -> String {
     }
 }
 
-/// The columns of a CSV for the range of a value. Their cells are [`cells`].
+/// The names of the CSV columns for the range of a value. [`cells`] returns their cells.
 pub(crate) const RANGE_COLUMNS: [&str; 3] = ["low", "high", "samples"];
 
 /// Returns the cells for the low end, the high end and the samples of a value. The cells are empty

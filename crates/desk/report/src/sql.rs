@@ -12,7 +12,7 @@ use crate::table::{ColumnAlign, ReportTable, RowCells};
 use heapprof_text::push_whole;
 use heapprof_text::{ControlReplacement, EscapingWriter};
 
-/// Largest number of bytes of rows that are kept in memory until all widths are known. Further rows
+/// Largest number of bytes of rows that a [`RowSpool`] keeps in memory. If there are more, all rows
 /// are kept on disk.
 const MAX_SPOOL_MEMORY_BYTES: usize = 16 << 20;
 
@@ -175,7 +175,8 @@ impl Serialize for JsonRowObject<'_> {
     }
 }
 
-/// Rows that are made once and read later. They are on disk if there are many.
+/// Rows that are written once and read after all widths are known. They are on disk if there are
+/// many.
 struct RowSpool {
     file: SpooledTempFile,
     buffer: Vec<u8>,
@@ -232,8 +233,8 @@ impl RowSpool {
     }
 }
 
-/// Returns the names of the columns, made distinct. A second `name` becomes `name_2`, because an
-/// object has each name once.
+/// Returns distinct names for the columns. A second `name` becomes `name_2`, because a JSON object
+/// should have each name once.
 fn distinct_names(columns: &[String]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for column in columns {

@@ -43,14 +43,14 @@ pub struct ReportStyle {
     pub unit: Option<String>,
     /// Whether text and Markdown show whole names.
     pub full_names: bool,
-    /// The largest number of columns of text, for reports that can do with fewer.
+    /// The largest number of columns of text, for reports that can leave columns out.
     pub width: Option<usize>,
-    /// The words of advice in text and Markdown.
+    /// The function that returns the words of advice in text and Markdown.
     pub advice: AdviceWords,
 }
 
 impl ReportStyle {
-    /// Words a piece of advice.
+    /// Returns the words for a piece of advice.
     pub(crate) fn advise(&self, advice: ReportAdvice<'_>) -> String {
         (self.advice.0)(advice)
     }

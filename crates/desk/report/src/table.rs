@@ -105,10 +105,11 @@ impl ReportTable {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Writes the table with the given rows instead of its own, so that they need not be in memory
-    /// all at once. `rows` passes them one by one. In text the columns have widths, so `rows` is
-    /// called twice. In the first call the last column may stay empty, and the order of the rows
-    /// does not matter.
+    /// Writes the table with the given rows instead of its own, so that the rows need not be in
+    /// memory all at once. `rows` passes the rows one by one.
+    ///
+    /// For text, `rows` is called twice, because the widths of the columns are measured first. In
+    /// the first call, the last column may stay empty, and the rows may come in any order.
     pub(crate) fn stream<R>(
         &self,
         style: &ReportStyle,
@@ -153,8 +154,8 @@ impl ReportTable {
         }
     }
 
-    /// Writes the table with the given rows instead of its own, as Markdown or CSV. Columns have no
-    /// widths in these formats, so the rows need not be in memory all at once.
+    /// Writes the table with the given rows instead of its own, as Markdown or CSV. These formats
+    /// have no column widths, so the rows need not be in memory all at once.
     pub(crate) fn write_rows(
         &self,
         format: ReportFormat,
@@ -179,9 +180,9 @@ impl ReportTable {
         Ok(())
     }
 
-    /// Writes the table as text, with more lines below each row in its last column. `beneath` gets
-    /// the number of a row and passes its lines. These must be printable, as [`printable`] makes
-    /// them, and need not be in memory all at once.
+    /// Writes the table as text, with more lines below each row in the last column. `beneath` gets
+    /// the number of a row and passes the lines below the row. The lines must be printable, as
+    /// [`printable`] makes them, and need not be in memory all at once.
     pub(crate) fn write_text(
         &self,
         color: bool,
@@ -289,7 +290,7 @@ impl ReportTable {
         widths
     }
 
-    /// Widens columns to the cells of a row.
+    /// Widens columns so that the cells of a row fit.
     fn widen<'c>(&self, widths: &mut [usize], row: impl Iterator<Item = &'c str>) {
         let last = self.columns.len() - 1;
         for (at, cell) in row.enumerate() {
@@ -334,16 +335,16 @@ impl ReportTable {
     }
 }
 
-/// The purpose for which rows are passed.
+/// The purpose for which rows are passed to [`ReportTable::stream`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RowPass {
-    /// To measure their widths, except for the last column.
+    /// To measure the widths of the columns, except the last one.
     Widths,
-    /// To write the rows. In text, the number is the width that is left for the last column.
+    /// To write the rows. In text, the number is the remaining width for the last column.
     Rows(usize),
 }
 
-/// The cells of a row, one text after the other. The memory is reused for the next row.
+/// The cells of a row, one after the other in one text. The memory is reused for the next row.
 #[derive(Debug, Default)]
 pub(crate) struct RowCells {
     text: String,
@@ -367,7 +368,7 @@ impl RowCells {
         cells.into_iter().for_each(|cell| self.push(cell));
     }
 
-    /// Adds a cell that `make` appends to the text it gets.
+    /// Adds a cell. `make` appends the text of the cell to the text that it gets.
     pub(crate) fn make(&mut self, make: impl FnOnce(&mut String)) {
         make(&mut self.text);
         self.end.push(self.text.len());
@@ -389,7 +390,7 @@ impl RowCells {
 struct TableLine(String);
 
 impl TableLine {
-    /// Writes cells two blanks apart, in the widths of `widths`.
+    /// Writes cells with these widths, two blanks apart.
     fn write<'c>(
         &mut self,
         cells: impl Iterator<Item = &'c str>,

@@ -12,11 +12,12 @@ use crate::measure::{UnitFormatter, time_utc};
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable};
 
-/// The number of columns of the chart. The next constant is the number of its rows.
+/// The number of columns of the chart, in characters.
 const CHART_COLUMNS: usize = 76;
+/// The number of rows of the chart, in characters.
 const CHART_ROWS: usize = 12;
-/// Least ratio of RSS to the heap at which RSS is not drawn, because the heap's curve would be
-/// flat.
+/// Largest ratio of RSS to the heap at which RSS is drawn. At larger ratios, the heap's curve would
+/// be flat.
 const MAX_RSS_TO_HEAP: i64 = 6;
 
 /// Writes the report `timeline`.
@@ -54,7 +55,7 @@ fn steps(timeline: &TimelineReport, of: impl Fn(&TimelineRow) -> Option<i64>) ->
         .collect()
 }
 
-/// Returns the line about the chart: its profiles, and its ends.
+/// Returns the line above the chart: the profiles, the first and the last value, the peak, and RSS.
 fn summary(
     timeline: &TimelineReport,
     bytes: &UnitFormatter,
@@ -103,8 +104,8 @@ fn summary(
 }
 
 /// Returns the values of a column as they are drawn. A peak between two profiles of a series lasts
-/// for one moment. How far the heap shrank after it is not known, so the curve returns to its value
-/// before the peak.
+/// for one moment. It is not known how far the heap shrank after the peak, so the curve returns to
+/// its value before the peak.
 fn drawn_steps(
     timeline: &TimelineReport,
     of: impl Fn(&TimelineRow) -> Option<i64>,

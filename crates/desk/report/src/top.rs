@@ -21,12 +21,12 @@ use crate::range;
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, DEFAULT_TABLE_COLUMNS, ReportTable, markdown_cell, printable};
 
-/// A function from a source file's name and a line's number to the text of the line; `None` if
-/// there is no such file or line.
+/// A function that returns the text of a source line by the file's name and the line's number;
+/// `None` if there is no such file or line.
 pub type SourceLine<'a> = &'a dyn Fn(&str, i64) -> Option<String>;
 
-/// Writes the report `top`. Rows of lines have the text of the line beside them, if `source` has
-/// it. CSV has no such column.
+/// Writes the report `top`. If the rows are lines, they have the source text beside them, as far as
+/// `source` has it. CSV has no column for the source text.
 pub fn top(
     top: &TopReport,
     style: &ReportStyle,
@@ -96,7 +96,7 @@ fn named_place(name: &str) -> CodePlace {
     }
 }
 
-/// Returns the rows that stand for what the limit left out and for what the filters left out.
+/// Returns the rows for the sum that the limit left out, and for the sum that the filters left out.
 fn remainders(top: &TopReport) -> Vec<(CodePlace, i64)> {
     let mut rows = Vec::new();
     if top.other.rows > 0 {
@@ -206,11 +206,12 @@ fn narrow(
     table
 }
 
-/// Least number of terminal columns that a cut name has.
+/// Least number of terminal columns of a name that was cut.
 const MIN_CUT_NAME_COLUMNS: usize = 30;
 
-/// Removes sample types from a wide table until the table fits, and then cuts names. The sample
-/// type that was asked for always stays. Returns a line about what was left out.
+/// Removes sample types from a wide table until the table fits, and then cuts names. The requested
+/// sample type always stays. Returns a line about the types that were removed; `None` if there are
+/// none.
 fn fit(
     top: &TopReport,
     table: &mut ReportTable,

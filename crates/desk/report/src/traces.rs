@@ -128,7 +128,8 @@ pub fn traces(
     Ok(())
 }
 
-/// Writes a note about the `count` stacks that are left out and their sum, if there are any.
+/// Writes a note about the stacks that are left out, with their number and their sum, if there are
+/// any.
 fn write_other(
     rest: i64,
     count: usize,

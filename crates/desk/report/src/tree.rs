@@ -17,7 +17,7 @@ use crate::names::{MIN_NAME_COLUMNS, NameCache, name_beside_file, short_labels_o
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable, RowCells, RowPass};
 
-/// Number of columns for a name if no row is cut.
+/// Largest number of columns for a name in a tree whose rows are not cut to a width.
 const MAX_TREE_NAME_COLUMNS: usize = 86;
 /// Maximum number of steps by which a node is indented. The first number is for folded paths, so
 /// that names stay in sight. The second number is for paths that are not folded.

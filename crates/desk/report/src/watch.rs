@@ -9,8 +9,9 @@ use crate::measure::{UnitFormatter, percent, plural, time_utc};
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable, printable};
 
-/// The number of columns of the chart. The next constant is the number of its rows.
+/// The number of columns of the chart, in characters.
 const CHART_COLUMNS: usize = 76;
+/// The number of rows of the chart, in characters.
 const CHART_ROWS: usize = 10;
 /// Maximum number of rows of processes, and of events, in a report for people.
 const MAX_TABLE_ROWS: usize = 40;

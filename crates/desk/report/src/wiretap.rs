@@ -12,7 +12,7 @@ fn time(ms: i64) -> String {
     time_utc(ms.saturating_mul(1_000_000))
 }
 
-/// Returns the kind of a row, with the outcome of loading a module.
+/// Returns the kind of a row. For a load, the outcome follows.
 fn kind(row: &WiretapRow) -> String {
     match row.outcome.as_str() {
         "" => row.kind.clone(),

@@ -1,9 +1,10 @@
-//! Finds allocators whose blocks heapprof does not see, by the names of their functions: files of a
-//! program that contain such an allocator, or call a shared one with functions other than malloc's.
+//! Finds allocators whose blocks heapprof does not see. A survey reports the files of a program
+//! that contain such an allocator, or that call functions of a shared allocator other than
+//! malloc's. Allocators are recognized by the names of their functions.
 //!
 //! heapprof hooks malloc and its family, and the operators of C++, by their names in shared
 //! libraries. An allocator that is linked into a file under other names is called directly, past
-//! the hooks. A shared allocator has functions besides malloc's, and calls of these are not seen
+//! the hooks. A shared allocator has other functions besides malloc's, whose calls are not seen
 //! either.
 
 use std::collections::{HashMap, HashSet};
@@ -22,13 +23,13 @@ pub struct KnownAllocator {
     pub name: &'static str,
     /// Advice to the user: how to see the allocator's blocks.
     pub remedy: &'static str,
-    /// Whether a recording of mappings counts what the allocator maps.
+    /// Whether a recording of mappings counts the memory that the allocator maps.
     pub has_countable_mappings: bool,
     /// The prefixes of the names of the allocator's functions.
     prefixes: &'static [&'static str],
-    /// The rest of the name, after the prefix, of functions that allocate.
+    /// Name endings, after the prefix, of functions that allocate.
     allocating: &'static [&'static str],
-    /// The rest of the name, after the prefix, of functions that free.
+    /// Name endings, after the prefix, of functions that free.
     freeing: &'static [&'static str],
 }
 
@@ -163,7 +164,7 @@ static KNOWN_ALLOCATORS: [KnownAllocator; 8] = [
     },
 ];
 
-/// Maximum number of a file's called functions that are named.
+/// Maximum number of called functions that are named for each file.
 const MAX_NAMED_FUNCTIONS: usize = 4;
 
 /// Whether a function of an allocator allocates or frees.
@@ -175,7 +176,8 @@ pub enum AllocatorRole {
     Frees,
 }
 
-/// Returns the allocator that has a function of this name, and what the function does.
+/// Returns the allocator that has a function of this name, and whether the function allocates or
+/// frees.
 pub fn allocator_of(function: &str) -> Option<(&'static KnownAllocator, AllocatorRole)> {
     // Most names in a program are long, and all names of allocator functions are short.
     if function.len() > 32 {
@@ -200,7 +202,7 @@ pub fn allocator_of(function: &str) -> Option<(&'static KnownAllocator, Allocato
     })
 }
 
-/// How a program allocates without calling the hooked functions.
+/// A way in which a program allocates without calling the hooked functions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnhookedAllocator {
     /// The file contains the allocator.
@@ -209,25 +211,26 @@ pub enum UnhookedAllocator {
         name: &'static str,
         /// Advice to the user: how to see the allocator's blocks.
         remedy: &'static str,
-        /// Whether a recording of mappings counts what the allocator maps.
+        /// Whether a recording of mappings counts the memory that the allocator maps.
         has_countable_mappings: bool,
         /// The file that contains the allocator.
         file: PathBuf,
         /// A function of the allocator.
         function: String,
     },
-    /// The file calls a function of a shared allocator that is not one of malloc's family.
+    /// The file calls a function of a shared allocator that does not belong to malloc's family.
     Called {
         /// The allocator's name.
         name: &'static str,
         /// The file that calls the allocator.
         file: PathBuf,
-        /// The functions that are called, at most a few of them.
+        /// Names of some of the called functions.
         functions: String,
-        /// What the first function does. A function that allocates comes first, if there is one.
+        /// Role of the first named function. A function that allocates comes first, if there is
+        /// one.
         role: AllocatorRole,
     },
-    /// A C library is loaded twice: dlmopen gives a part of a program its own copy.
+    /// A C library is loaded twice. dlmopen loads a second copy for a part of a program.
     SecondLibc {
         /// The C library.
         file: PathBuf,
@@ -245,7 +248,7 @@ struct FileAllocators {
     exports_malloc: bool,
 }
 
-/// Searches files for allocators. Each file is read only once.
+/// Searches files for allocators, and reads each file only once.
 #[derive(Debug, Default)]
 pub struct AllocatorSurvey {
     options: SymbolizeOptions,
@@ -253,7 +256,7 @@ pub struct AllocatorSurvey {
 }
 
 impl AllocatorSurvey {
-    /// Returns a survey that opens the files that the options allow.
+    /// Makes a survey that opens only files that the options allow.
     #[must_use]
     pub fn new(options: SymbolizeOptions) -> Self {
         Self {
@@ -262,8 +265,9 @@ impl AllocatorSurvey {
         }
     }
 
-    /// Returns how a program allocates past the hooks. `files` are the program's files, its own
-    /// file first. A file that is mapped at several places occurs in the list as often.
+    /// Returns the ways in which a program allocates past the hooks. `files` are the program's
+    /// files, its executable first. A file that is mapped several times occurs several times in the
+    /// list.
     pub fn survey_files<'a>(
         &mut self,
         files: impl IntoIterator<Item = &'a Path>,
@@ -340,7 +344,8 @@ impl AllocatorSurvey {
     }
 }
 
-/// Reads which allocator functions a file defines and calls. `None` if it is no readable ELF file.
+/// Finds the allocator functions that a file defines and calls. `None` if it is no readable ELF
+/// file.
 fn read_allocators(file: &Path, options: &SymbolizeOptions) -> Option<FileAllocators> {
     if !file.is_absolute() {
         return None;

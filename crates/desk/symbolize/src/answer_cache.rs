@@ -1,6 +1,6 @@
-//! Cache of the lines that files gave for addresses, kept from profile to profile: the processes of
-//! one recording map the same libraries, and their stacks mostly go through the same places in
-//! these.
+//! Cache of the lines that were found for addresses in files, for use in several profiles. The
+//! processes of one recording map the same libraries, and their stacks mostly contain the same
+//! addresses in them.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use crate::answers::{LocationLines, RawLine};
 use crate::resolve::LocationQuestion;
 use crate::summary::SymbolSource;
 
-/// The position of an address in a file, regardless of where the file was mapped: the distance from
-/// the mapping's start, the offset of that start in the file, and whether the start is 0. If the
-/// start is 0, the profile says nothing about the mapping. Then the addresses are the file's own
-/// and mean something else.
+/// The position of an address in a file, regardless of where the file was mapped. It consists of
+/// the distance from the mapping's start, the offset of that start in the file, and whether the
+/// start is 0. If the start is 0, the profile does not describe the mapping, and addresses are the
+/// file's own virtual addresses.
 type FilePosition = (u64, u64, bool);
 
 fn position(question: &LocationQuestion) -> FilePosition {
@@ -22,15 +22,15 @@ fn position(question: &LocationQuestion) -> FilePosition {
     (address, place.file_offset, place.memory_start == 0)
 }
 
-/// The answers of a file. `None` means that the file has no answer; it is kept so that the file is
-/// not asked again.
+/// The known lines for the addresses of one file. `None` is stored for an address without lines, so
+/// that it is not looked up again.
 #[derive(Default)]
 pub(crate) struct FileAnswers {
     lines: HashMap<FilePosition, Option<Box<[RawLine]>>>,
     pub(crate) source: Option<SymbolSource>,
 }
 
-/// The answers of all files that were asked so far, with their texts.
+/// The known lines for the addresses of all files, with the texts of these lines.
 #[derive(Default)]
 pub(crate) struct AnswerCache {
     strings: StringTable,
@@ -41,7 +41,7 @@ pub(crate) struct AnswerCache {
 
 /// Maximum size of the cache in bytes.
 const MAX_CACHED_BYTES: usize = 256 << 20;
-/// Approximate size of an answer in bytes, without its texts.
+/// Approximate size in bytes of the stored lines of an address, without their texts.
 const BYTES_PER_ANSWER: usize = 96;
 
 impl AnswerCache {
@@ -52,8 +52,8 @@ impl AnswerCache {
         }
     }
 
-    /// Answers the questions whose answers are known for the file with this name and build id.
-    /// Returns the other questions.
+    /// Sets the known lines of locations in the file with this name and build id. Returns the
+    /// questions about the other locations.
     pub(crate) fn recall(
         &self,
         file: &(String, String),
@@ -78,12 +78,12 @@ impl AnswerCache {
         left
     }
 
-    /// Returns the best of the sources that answered for a file.
+    /// Returns the best source that gave lines for a file.
     pub(crate) fn source(&self, file: &(String, String)) -> Option<SymbolSource> {
         self.files.get(file)?.source
     }
 
-    /// Stores the file's answers to these questions.
+    /// Stores the lines of these locations of a file.
     pub(crate) fn keep(
         &mut self,
         file: (String, String),

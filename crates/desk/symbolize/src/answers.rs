@@ -1,4 +1,4 @@
-//! The lines that were found so far, by location, and the code that writes them into the profile.
+//! Stores the lines that were found for locations, and writes them into the profile.
 
 use std::collections::HashMap;
 
@@ -7,12 +7,12 @@ use heapprof_profile::{Function, FunctionIndex, Line, Profile, StringId};
 use crate::demangle::{demangle, is_mangled};
 use crate::dwarf::DwarfFrame;
 
-/// A line whose function is still a linker name.
+/// A line whose function has its linker name.
 #[derive(Clone, Copy)]
 pub(crate) struct RawLine {
     name: StringId,
     is_short: bool,
-    /// Whether the name only gives the place of code without a name.
+    /// Whether the name is only a position in a file, because the code has no name.
     is_nameless: bool,
     file: StringId,
     line: i64,
@@ -32,7 +32,7 @@ impl RawLine {
         }
     }
 
-    /// Returns the same line with the text ids of another profile.
+    /// Returns the line for another profile. `text` converts its text ids.
     pub(crate) fn with_texts(&self, mut text: impl FnMut(StringId) -> StringId) -> Self {
         Self {
             name: text(self.name),
@@ -42,7 +42,7 @@ impl RawLine {
     }
 }
 
-/// The lines of the locations that were looked up.
+/// The lines that were found, by location.
 pub(crate) struct LocationLines {
     lines: Vec<Option<Box<[RawLine]>>>,
 }
@@ -89,7 +89,7 @@ impl LocationLines {
         self.lines[location as usize].as_deref()
     }
 
-    /// Sets a location's lines to lines that were found before.
+    /// Sets a location's lines to known lines.
     pub(crate) fn set(&mut self, location: u32, lines: Box<[RawLine]>) {
         self.lines[location as usize] = Some(lines);
     }
@@ -105,7 +105,7 @@ impl LocationLines {
             .is_some_and(|line| !line.name.is_empty() && !line.is_nameless)
     }
 
-    /// Whether a location is named by the start of its function.
+    /// Whether a location has a name made from the start of its function, e.g. `libfoo.so+0x1234`.
     pub(crate) fn is_numbered(&self, location: u32) -> bool {
         self.outermost(location)
             .is_some_and(|line| line.is_nameless)
@@ -117,8 +117,8 @@ impl LocationLines {
             .is_some_and(|line| !line.name.is_empty() && !line.is_short)
     }
 
-    /// Names a location's outermost function by a symbol table. A name that is already there is
-    /// replaced only by a mangled one.
+    /// Sets the name of a location's outermost function to `name` from a symbol table. An existing
+    /// name is replaced only by a mangled name.
     pub(crate) fn name(&mut self, profile: &mut Profile, location: u32, name: &str) {
         let lines = &mut self.lines[location as usize];
         if let Some(line) = lines.as_mut().and_then(|lines| lines.last_mut()) {
@@ -133,7 +133,8 @@ impl LocationLines {
         )]));
     }
 
-    /// Names a location without a symbol by the start of its function, e.g. `libfoo.so+0x1234`.
+    /// Sets the name of a location without a symbol to `name`, which is made from the start of its
+    /// function, e.g. `libfoo.so+0x1234`.
     pub(crate) fn number(&mut self, profile: &mut Profile, location: u32, name: &str) {
         if !self.is_named(location) {
             self.lines[location as usize] = Some(Box::new([RawLine {
@@ -143,7 +144,7 @@ impl LocationLines {
         }
     }
 
-    /// Writes the lines into the profile. Locations without an answer stay as they are.
+    /// Writes the lines into the profile. Locations without lines stay unchanged.
     pub(crate) fn write(self, profile: &mut Profile) {
         let mut functions = AddedFunctions::new(profile);
         let old = std::mem::take(&mut profile.line);
@@ -225,8 +226,8 @@ impl AddedFunctions {
     }
 }
 
-/// Removes functions that were referred to only by replaced lines (`old`). Functions that no line
-/// ever referred to stay.
+/// Removes functions to which only replaced lines (`old`) referred. Functions to which no line ever
+/// referred stay.
 fn drop_replaced(profile: &mut Profile, old: &[Line]) {
     let mut used = vec![true; profile.function.len()];
     for line in old {

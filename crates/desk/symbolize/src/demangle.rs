@@ -1,5 +1,5 @@
-//! Turns linker names into source names, for C++ (Itanium) and Rust (legacy and v0). C names stay
-//! as they are.
+//! Converts linker names of C++ (Itanium) and Rust (legacy and v0) to source names. C names stay
+//! unchanged.
 
 use heapprof_profile::is_rust_name;
 

@@ -1,4 +1,4 @@
-//! Debug information: functions, lines and inlined frames, found with the addr2line crate, with
+//! Reads debug information with the addr2line crate: functions, lines and inlined frames, also from
 //! split and shared DWARF files.
 
 use std::cell::RefCell;
@@ -23,7 +23,8 @@ type DwarfReader<'a> = EndianSlice<'a, RunTimeEndian>;
 /// The debug information of one file.
 pub(crate) struct DebugInfo<'a> {
     sections: Arc<gimli::Dwarf<DwarfReader<'a>>>,
-    /// Always `Some`, except while it is rebuilt: two contexts at once would take twice the memory.
+    /// Context of the addr2line crate. It is `None` only while it is rebuilt, because two contexts
+    /// at once would take twice the memory.
     context: Option<Context<DwarfReader<'a>>>,
     package: Option<gimli::DwarfPackage<DwarfReader<'a>>>,
     path: PathBuf,
@@ -38,8 +39,8 @@ pub(crate) struct DwarfFrame<'f> {
     /// The linker name; empty if it is not known.
     pub(crate) name: &'f str,
     /// Whether the name may be only the last part of the function's name. C++ and Rust functions
-    /// have linker names, but debug information gives only the last part for functions that are
-    /// private to their unit. The parts before it come from the entries around the function.
+    /// have linker names. But for functions that are private to their unit, debug information has
+    /// only the last part of the name. The other parts come from the entries around the function.
     pub(crate) is_short: bool,
     pub(crate) file: &'f str,
     pub(crate) line: u32,
@@ -132,8 +133,8 @@ impl<'a> DebugInfo<'a> {
         self.scopes.qualified_name(unit, entry, name)
     }
 
-    /// Returns the result of a lookup. Loads parts that the compiler left in other files when they
-    /// are needed.
+    /// Completes a lookup, and returns its result. If the lookup needs debug information that the
+    /// compiler left in another file, that file is loaded.
     fn load_result<L: LookupContinuation<Buf = DwarfReader<'a>>>(
         &self,
         mut result: LookupResult<L>,
@@ -148,7 +149,7 @@ impl<'a> DebugInfo<'a> {
         }
     }
 
-    /// Takes the warnings so far about missing or damaged parts.
+    /// Takes the warnings about missing or damaged parts that were collected.
     pub(crate) fn warnings(&self) -> Vec<SymbolizeWarning> {
         self.warnings.take()
     }
@@ -273,7 +274,7 @@ fn load_shared<'a>(
     None
 }
 
-/// Opens the package beside the binary that holds all its split files.
+/// Opens the package (`.dwp`) beside the binary, which contains all its split files.
 fn package<'a>(
     elf: &ElfBinary<'a>,
     storage: &'a FileStorage,

@@ -1,5 +1,5 @@
-//! An ELF file: its build id, its links to debug files, and how addresses in a mapping of it become
-//! virtual addresses.
+//! ELF files: build ids, links to debug files, and conversion of mapped addresses to virtual
+//! addresses.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -22,11 +22,11 @@ pub(crate) struct ElfBinary<'a> {
 /// limit exists because memory of the claimed size is allocated.
 const MAX_COMPRESSION_RATIO: u64 = 1032;
 
-/// Inflated size up to which sections are always accepted, because they do no harm. zstd can
-/// compress a few repeated bytes beyond [`MAX_COMPRESSION_RATIO`].
+/// Inflated size, in bytes, up to which sections are accepted at any ratio, because they do no
+/// harm. zstd can compress a few repeated bytes beyond [`MAX_COMPRESSION_RATIO`].
 const ALWAYS_ACCEPTED_BYTES: u64 = 64 << 20;
 
-/// The part of a mapping's data that is needed to compute addresses.
+/// The range and the file offset of a mapping.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MappedRange {
     pub(crate) memory_start: u64,
@@ -76,8 +76,8 @@ impl<'a> ElfBinary<'a> {
         self.object.build_id().ok().flatten()
     }
 
-    /// Returns a section's content, inflated if necessary. It is empty if the section is missing or
-    /// has no bytes in this file.
+    /// Returns the content of a section, inflated if it is compressed. The result is empty if the
+    /// section is missing or has no bytes in this file.
     pub(crate) fn section(&self, name: &str, storage: &'a FileStorage) -> Result<&'a [u8], String> {
         let Some(section) = self.object.section_by_name(name) else {
             return Ok(&[]);
@@ -103,13 +103,14 @@ impl<'a> ElfBinary<'a> {
         section.is_some_and(|s| s.size() > 0 && s.file_range().is_some())
     }
 
-    /// Whether the file has no code, like files made by `objcopy --only-keep-debug`.
+    /// Whether the file is a debug file without code, such as `objcopy --only-keep-debug` makes.
     pub(crate) fn is_debug_only(&self) -> bool {
         let text = self.object.section_by_name(".text");
         text.is_some_and(|s| s.size() > 0 && s.file_range().is_none())
     }
 
-    /// Converts an address in memory to a virtual address, as symbols and debug information use it.
+    /// Converts an address in a mapping to a virtual address, which symbols and debug information
+    /// use.
     pub(crate) fn virtual_address(&self, place: MappedRange, address: u64) -> Option<u64> {
         if place.memory_start == 0 && place.file_offset == 0 {
             // Nothing is mapped at 0, so the writer of the profile used the file's own addresses.
@@ -131,8 +132,8 @@ impl<'a> ElfBinary<'a> {
             .or_else(|| stripped_of_bytes(&segments, place, address))
     }
 
-    /// Returns the lowest address at which the file asks to be loaded. prelink may change it after
-    /// the debug file was split off.
+    /// Returns the lowest virtual address of the file. prelink may change it after the debug file
+    /// was split off.
     pub(crate) fn base(&self) -> Option<u64> {
         self.segments().iter().map(|s| s.address).min()
     }
@@ -155,7 +156,8 @@ impl<'a> ElfBinary<'a> {
         segments.collect()
     }
 
-    /// Returns the end of the code of each section, by section index; 0 for a section without code.
+    /// Returns the end address of each section that has code, by section index; 0 for other
+    /// sections.
     pub(crate) fn code_ends(&self) -> Vec<u64> {
         let mut ends = Vec::new();
         for section in self.object.sections() {
@@ -183,9 +185,10 @@ struct ElfSegment {
     executable: bool,
 }
 
-/// Finds a virtual address with a debug file alone. objcopy leaves the segments of a debug file
-/// without bytes (except for headers and notes), so their file offsets say nothing. But a loader
-/// maps each segment from the page in which it begins, so the mapping shows which segment it was.
+/// Converts an address to a virtual address with a debug file alone. objcopy leaves the segments of
+/// a debug file without bytes (except for headers and notes), so their file offsets are
+/// meaningless. But a loader maps each segment from the page in which it begins. So the mapping
+/// shows which segment it is.
 fn stripped_of_bytes(segments: &[ElfSegment], place: MappedRange, address: u64) -> Option<u64> {
     const PAGE_SIZE: u64 = 4096;
     let mut code = segments.iter().filter(|s| s.executable);

@@ -1,4 +1,4 @@
-//! Finds the binary behind a mapping and its debug file, and refuses files that do not match.
+//! Finds the binary of a mapping, and its debug file. Files that do not match are refused.
 
 use std::path::Path;
 
@@ -158,7 +158,7 @@ impl<'a> MatchedFiles<'a> {
         (elf.has_section(".debug_info") || elf.has_section(".symtab")).then_some(elf)
     }
 
-    /// Whether a file's build id is the wanted one. If either build id is unknown, the file is
+    /// Whether a file has the build id `wanted`. If either build id is unknown, the file is
     /// accepted.
     fn is_same(&mut self, elf: &ElfBinary<'_>, wanted: Option<&[u8]>) -> bool {
         match (elf.build_id(), wanted) {
@@ -174,8 +174,8 @@ impl<'a> MatchedFiles<'a> {
         }
     }
 
-    /// Whether a debug file is the one that the binary links to. If build ids can't decide, the
-    /// checksum does, which requires reading the whole file.
+    /// Whether a debug file is the one to which the binary links. The check uses build ids, or, if
+    /// one is unknown, the checksum, for which the whole file is read.
     fn is_linked(
         &mut self,
         elf: &ElfBinary<'_>,

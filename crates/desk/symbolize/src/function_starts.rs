@@ -1,5 +1,5 @@
-//! Finds where functions begin in code without symbols, from the unwind tables, which such code
-//! has, too.
+//! Finds the starts of functions in code without symbols. They come from the unwind tables, which
+//! such code also has.
 
 use std::collections::HashMap;
 

@@ -1,9 +1,10 @@
-//! Turns C++ linker names into source names, spelled as in binutils (`c++filt -i`, `nm -C`, gdb).
+//! Converts C++ linker names to source names, with the spelling of binutils (`c++filt -i`, `nm -C`,
+//! gdb).
 //!
 //! The grammar is the Itanium C++ ABI's
 //! (<https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling>). `parse` turns a name into a
 //! tree and resolves substitutions and template parameters on the way; `print` writes the tree.
-//! Names are untrusted: a name that nests too deeply, or would become too long, stays mangled.
+//! Names are untrusted. A name that is nested too deeply, or would become too long, stays mangled.
 //!
 //! The library cpp_demangle (0.5) is not used, because it does not know `std::make_shared` of GCC
 //! 12, and writes wrong parameters if a reference is applied to a pack. docs/dev/names.md has the
@@ -41,8 +42,8 @@ pub(crate) fn demangle(symbol: &str, detail: DemangleDetail) -> Option<String> {
 /// The position of a node in the tree.
 type NodeId = u32;
 
-/// A part of a name. A declaration writes a type around the declared name, so function and array
-/// types have a left and a right side.
+/// A part of a name. In a declaration, the declared name stands inside the type, so function and
+/// array types have a left and a right half.
 #[derive(Clone, Debug)]
 enum NameNode<'a> {
     /// A text that is written as it is.
@@ -115,9 +116,10 @@ enum NameNode<'a> {
     Pack(Vec<NodeId>),
     /// A template parameter whose argument is a pack.
     PackParameter(NodeId),
-    /// A pattern that is written once for each argument of the packs in it.
+    /// A pattern that is written once for each argument of its packs.
     Expansion(NodeId),
-    /// Another node, for a template parameter that was used before its argument was known.
+    /// A reference to another node. It replaces a template parameter that was used before its
+    /// argument was known.
     Alias(NodeId),
     /// The number of a template parameter whose arguments come later in the name.
     Forward(u64),
@@ -169,7 +171,7 @@ enum ExceptionSpecification {
 mod tests {
     use super::{DemangleDetail, demangle};
 
-    /// The expected names are from `c++filt -i` (binutils 2.40).
+    /// Compares names with the output of `c++filt -i` (binutils 2.40).
     #[test]
     fn names_as_binutils_writes_them() {
         for line in include_str!("itanium/names.txt").lines() {
@@ -200,7 +202,7 @@ mod tests {
         }
     }
 
-    /// No name takes much time or memory, neither by nesting nor by repeated doubling.
+    /// Checks that no name takes much time or memory, neither by nesting nor by repeated doubling.
     #[test]
     fn hostile_names_have_an_end() {
         let doubled = (0..60).fold(String::from("_Z1fP1A"), |name, i| {

@@ -12,14 +12,14 @@ use crate::storage::FileStorage;
 /// The symbols of a file, sorted by place.
 #[derive(Clone, Debug, Default)]
 pub struct FileSymbols {
-    /// The start and end of each symbol, as distances from the file's first byte in memory, and its
-    /// linker name.
+    /// The start, end and linker name of each symbol. Start and end are distances in bytes from the
+    /// file's first byte in memory.
     all: Vec<(u64, u64, String)>,
 }
 
 impl FileSymbols {
-    /// Reads the symbols of a file. A file that can't be read, or that the options do not allow to
-    /// be read, has no symbols.
+    /// Reads the symbols of a file. The result is empty if the file can't be read, or if the
+    /// options do not allow reading it.
     #[must_use]
     pub fn open(path: &Path, options: &SymbolizeOptions) -> Self {
         let storage = FileStorage::with_options(options);
@@ -60,7 +60,8 @@ impl FileSymbols {
         Some(demangle(name).unwrap_or_else(|| name.to_string()))
     }
 
-    /// Returns the start and the linker name of the symbol at `place`.
+    /// Returns the start and the linker name of the symbol at `place`. Both positions are distances
+    /// in bytes from the file's first byte in memory.
     #[must_use]
     pub fn around(&self, place: u64) -> Option<(u64, &str)> {
         let next = self.all.partition_point(|(start, ..)| *start <= place);

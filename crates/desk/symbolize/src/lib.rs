@@ -1,12 +1,12 @@
 //! Finds functions, files, lines and inlined frames for the addresses of a profile, from ELF files
 //! and their debug information.
 //!
-//! A collector writes addresses and the files that were mapped around them. [`symbolize`] opens
-//! each of these files once, with its debug file if there is one (found by build id,
-//! `.gnu_debuglink` or `--debug-dir`), looks up all addresses in it, and closes it before the next.
-//! A [`Symbolizer`] keeps the answers for the next profile. A file whose build id differs from the
-//! profile's is refused. A damaged file causes a warning, never a panic: the next source is tried,
-//! symbol tables last.
+//! A profile has addresses, and the mapped files that contain them. [`symbolize`] opens each of
+//! these files once, with its debug file if there is one (found by build id, `.gnu_debuglink` or
+//! `--debug-dir`), looks up all addresses in it, and closes it before the next. A [`Symbolizer`]
+//! stores the lines that it finds for the next profile. A file whose build id differs from the
+//! profile's is refused. A damaged file causes a warning, never a panic, and the next source is
+//! tried, symbol tables last.
 //!
 //! The crate knows profiles and symbol files, but neither SQLite nor the command line.
 #![deny(unsafe_code)]
@@ -52,47 +52,48 @@ use crate::resolve::{LocationQuestion, resolve};
 pub use crate::simplify::{NameStyle, simplify_names};
 pub use crate::summary::{FileSummary, SymbolSource, SymbolizeSummary, SymbolizeWarning};
 
-/// Where [`symbolize`] searches for files, and which locations it looks up.
+/// Options of [`symbolize`]: where it searches for files, and which locations it looks up.
 #[derive(Clone, Debug, Default)]
 pub struct SymbolizeOptions {
     /// Folders with debug files, searched before `/usr/lib/debug`.
     pub debug_dirs: Vec<PathBuf>,
-    /// Offset that is added to each address before it is looked up. Use 0 for profiles whose
-    /// addresses already lie within the call, as those of heapprof and pprof do, and -1 for
-    /// profiles with return addresses.
+    /// Offset that is added to each address before it is looked up. Use 0 for profiles with
+    /// addresses inside the calls, as in heapprof and pprof, and -1 for profiles with return
+    /// addresses.
     pub adjust: i64,
     /// Whether locations that already have lines are looked up, too.
     pub force: bool,
-    /// Whether only mappings are used that are not marked as having functions, files or lines.
+    /// Whether locations are looked up only in mappings that are not marked as having functions,
+    /// files or lines.
     pub unnamed_mappings: bool,
     /// Whether an address outside all symbols gets the name of the symbol before it, as in tools
-    /// that use `nm`. In a file without its private symbols these names are guesses.
+    /// that use `nm`. If the file lacks its private symbols, these names are guesses.
     pub nearest: bool,
     /// Whether code without names is named by its file and the start of its function in that file,
-    /// e.g. `libfoo.so+0x1234`. [`Profile::is_nameless`] recognizes such names. Such a location is
-    /// looked up again the next time.
+    /// e.g. `libfoo.so+0x1234`. [`Profile::is_nameless`] recognizes such names. Locations with such
+    /// names are looked up again the next time.
     pub number_functions: bool,
     /// The folder on this machine that contains the profiled machine's files.
     pub root: Option<PathBuf>,
-    /// Whether only files are opened that every user may read, in folders that every user may
-    /// enter. This is for file names from a process that may have fewer rights than this one.
+    /// Whether files are opened only if every user may read them and enter their folders. This is
+    /// for file names from a process that may have fewer rights than the current process.
     pub public_files_only: bool,
-    /// Files that the program ran, such as `/proc/PID/exe`, regardless of where their names lead
-    /// now. If the name of a mapping leads to no file or to a different one, a file of this list
-    /// with the mapping's build id is used.
+    /// Paths that lead to the files that the program ran even if these were renamed or replaced,
+    /// such as `/proc/PID/exe`. If the name of a mapping leads to no file or to a different file,
+    /// the file in this list with the mapping's build id is used.
     pub opened: Vec<PathBuf>,
 }
 
-/// Adds lines to the locations of `profile`, as far as the mapped files are on this machine.
+/// Adds lines to the locations of `profile` whose mapped files are on this machine.
 ///
-/// Locations without an answer keep the lines they have, or none.
+/// Locations for which nothing is found keep the lines they have, or none.
 pub fn symbolize(profile: &mut Profile, options: &SymbolizeOptions) -> SymbolizeSummary {
     run(profile, options, None, None).0
 }
 
-/// Symbolizes one profile after another, as [`symbolize`] does, without asking a file twice for the
-/// same address. Known addresses are answered without opening the file, and the summary then names
-/// no opened file.
+/// Symbolizes several profiles, as [`symbolize`] does, but looks up each address of a file only
+/// once. If all addresses of a file are known, the file is not opened, and the summary names no
+/// opened file for it.
 #[derive(Default)]
 pub struct Symbolizer {
     options: SymbolizeOptions,
@@ -119,8 +120,8 @@ impl Symbolizer {
         run(profile, &self.options, Some(&mut self.known), None).0
     }
 
-    /// Symbolizes a profile, and opens no file after `deadline`. Returns whether every file was
-    /// asked.
+    /// Symbolizes a profile, but opens no file after `deadline`. Returns false if a file was
+    /// skipped.
     pub fn symbolize_until(&mut self, profile: &mut Profile, deadline: Instant) -> bool {
         self.known.keep_within_limits();
         run(
@@ -133,7 +134,7 @@ impl Symbolizer {
     }
 }
 
-/// Symbolizes a profile. Also returns whether every file was asked before the deadline.
+/// Symbolizes a profile. The flag is false if a file was skipped because of the deadline.
 fn run(
     profile: &mut Profile,
     options: &SymbolizeOptions,
@@ -201,7 +202,7 @@ fn run(
     (summary, is_in_time)
 }
 
-/// A file with all its mappings and the locations in them.
+/// A file of a profile, with its mappings and the locations to look up in it.
 struct FileQuestions {
     name: StringId,
     build_id: StringId,
@@ -209,7 +210,7 @@ struct FileQuestions {
     questions: Vec<LocationQuestion>,
 }
 
-/// Returns the files of the profile, with the questions to ask each of them.
+/// Returns the files of the profile, each with the locations to look up in it.
 fn files(
     profile: &Profile,
     options: &SymbolizeOptions,
@@ -263,17 +264,18 @@ fn files(
     files
 }
 
-/// Length limit of a file name in bytes. A name of this length or more is not used.
+/// Length limit of a file name in bytes. Names of this length or more are ignored.
 const MAX_NAME_BYTES: usize = 4096;
 
-/// Whether a mapping's name is that of a file, unlike `[vdso]`, `[heap]`, `//anon` or `/memfd:…`.
+/// Whether the name of a mapping is the name of a file, unlike `[vdso]`, `[heap]`, `//anon` or
+/// `/memfd:…`.
 fn is_file(name: &str) -> bool {
     let made = ["[", "//anon", "/memfd:", "/dev/", "/SYSV", "anon_inode:"];
     let is_made = made.iter().any(|start| name.starts_with(start));
     (1..MAX_NAME_BYTES).contains(&name.len()) && (!is_made || name.starts_with("/dev/shm/"))
 }
 
-/// Returns a build id as bytes; `None` if it is not written in hex and so can't be compared.
+/// Converts a build id from hex to bytes. Returns `None` for other text, which can't be compared.
 fn bytes(hex: &str) -> Option<Vec<u8>> {
     if hex.is_empty() || !hex.is_ascii() {
         return None;
@@ -293,8 +295,8 @@ pub fn build_id(path: &Path) -> Option<String> {
     elf.build_id().map(elf::hex)
 }
 
-/// Marks in each mapping which information its locations now have. With `only_resolved`, only
-/// mappings of files in which a name was found are marked.
+/// Marks in each mapping which information its locations have: functions, files, lines, inlined
+/// frames. With `only_resolved`, only the mappings of files in which a name was found are marked.
 fn mark(profile: &mut Profile, summary: &SymbolizeSummary, only_resolved: bool) {
     let resolved = summary.files.iter().filter(|file| file.resolved > 0);
     let resolved: Vec<MappingIndex> = resolved.flat_map(|f| f.mappings.clone()).collect();

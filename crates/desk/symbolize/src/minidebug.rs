@@ -1,5 +1,5 @@
-//! Inflates `.gnu_debugdata`: a symbol table that distributions leave in stripped programs, as an
-//! ELF file compressed with xz.
+//! Inflates `.gnu_debugdata`, a symbol table that distributions leave in stripped programs. It is
+//! an ELF file that is compressed with xz.
 
 use std::io::Read;
 

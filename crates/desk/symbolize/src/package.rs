@@ -7,12 +7,12 @@ use std::path::Path;
 
 /// Folder in which dpkg keeps a list of files for each package.
 const LISTS_FOLDER: &str = "var/lib/dpkg/info";
-/// Maximum number of bytes that are read from a list. Real lists are shorter, but below another
-/// root the file may belong to any user.
+/// Maximum number of bytes that are read from a list. Real lists are shorter. But below another
+/// root, any user may have written the file.
 const MAX_LIST_BYTES: u64 = 64 << 20;
 
-/// Returns the package with the debug information of an installed file, e.g. `libsqlite3-0-dbgsym`.
-/// `None` if dpkg knows no such file.
+/// Returns the name of the package with the debug information of an installed file, e.g.
+/// `libsqlite3-0-dbgsym`. `None` if no dpkg package contains the file.
 pub fn debug_package(path: &Path) -> Option<String> {
     below(Path::new("/"), path)
 }

@@ -1,4 +1,4 @@
-//! Paths at which binaries and debug files may lie: the layouts of distributions, debuggers and
+//! Candidate paths of binaries and debug files, in the layouts of distributions, debuggers and
 //! users.
 
 use std::ffi::OsStr;
@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::SymbolizeOptions;
 use crate::elf::hex;
 
-/// Finds candidate paths, the likeliest first. A candidate need not exist.
+/// Generates candidate paths, the likeliest first. A candidate need not exist.
 pub(crate) struct CandidatePaths<'o> {
     options: &'o SymbolizeOptions,
 }
@@ -57,8 +57,8 @@ impl<'o> CandidatePaths<'o> {
         places
     }
 
-    /// Returns candidates for a binary whose name alone is not enough. Only its build id proves
-    /// that a candidate is the right file.
+    /// Returns further candidates for a binary. Only the build id proves that one of them is the
+    /// right file.
     pub(crate) fn elsewhere(&self, name: &Path) -> Vec<PathBuf> {
         let mut places = Vec::new();
         if !name.as_os_str().is_empty() {
@@ -81,7 +81,7 @@ impl<'o> CandidatePaths<'o> {
         places
     }
 
-    /// Returns candidates for debug files that are found by a build id alone.
+    /// Returns candidates for the debug file with a build id.
     pub(crate) fn by_build_id(&self, build_id: Option<&[u8]>) -> Vec<PathBuf> {
         let Some((first, rest)) = split(build_id) else {
             return Vec::new();
@@ -123,7 +123,7 @@ impl<'o> CandidatePaths<'o> {
         places
     }
 
-    /// Returns candidates for debug files that are found only by their name.
+    /// Returns candidates for debug files that are found by the name of the binary alone.
     pub(crate) fn by_name(&self, binary: &Path) -> Vec<PathBuf> {
         let Some(name) = binary.file_name() else {
             return Vec::new();
@@ -176,8 +176,8 @@ fn relative(path: &Path) -> PathBuf {
         .collect()
 }
 
-/// Returns the first byte of a build id and the other bytes, in hex, as names of a folder and a
-/// file.
+/// Splits a build id, in hex, into its first byte (the name of a folder) and its other bytes (the
+/// name of a file).
 fn split(build_id: Option<&[u8]>) -> Option<(String, String)> {
     let (first, rest) = build_id?.split_first()?;
     (!rest.is_empty()).then(|| (hex(&[*first]), hex(rest)))

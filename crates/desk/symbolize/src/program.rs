@@ -1,4 +1,4 @@
-//! Decides whether a library can be preloaded into an executable and see its allocations.
+//! Finds out whether a library that is preloaded into an executable can see its allocations.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,28 +12,29 @@ use crate::allocators::{AllocatorRole, allocator_of};
 use crate::elf::{ElfBinary, hex};
 use crate::storage::FileStorage;
 
-/// Why recording a program by preloading sees only some of its allocations, or none.
+/// Reason why recording a program by preloading sees only some of its allocations, or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PreloadObstacle {
     /// The program names no dynamic loader.
     Static,
-    /// The program uses another C library, whose loader refuses a library that needs glibc. The
-    /// path is that of this loader.
+    /// The program uses another C library. Its loader, whose path is stored, refuses a library that
+    /// needs glibc.
     OtherLibc(PathBuf),
-    /// The program is built for another processor or word size, which the text names.
+    /// The program is built for another processor or word size. The text names it.
     OtherArchitecture(String),
-    /// The program is built with a sanitizer that replaces malloc itself, which the text names.
+    /// The program is built with a sanitizer that replaces malloc. The text names the sanitizer.
     Sanitizer(&'static str),
-    /// The program has an allocator linked into it. The text names a function of the allocator.
+    /// An allocator is linked into the program. The text names one of the allocator's functions.
     OwnAllocator(String),
 }
 
-/// An executable and the obstacles to preloading into it. For a script, this is its interpreter.
+/// The executable that will be loaded, and the obstacles to preloading into it. For a script, the
+/// executable is its interpreter.
 #[derive(Clone, Debug)]
 pub struct PreloadTarget {
     /// The file that the kernel will load.
     pub file: PathBuf,
-    /// The dynamic loader that the file asks for.
+    /// The dynamic loader that the file requests.
     pub loader: Option<PathBuf>,
     /// The obstacles to preloading.
     pub obstacles: Vec<PreloadObstacle>,
@@ -81,8 +82,8 @@ pub fn object_file(path: &Path) -> Option<ObjectFile> {
     foreign.then_some(ObjectFile { build_id: None })
 }
 
-/// Finds the obstacles to preloading into an executable. A file that is neither an ELF file nor a
-/// script has none, because the kernel will report the problem.
+/// Finds the obstacles to preloading into an executable. For a file that is neither an ELF file nor
+/// a script, no obstacle is reported, because the kernel will report the problem.
 pub fn inspect(path: &Path) -> PreloadTarget {
     let mut file = path.to_path_buf();
     for _ in 0..4 {
@@ -112,7 +113,7 @@ pub fn inspect(path: &Path) -> PreloadTarget {
     }
 }
 
-/// Returns the loader that an executable of this word size names.
+/// Returns the path of the dynamic loader in an executable of this word size.
 fn loader<H: FileHeader<Endian = Endianness>>(bytes: &[u8]) -> Option<PathBuf> {
     let header = H::parse(bytes).ok()?;
     let endian = header.endian().ok()?;

@@ -12,7 +12,7 @@ use std::path::{Component, Path};
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, open, openat, readlinkat};
 use rustix::io::Errno;
 
-/// Maximum number of links on the way to a file, as in the kernel.
+/// Maximum number of symbolic links in a path, as in the kernel.
 const MAX_LINKS: usize = 40;
 /// Permission bit by which every user may enter a folder.
 const ENTER_BY_OTHERS: u32 = 0o001;
@@ -21,8 +21,8 @@ const READ_BY_OTHERS: u32 = 0o004;
 
 const STEP_FLAGS: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Opens a plain file if every user may read it and enter each folder on the way to it. With a
-/// `root`, the path and the links on the way begin in that folder.
+/// Opens a plain file if every user may read it and enter all folders of its path. With a `root`,
+/// the path and its symbolic links begin in that folder.
 pub(crate) fn open_public(path: &Path, root: Option<&Path>) -> io::Result<File> {
     let below = root.and_then(|root| Some((root, path.strip_prefix(root).ok()?)));
     let (top, path) = below.unwrap_or((Path::new("/"), path));
@@ -72,7 +72,7 @@ pub(crate) fn open_public(path: &Path, root: Option<&Path>) -> io::Result<File> 
     }
 }
 
-/// Returns the names of a path, one after the other.
+/// Returns the names in a path, in order.
 fn steps(path: &Path) -> impl Iterator<Item = OsString> {
     path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_os_string()),
@@ -85,7 +85,7 @@ fn duplicate(folder: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(rustix::io::fcntl_dupfd_cloexec(folder, 0)?)
 }
 
-/// Opens for reading exactly the file that was checked.
+/// Opens a checked file for reading, without using its path again.
 fn reopen(file: &OwnedFd) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());

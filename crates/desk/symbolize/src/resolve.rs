@@ -14,17 +14,18 @@ use crate::storage::FileStorage;
 use crate::summary::{FileSummary, SymbolSource, SymbolizeWarning};
 use crate::symbols::FunctionSymbols;
 
-/// A location to find lines for.
+/// A location to look up in a file.
 #[derive(Clone, Copy)]
 pub(crate) struct LocationQuestion {
     /// The index of the location in the profile.
     pub(crate) location: u32,
     pub(crate) place: MappedRange,
-    /// The address to look up, already adjusted.
+    /// The address to look up. [`SymbolizeOptions::adjust`](crate::SymbolizeOptions) is already
+    /// added.
     pub(crate) address: u64,
 }
 
-/// A question whose address is converted to the file's own virtual address.
+/// A location with its virtual address in the file.
 struct AddressProbe {
     location: u32,
     address: u64,
@@ -34,7 +35,7 @@ struct AddressProbe {
 /// otherwise grow with each compilation unit that is read.
 const MAX_ADDRESSES_PER_CONTEXT: usize = 1 << 14;
 
-/// Finds lines for all locations of one file.
+/// Finds the lines of locations in one file.
 pub(crate) fn resolve(
     profile: &mut Profile,
     answers: &mut LocationLines,
@@ -104,8 +105,8 @@ pub(crate) fn resolve(
     }
 }
 
-/// Returns the difference to add to the binary's addresses to get those of the debug file. It is
-/// not 0 if prelink moved the binary.
+/// Returns the number that converts an address of the binary to an address of the debug file by
+/// addition. It is not 0 if prelink moved the binary.
 fn shift(binary: Option<&ElfBinary<'_>>, debug: Option<&ElfBinary<'_>>) -> u64 {
     let base = |elf: Option<&ElfBinary<'_>>| elf.and_then(ElfBinary::base);
     match (base(binary), base(debug)) {
@@ -199,8 +200,8 @@ impl FileResolver<'_> {
         }
     }
 
-    /// Names code without symbols by the start of its function. Such a name is the same in each run
-    /// and on each machine.
+    /// Sets names for code without symbols. A name consists of the file and the start of the
+    /// function, so it is the same in each run and on each machine.
     fn number<'a>(&mut self, elf: &ElfBinary<'a>, storage: &'a FileStorage) {
         let answers = &*self.answers;
         if self.probes.iter().all(|p| answers.is_named(p.location)) {
@@ -217,8 +218,8 @@ impl FileResolver<'_> {
         }
     }
 
-    /// Returns the file's name without its folder. If the profile has another file of that name,
-    /// the last folder stays.
+    /// Returns the file's name without its folders. If another file in the profile has the same
+    /// name, the last folder is included.
     fn short_name(&self) -> String {
         let path = self.summary.name.strip_suffix(" (deleted)");
         let path = path.unwrap_or(&self.summary.name);

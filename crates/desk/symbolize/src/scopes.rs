@@ -1,8 +1,9 @@
 //! Finds the scopes of a function: the namespaces, classes and functions around it.
 //!
 //! For a function without a linker name (a lambda, or a function that is private to its unit),
-//! debug information gives only the last part of the name. With that part alone, all lambdas of a
-//! program would be one `operator()`. The entries around the function give the other parts.
+//! debug information gives only the last part of the name. With this part alone, all lambdas of a
+//! program would be one `operator()`. The other parts are the names of the entries around the
+//! function.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -27,8 +28,7 @@ const MAX_DEPTH: usize = 64;
 /// the split file, and the offset of the entry in the unit.
 type EntryPosition = (bool, usize, u64, usize);
 
-/// Looks up entries. It keeps lists of children, and units that references lead to, because many
-/// functions share them.
+/// Finds scopes, and stores lists of children and units that many functions share.
 #[derive(Default)]
 pub(crate) struct ScopeCache<'a> {
     children: RefCell<HashMap<EntryPosition, Rc<[usize]>>>,
@@ -36,12 +36,13 @@ pub(crate) struct ScopeCache<'a> {
     units: RefCell<HashMap<(bool, usize), Rc<DwarfUnit<'a>>>>,
 }
 
-/// An entry, with the data needed to read it.
+/// A reference to an entry, with the data needed to read it.
 #[derive(Clone)]
 struct EntryReference<'u, 'a> {
     sections: &'u DwarfSections<'a>,
     unit: UnitHandle<'u, 'a>,
-    /// Whether the entry is in the file to which dwz moved the parts that several files share.
+    /// Whether the entry is in the file to which dwz moved the parts that several debug files
+    /// share.
     is_shared: bool,
     at: UnitOffset,
 }
@@ -76,8 +77,8 @@ impl<'a> EntryReference<'_, 'a> {
 }
 
 impl<'a> ScopeCache<'a> {
-    /// Returns the whole name of the function `name`, whose entry is `entry`. `None` if the
-    /// function has no scope, or if its scope can't be found.
+    /// Returns the name of the function `name` with its scope. `entry` is the entry of the
+    /// function. `None` if the function has no scope, or if its scope can't be found.
     pub(crate) fn qualified_name(
         &self,
         unit: UnitRef<'_, SectionReader<'a>>,
@@ -103,8 +104,8 @@ impl<'a> ScopeCache<'a> {
         (!scope.is_empty() && !is_c).then(|| format!("{scope}::{name}"))
     }
 
-    /// Returns the scopes around an entry that is named `name`, and whether the innermost scope is
-    /// a namespace.
+    /// Returns the scopes around the entry `declared` with the name `name`, and whether the
+    /// innermost scope is a namespace.
     fn around(&self, mut declared: EntryReference<'_, 'a>, name: &str) -> Option<(String, bool)> {
         let mut name = name.to_string();
         let (mut inside_out, mut in_namespace) = (Vec::new(), None);
@@ -150,7 +151,8 @@ impl<'a> ScopeCache<'a> {
         Some((inside_out.join("::"), in_namespace.unwrap_or(false)))
     }
 
-    /// Returns an entry, then the entry that it refers to for missing attributes, and so on.
+    /// Returns an entry, followed by the chain of entries to which it refers for missing
+    /// attributes.
     fn origins<'s, 'u>(
         &'s self,
         spot: EntryReference<'u, 'a>,
@@ -173,7 +175,7 @@ impl<'a> ScopeCache<'a> {
         }
     }
 
-    /// Returns the entry at an offset of a file's debug information.
+    /// Returns the entry at an offset in the debug information of a file.
     fn elsewhere<'u>(
         &self,
         sections: &'u DwarfSections<'a>,

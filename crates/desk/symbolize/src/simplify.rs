@@ -1,15 +1,15 @@
 //! Shortens function names as pprof does: demangled, without parameters, template arguments and
 //! return types.
 //!
-//! pprof uses its own demangling library (ianlancetaylor/demangle). Here names are first demangled
-//! and then cut. Names that are not linker names, but look like C++, are cut by a simpler rule, as
-//! in pprof.
+//! pprof uses its own demangling library (ianlancetaylor/demangle). heapprof first demangles names
+//! and then cuts them. Names that are not linker names, but look like C++, are cut by a simpler
+//! rule, as in pprof.
 
 use heapprof_profile::{Profile, is_legacy_rust_name};
 
 use crate::demangle::{demangle, demangle_briefly};
 
-/// How much of a function name is kept.
+/// Style of function names: which parts of a name are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NameStyle {
     /// The name without parameters, template arguments and return type.
@@ -23,8 +23,8 @@ pub enum NameStyle {
     Linker,
 }
 
-/// Replaces linker names of functions by source names. Functions from index `anew` on are renamed
-/// even if they have another name.
+/// Replaces linker names of functions by source names. Functions from index `anew` on get a new
+/// name even if they already have a source name.
 pub fn simplify_names(profile: &mut Profile, style: NameStyle, anew: usize) {
     for f in 0..profile.function.len() {
         let function = profile.function[f];
@@ -43,7 +43,7 @@ pub fn simplify_names(profile: &mut Profile, style: NameStyle, anew: usize) {
     }
 }
 
-/// Returns the name in this style; `None` if it stays as it is.
+/// Returns the name in this style; `None` if the linker name is to be shown.
 fn simplified(symbol: &str, style: NameStyle) -> Option<String> {
     // macOS puts an underscore before each symbol.
     let inner = symbol.strip_prefix('_').filter(|s| s.starts_with('_'));
@@ -72,8 +72,8 @@ fn demangled(symbol: &str, style: NameStyle) -> Option<String> {
     whole.map(|name| cut_name(symbol, &name, style))
 }
 
-/// Cuts a demangled name. The function's own parameters and return type are already gone, unless
-/// the style is `Full`.
+/// Removes the parts of a demangled name that the style leaves out. Unless the style is `Full`,
+/// `name` no longer has the function's parameters and return type.
 fn cut_name(symbol: &str, name: &str, style: NameStyle) -> String {
     match style {
         NameStyle::Short if symbol.starts_with("_R") => without_generics(name),
@@ -91,12 +91,13 @@ fn cut_name(symbol: &str, name: &str, style: NameStyle) -> String {
     }
 }
 
-/// Whether a name is that of an entity that compilers generate for another entity.
+/// Whether a linker name belongs to an entity that compilers generate for another entity, such as a
+/// vtable.
 fn is_special(symbol: &str) -> bool {
     symbol.starts_with("_ZG") || symbol.starts_with("_ZT")
 }
 
-/// Long names that the mangling has abbreviations for, with their short forms.
+/// Long names for which the mangling has abbreviations, and their short forms.
 const SHORT_FORMS: [(&str, &str); 4] = [
     (
         "std::basic_istream<char, std::char_traits<char> >::",
@@ -176,7 +177,7 @@ fn without_arguments_inside(group: &str, style: NameStyle) -> String {
     kept + rest
 }
 
-/// Returns a Rust name with nothing between the brackets of generic arguments.
+/// Returns a Rust name without the text between the brackets of generic arguments.
 fn without_generics(name: &str) -> String {
     let mut kept = String::new();
     let mut rest = name;
@@ -197,8 +198,8 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || c == '$'
 }
 
-/// Returns the position after the bracket that closes the first one; the end of the text if it is
-/// not closed.
+/// Returns the position after the bracket that closes the first bracket of a text; the end of the
+/// text if there is none.
 fn find_closing(text: &str) -> usize {
     let mut open = Vec::new();
     let mut before = ' ';
@@ -265,7 +266,7 @@ fn without(name: &str, open: char, close: char) -> String {
 mod tests {
     use super::{NameStyle, simplified};
 
-    /// The expected names are from pprof: the linker name, then the default style, `templates` and
+    /// Compares names with pprof's: the linker name, then the default style, `templates` and
     /// `full`.
     #[test]
     fn names_as_pprof_shows_them() {

@@ -1,5 +1,5 @@
-//! Owns the bytes of one binary and its debug files while they are in use: mapped files, and
-//! inflated sections.
+//! Owns the bytes of a binary and its debug files while they are in use. The bytes are mapped files
+//! and inflated sections.
 
 use std::cell::Cell;
 use std::fs::{File, Metadata, OpenOptions};
@@ -41,8 +41,8 @@ impl FileStorage {
         }
     }
 
-    /// Returns a storage that opens the files that this process may read, or, if the options say
-    /// so, only those that every user may read.
+    /// Makes a storage that opens every file that this process may read, or only the files that
+    /// every user may read if the options require it.
     pub(crate) fn with_options(options: &SymbolizeOptions) -> Self {
         Self {
             is_public: options.public_files_only,
@@ -53,10 +53,10 @@ impl FileStorage {
 
     /// Returns the content of a plain file.
     ///
-    /// If only we or root may write to the file, it is mapped: the kernel may take the memory of
-    /// mapped pages back. But file names come from profiles, so they may lead to another user's
-    /// file. Such a file is [read](Self::read) instead, because this process would be killed if the
-    /// file were shortened while it is mapped.
+    /// If only the current user and root may write to the file, it is mapped, so that the kernel
+    /// can reclaim its pages. But file names come from profiles, so they may lead to another user's
+    /// file. Such a file is [read](Self::read), because if a mapped file were shortened, this
+    /// process would be killed.
     pub(crate) fn map(&self, path: &Path) -> io::Result<&[u8]> {
         let file = match self.is_public {
             true => open_public(path, self.root.as_deref())?,
@@ -77,9 +77,9 @@ impl FileStorage {
         Ok(self.maps.alloc(map))
     }
 
-    /// Reads the content of an ELF file that other users may write to. The size of all such files
-    /// together is limited, and so is that of a file that takes little room on the disk, because a
-    /// file of holes costs its owner nothing.
+    /// Reads the content of an ELF file that other users may write to. The total size of such files
+    /// is limited. The size of each file is also limited to a multiple of its size on the disk,
+    /// because a file of holes costs its owner nothing.
     fn read(&self, file: File, metadata: &Metadata) -> io::Result<&[u8]> {
         let on_disk = metadata.blocks().saturating_mul(512 * 16);
         if metadata.len() > self.left.get().min(on_disk) {
@@ -116,9 +116,9 @@ fn open_plain(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
-/// Whether a user other than us and root may write to the file. With an access control list, the
-/// group's permission bits hold the list's mask. A thread that acts for another user changes only
-/// its effective user, so its real user is still ours.
+/// Whether a user other than the current user and root may write to the file. If the file has an
+/// access control list, the group's permission bits hold the mask of the list. The current user is
+/// the real user, because a thread that acts for another user changes only its effective user.
 fn is_written_by_others(metadata: &Metadata) -> bool {
     let user = rustix::process::getuid().as_raw();
     ![0, user].contains(&metadata.uid()) || metadata.mode() & 0o022 != 0

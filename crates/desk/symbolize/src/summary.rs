@@ -1,4 +1,5 @@
-//! The outcome for each file: which source answered, the number of names found, and the warnings.
+//! The result for each file: the source of names, the number of names that were found, and the
+//! warnings.
 
 use std::path::{Path, PathBuf};
 
@@ -12,8 +13,8 @@ pub struct SymbolizeSummary {
     pub files: Vec<FileSummary>,
     /// Number of locations that belong to no mapping. They can't be looked up.
     pub unmapped: usize,
-    /// Number of locations that were left as they are, because they had names already, or are in a
-    /// mapping that is marked as named.
+    /// Number of locations that were not looked up, because they have names already, or their
+    /// mapping is marked as named.
     pub kept: usize,
 }
 
@@ -47,7 +48,7 @@ pub struct FileSummary {
     pub binary: Option<PathBuf>,
     /// The separate debug file that was used, if any.
     pub debug_file: Option<PathBuf>,
-    /// The best source that answered for at least one location.
+    /// The best source that gave a name for at least one location.
     pub source: Option<SymbolSource>,
     /// Number of the file's locations that were to be looked up.
     pub seen: usize,
@@ -55,11 +56,11 @@ pub struct FileSummary {
     pub resolved: usize,
     /// Number of the file's locations without a name that are named by the start of their function.
     pub numbered: usize,
-    /// Problems with the file, even if another source answered.
+    /// Problems with the file, including problems after which another source was used.
     pub warnings: Vec<SymbolizeWarning>,
 }
 
-/// The sources of names, the best first.
+/// A source of names. The best source is first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum SymbolSource {
@@ -73,7 +74,7 @@ pub enum SymbolSource {
     DynamicSymbols,
 }
 
-/// A problem with a file. Each displays as one line that begins with the file's name.
+/// A problem with a file. It displays as one line that begins with the file's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SymbolizeWarning {
@@ -97,7 +98,7 @@ pub enum SymbolizeWarning {
         /// The file.
         file: PathBuf,
     },
-    /// The file is not the one that the program had mapped.
+    /// The file differs from the file that the program had mapped.
     #[error("{}: build id {found}, the profile wants {wanted}: not used", .file.display())]
     BuildId {
         /// The file.
@@ -107,19 +108,20 @@ pub enum SymbolizeWarning {
         /// The build id in the profile, or in the file that the debug file belongs to.
         wanted: String,
     },
-    /// The file was deleted while the program ran, and nothing proves that the present file is the
-    /// same.
+    /// The file was deleted while the program ran, and nothing proves that the current file at its
+    /// path is the same.
     #[error("{}: was replaced while the program ran, and has no build id to tell it by: not used", .file.display())]
     Replaced {
         /// The file.
         file: PathBuf,
     },
-    /// A debug file is not the one that the binary's `.gnu_debuglink` refers to.
+    /// The checksum of a debug file differs from the checksum in the `.gnu_debuglink` of the
+    /// binary.
     #[error("{}: checksum {found:08x}, {} wants {wanted:08x}: not used", .file.display(), .binary.display())]
     Checksum {
         /// The debug file.
         file: PathBuf,
-        /// The file that links to it.
+        /// The file that links to the debug file.
         binary: PathBuf,
         /// The CRC-32 of the debug file.
         found: u32,
@@ -131,7 +133,7 @@ pub enum SymbolizeWarning {
     Damaged {
         /// The file.
         file: PathBuf,
-        /// The part that is damaged, and how.
+        /// Description of the damaged part and the damage.
         what: String,
     },
     /// Debug information refers to a file that is not on this machine.
@@ -152,7 +154,8 @@ pub enum SymbolizeWarning {
     },
 }
 
-/// Returns the end of the message: that the debug file has no symbols either, or how to get one.
+/// Returns the end of the message. It states that the debug file has no symbols either, or how to
+/// get a debug file.
 fn beside(debug_file: Option<&Path>) -> String {
     match debug_file {
         Some(file) => format!("nor has its debug file {}", file.display()),

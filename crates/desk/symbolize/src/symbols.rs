@@ -1,10 +1,10 @@
-//! Symbol tables: they give the function around an address if there is no debug information.
+//! Symbol tables, which give the function at an address if there is no debug information.
 
 use object::{Object, ObjectSymbol, ObjectSymbolTable, SymbolIndex, SymbolKind};
 
 use crate::elf::ElfBinary;
 
-/// The functions of one table, sorted by address. Names stay in the file.
+/// The functions of one symbol table, sorted by address. Names are not copied from the file.
 pub(crate) struct FunctionSymbols {
     functions: Vec<FunctionSymbol>,
     is_dynamic: bool,
@@ -14,7 +14,7 @@ struct FunctionSymbol {
     start: u64,
     end: u64,
     index: SymbolIndex,
-    /// Index of the nearest earlier function that extends beyond the start of this one;
+    /// Index of the nearest earlier function that contains the start of this function;
     /// [`NO_FUNCTION`] if there is none.
     around: u32,
 }
@@ -117,7 +117,7 @@ fn name<'a>(elf: &ElfBinary<'a>, index: SymbolIndex, is_dynamic: bool) -> Option
     symbol(elf, index, is_dynamic)?.name().ok()
 }
 
-/// Returns the symbol in `.symtab`, or in `.dynsym` if `is_dynamic`.
+/// Returns the symbol with an index, from `.dynsym` if `is_dynamic`, otherwise from `.symtab`.
 fn symbol<'e, 'a>(
     elf: &'e ElfBinary<'a>,
     index: SymbolIndex,
@@ -130,12 +130,13 @@ fn symbol<'e, 'a>(
     table?.symbol_by_index(index).ok()
 }
 
-/// Whether a name is that of a function, not of a section or an assembler mark (`$x`, `.L1`).
+/// Whether a name is the name of a function. Names of sections and assembler marks (`$x`, `.L1`)
+/// are not.
 fn is_name(name: &[u8]) -> bool {
     !matches!(name, [] | [b'$' | b'.', ..])
 }
 
-/// Returns the rank of a name among several names for one place. The best name has a known size, is
+/// Returns the rank of a name among the names at one address. The best name has a known size, is
 /// global, and begins with few underscores, because such a name is familiar to the reader.
 fn rank(
     elf: &ElfBinary<'_>,

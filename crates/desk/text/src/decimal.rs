@@ -1,11 +1,12 @@
-//! Conversion of whole numbers to text, in a fraction of the time that `format!` takes.
+//! Converts whole numbers to text, several times faster than `format!`.
 
-/// Appends a number to `text`.
+/// Appends a whole number in decimal to `text`.
 pub fn push_whole(value: impl Into<i128>, text: &mut String) {
     text.push_str(decimal(&mut [0; 40], value.into()));
 }
 
-/// Returns the digits of a number, with its sign, which it writes at the end of `digits`.
+/// Returns a number in decimal, with a sign if it is negative. The text is at the end of the buffer
+/// `digits`.
 pub fn decimal(digits: &mut [u8; 40], value: i128) -> &str {
     let mut at = digits.len();
     let mut rest = value.unsigned_abs();

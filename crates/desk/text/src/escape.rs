@@ -1,9 +1,9 @@
-//! Makes text of unknown origin safe to show. A profile, a database or a file's name can hold any
-//! text: escape sequences that a terminal acts on, and controls that make a reader see other text
-//! than there is.
+//! Makes text of unknown origin safe to show. A profile, a database or a file name can contain any
+//! text, such as escape sequences for terminals, and controls that make text look different from
+//! what it is.
 //!
-//! Text for people shows such a character as `\u{202e}`, and JSON has `\u202e`. What other programs
-//! read (CSV, the texts of pprof and jeprof) has U+FFFD instead of it.
+//! In text for people, such a character becomes `\u{202e}`, and in JSON `\u202e`. In formats for
+//! other programs (CSV, the texts of pprof and jeprof), it becomes U+FFFD.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -16,13 +16,14 @@ fn is_control(c: char) -> bool {
         || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Whether a byte can begin, in UTF-8, a character that [`is_control`] or XML refuses.
+/// Whether a byte can be the first byte, in UTF-8, of a character that [`is_control`] or XML
+/// refuses.
 const fn begins_refused_character(byte: u8) -> bool {
     byte < 0x20 || matches!(byte, 0x7f | 0xc2 | 0xd8 | 0xe2 | 0xef)
 }
 
-/// Returns the index of the first byte that begins a refused character. Blocks without one, which
-/// are nearly all, are skipped at once.
+/// Returns the index of the first byte that may begin a refused character. Blocks of 64 bytes
+/// without such a byte, which are nearly all, are skipped at once.
 fn find_refused_character(bytes: &[u8]) -> Option<usize> {
     let block = |block: &&[u8]| {
         !block
@@ -37,7 +38,7 @@ fn find_refused_character(bytes: &[u8]) -> Option<usize> {
     at.map(|at| plain + at)
 }
 
-/// Returns a text as terminals, Markdown and XML may show it, on one line.
+/// Returns a text that is safe to show in terminals, Markdown and XML, on one line.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if find_refused_character(text.as_bytes()).is_none() {
         return Cow::Borrowed(text);
@@ -54,7 +55,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Returns a text of several lines, each as [`printable`] returns it.
+/// Makes each line of a text safe with [`printable`], and keeps the line breaks.
 pub fn printable_lines(text: &str) -> String {
     let lines = text.split('\n').map(printable);
     lines.collect::<Vec<_>>().join("\n")
@@ -75,23 +76,23 @@ fn escape_character(c: char) -> impl Iterator<Item = char> {
 /// The replacement for a control character in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlReplacement {
-    /// JSON's `\u202e`. JSON has such characters only in its texts, and the serializer has already
-    /// escaped those below U+0020.
+    /// JSON's `\u202e`. JSON has control characters only within strings, and the serializer has
+    /// already escaped those below U+0020.
     Json,
     /// U+FFFD. Line ends and tabs stay, because they separate rows and columns.
     Replacement,
 }
 
-/// A writer that lets no control character through.
+/// A writer that replaces control characters.
 pub struct EscapingWriter<W: Write> {
     writer: W,
     replacement: ControlReplacement,
-    /// The beginning of a character whose rest is still to come, or a carriage return.
+    /// The first bytes of a character that is not complete yet, or a carriage return.
     pending: Vec<u8>,
 }
 
 impl<W: Write> EscapingWriter<W> {
-    /// Makes a writer in front of `writer`.
+    /// Makes a writer that writes to `writer`. Control characters are replaced by `stead`.
     pub fn new(writer: W, stead: ControlReplacement) -> Self {
         Self {
             writer,
@@ -100,8 +101,7 @@ impl<W: Write> EscapingWriter<W> {
         }
     }
 
-    /// Writes one character that may be a control, in UTF-8. A character that is not a control is
-    /// written as it is.
+    /// Writes one character in UTF-8, or its replacement if it is a control character.
     fn write_character(&mut self, bytes: &[u8]) -> io::Result<()> {
         let c = std::str::from_utf8(bytes)
             .ok()
@@ -118,7 +118,7 @@ impl<W: Write> EscapingWriter<W> {
         }
     }
 
-    /// Returns the number of bytes of a character that begins with the byte `first`.
+    /// Returns the number of bytes of a character whose first byte is `first`.
     fn length(first: u8) -> usize {
         match first {
             0..0xc0 => 1,
@@ -178,7 +178,7 @@ impl<W: Write> Write for EscapingWriter<W> {
         Ok(bytes.len())
     }
 
-    /// Writes the bytes that are pending, and flushes. It must be called at the end.
+    /// Writes the pending bytes and flushes the writer. It must be called at the end.
     fn flush(&mut self) -> io::Result<()> {
         let held = std::mem::take(&mut self.pending);
         self.write_character(&held)?;
@@ -186,7 +186,7 @@ impl<W: Write> Write for EscapingWriter<W> {
     }
 }
 
-/// Lets `body` write through an [`EscapingWriter`].
+/// Calls `body` with an [`EscapingWriter`] around `writer`, and flushes it.
 pub fn escaping<E: From<io::Error>>(
     writer: &mut dyn Write,
     stead: ControlReplacement,
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(printable_lines("a\u{202e}\nb"), "a\\u{202e}\nb");
     }
 
-    /// The same bytes go out, in whatever pieces they come.
+    /// Checks that the output is the same, in whatever pieces the input comes.
     #[test]
     fn streams_hold_no_controls() {
         let json = serde_json::to_string(ODD_TEXT).unwrap() + " é—\u{2065}\n";

@@ -1,9 +1,10 @@
-//! Names that are not UTF-8. A file may have any name, but a PROFILE can also be a URL or a name in
-//! the database, and messages join several of them. So arguments are text. In this text, each byte
-//! of the name that is not text is a character of its own.
+//! Encodes file names, which may have any bytes, as text.
 //!
-//! A byte `b` is U+10FF00 + `b`, from a private area. A name that has such a character itself is
-//! treated as if the bytes of that character were not text, so that each name has one form.
+//! Arguments are text, because a PROFILE can be a file, a URL or a name in the database, and
+//! messages join several of them. But a file name need not be UTF-8. In the text of a name, each
+//! byte that is not UTF-8 becomes one character: a byte `b` is U+10FF00 + `b`, from a private area.
+//! If a name itself contains such a character, each byte of that character is encoded in this way,
+//! too, so that each name has exactly one text.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -24,7 +25,7 @@ fn byte(c: char) -> Option<u8> {
         .and_then(|byte| u8::try_from(byte).ok())
 }
 
-/// Returns a name as text, whatever bytes it has.
+/// Encodes a file name of any bytes as text.
 pub fn encode_name(name: &OsStr) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.as_bytes().utf8_chunks() {
@@ -39,7 +40,7 @@ pub fn encode_name(name: &OsStr) -> String {
     text
 }
 
-/// Returns the file's name that a text stands for.
+/// Decodes the text of [`encode_name`] to the file name.
 pub fn path(text: &str) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     for c in text.chars() {
@@ -51,7 +52,7 @@ pub fn path(text: &str) -> PathBuf {
     OsString::from_vec(bytes).into()
 }
 
-/// Returns a text for people, with U+FFFD for bytes that are not text.
+/// Returns an encoded name for people, with U+FFFD for bytes that are not UTF-8.
 pub fn shown(text: &str) -> Cow<'_, str> {
     match text.chars().any(|c| byte(c).is_some()) {
         true => path(text).to_string_lossy().into_owned().into(),
@@ -59,7 +60,7 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns a file's name in the form that a shell reads, for commands that people copy.
+/// Quotes a file name for a shell, for commands that people copy.
 pub fn quoted(name: &OsStr) -> String {
     let bytes = name.as_bytes();
     if bytes.starts_with(b"-") {

@@ -1,8 +1,8 @@
-//! Text as eyes may see it: without control characters, with names that fit a line.
+//! Makes text fit to be shown: without control characters, and with names that fit a line.
 //!
-//! Names come from profiles, files and databases, so they may hold anything. [`printable`] and
+//! Names come from profiles, files and databases, so they may contain anything. [`printable`] and
 //! [`escaping`] make them safe to show; [`shorten`] makes them short enough to read. [`file_name`]
-//! has names of files as text, whatever bytes they have.
+//! encodes file names of any bytes as text.
 #![forbid(unsafe_code)]
 
 mod decimal;

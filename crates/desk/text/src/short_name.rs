@@ -1,8 +1,8 @@
-//! Short forms of long names, as people say them: no parameters, no return type, no template
-//! argument that is a default, and as many levels of the other arguments as fit a line.
+//! Shortens long function names. A short name has no parameters, no return type and no default
+//! template arguments, and as many levels of the other template arguments as fit a line.
 //!
-//! Only text and Markdown, which people read, have short names. Rows keep their full names. If
-//! names become equal when they are short, they are told apart again by what differs in them.
+//! Only text and Markdown, which people read, have short names. The data of rows has the full
+//! names. If different names have equal short names, the differences are added to them.
 
 mod disambiguation;
 #[cfg(test)]
@@ -17,8 +17,8 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use disambiguation::differences;
 pub use disambiguation::similar_names;
 
-/// Template arguments that are defaults: the class, and whether its own argument must be the
-/// template's first one.
+/// Template arguments that are defaults: the class, and whether it is a default only if its own
+/// argument equals the first argument of the template.
 const DEFAULT_ARGUMENTS: &[(&str, bool)] = &[
     ("std::allocator<", false),
     ("std::less<", true),
@@ -31,11 +31,11 @@ const DEFAULT_ARGUMENTS: &[(&str, bool)] = &[
     ("std::collections::hash::map::RandomState", false),
 ];
 
-/// Templates that keep all of their arguments, because none of them is a default.
+/// Templates of which all arguments are kept, because none of them is a default.
 const TEMPLATES_WITHOUT_DEFAULTS: &[&str] =
     &["pair", "tuple", "variant", "function", "integral_constant"];
 
-/// Instances of templates that have a name of their own.
+/// Template instances that have a shorter name, with this name.
 const TEMPLATE_ALIASES: &[(&str, &str)] = &[
     ("std::basic_string<char>", "std::string"),
     ("std::basic_string<wchar_t>", "std::wstring"),
@@ -51,11 +51,12 @@ const TEMPLATE_ALIASES: &[(&str, &str)] = &[
     ("std::basic_stringbuf<char>", "std::stringbuf"),
 ];
 
-/// Namespaces that hide a library's version, and what replaces them.
+/// Namespaces that contain a library's version, with their replacements.
 const VERSION_NAMESPACES: &[(&str, &str)] = &[("std::__cxx11::", "std::"), ("std::__1::", "std::")];
 
-/// Returns names as people say them: no parameters, no template argument that is a default. `width`
-/// returns the largest number of columns for each. Names that differ stay different.
+/// Shortens names: removes parameters, return types and default template arguments. `width` returns
+/// the maximum number of columns for the name at an index. Different names have different short
+/// names.
 pub fn shorten(names: &[&str], width: impl Fn(usize) -> usize) -> Vec<String> {
     let both = names.iter().enumerate();
     let mut short: Vec<String> = both
@@ -103,7 +104,7 @@ pub fn shorten(names: &[&str], width: impl Fn(usize) -> usize) -> Vec<String> {
     }
 }
 
-/// Returns the groups of different names whose short forms are equal.
+/// Returns the groups of names that differ, but have equal short forms.
 fn groups_of_equal(names: &[&str], short: &[String]) -> Vec<Vec<usize>> {
     let mut same: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (at, name) in short.iter().enumerate() {
@@ -113,8 +114,7 @@ fn groups_of_equal(names: &[&str], short: &[String]) -> Vec<Vec<usize>> {
     same.into_values().filter(differ).collect()
 }
 
-/// Returns one name as people say it, with as many levels of its template arguments as fit `width`
-/// columns.
+/// Shortens one name, and keeps as many levels of its template arguments as fit `width` columns.
 pub fn shorten_one(name: &str, width: usize) -> String {
     if !is_of_cpp_or_rust(name) || !is_nested_well(name) {
         return cut(name, width);
@@ -133,8 +133,8 @@ pub fn shorten_one(name: &str, width: usize) -> String {
     cut(&short, width)
 }
 
-/// Whether the brackets in a name are those of C++ or Rust. They are not in Go's `main.(*T).Method`
-/// and `f[go.shape.int]`, and in Python's `<module>`.
+/// Whether the brackets in a name belong to C++ or Rust. Brackets in Go's `main.(*T).Method` and
+/// `f[go.shape.int]`, and in Python's `<module>`, do not.
 fn is_of_cpp_or_rust(name: &str) -> bool {
     let Some(bracket) = name.find(['<', '(', '{']) else {
         return false;
@@ -144,15 +144,15 @@ fn is_of_cpp_or_rust(name: &str) -> bool {
     name.contains("::") || !before.is_empty() && before.chars().all(is_word)
 }
 
-/// The likely reason why an expression matches no name. It displays as the end of a sentence that
-/// says so.
+/// The likely reason why an expression matches no name. It displays as the end of a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MismatchReason {
-    /// The expression is a name, and does not match that name. This expression does.
+    /// The expression is the literal text of a name, and does not match it because of its special
+    /// characters. The stored expression, in which these are escaped, matches it.
     Unescaped(String),
-    /// The expression has `…`, which stands for what a short name leaves out.
+    /// The expression contains `…`, which replaces omitted parts in a short name.
     Ellipsis,
-    /// The expression matches a short name only.
+    /// The expression matches only a short name, but filters match whole names.
     ShortName {
         /// The short name.
         short: String,
@@ -178,8 +178,8 @@ impl fmt::Display for MismatchReason {
 
 /// Returns the likely reason why an expression matches none of these names, if there is one.
 ///
-/// Filters match whole names, as in pprof. So an expression that was copied from a screen, where
-/// names are short, may match nothing.
+/// Filters match whole names, as in pprof. But reports show short names, so an expression that is
+/// copied from a report may match nothing.
 pub fn explain_shown_match<'n>(
     regex: &Regex,
     mut names: impl Iterator<Item = &'n str> + Clone,
@@ -202,8 +202,8 @@ pub fn explain_shown_match<'n>(
     })
 }
 
-/// Returns a function's short name with its parameters. Their template arguments are shortened
-/// until the whole fits, if it can.
+/// Returns a function's short name with its parameters. The template arguments in the parameters
+/// are shortened until the name fits, if possible.
 fn with_parameters(name: &str, width: usize) -> String {
     let short = shorten_one(name, width);
     if !is_of_cpp_or_rust(name) || !is_nested_well(name) {
@@ -227,8 +227,8 @@ fn with_parameters(name: &str, width: usize) -> String {
     whole
 }
 
-/// Cuts the middle out of a text that is longer than `width` columns. The number of characters is
-/// limited as well, because marks that have no width could go on without end.
+/// Cuts out the middle of a text that is longer than `width` columns. The number of characters is
+/// limited as well, because a text may have any number of marks without width.
 pub fn cut(text: &str, width: usize) -> String {
     let most = width.saturating_mul(8).saturating_add(64);
     if text.len() <= most && text.width() <= width {
@@ -252,17 +252,17 @@ pub fn cut(text: &str, width: usize) -> String {
     both.into_iter().flatten().collect()
 }
 
-/// A part of a name that is taken apart.
+/// A part of a parsed name.
 enum ShortNamePart<'a> {
     Text(&'a str),
     /// The content of a pair of brackets, split at its commas.
     Group(char, Vec<Vec<ShortNamePart<'a>>>),
 }
 
-/// Number of levels at which brackets in a name are nested too deeply to take it apart.
+/// Nesting depth of brackets at which a name is not parsed any more.
 const MAX_NESTING: usize = 64;
 
-/// Whether the brackets of a name are not nested too deeply.
+/// Whether the nesting depth of a name's brackets is below [`MAX_NESTING`].
 fn is_nested_well(name: &str) -> bool {
     let mut depth = 0usize;
     name.chars().all(|c| {
@@ -275,7 +275,7 @@ fn is_nested_well(name: &str) -> bool {
     })
 }
 
-/// Operators whose names hold brackets, the longest first.
+/// Operators whose names contain brackets, the longest first.
 const BRACKET_OPERATORS: &[&str] = &[
     "<<=", ">>=", "<=>", "->*", "<<", ">>", "<=", ">=", "->", "()", "<", ">",
 ];
@@ -296,7 +296,7 @@ fn parse(name: &str) -> Vec<ShortNamePart<'_>> {
     all
 }
 
-/// Parses up to the bracket that closes `open`. If a bracket is open, commas split the list.
+/// Parses a name up to the bracket that closes `open`. If a bracket is open, commas split the list.
 fn parse_list<'a>(rest: &mut &'a str, open: Option<char>) -> Vec<Vec<ShortNamePart<'a>>> {
     let mut lists = vec![Vec::new()];
     let mut text = 0;
@@ -356,7 +356,7 @@ fn parse_list<'a>(rest: &mut &'a str, open: Option<char>) -> Vec<Vec<ShortNamePa
     lists
 }
 
-/// Returns the name of a function, without its return type, its parameters and what follows them.
+/// Returns the name of a function without its return type, its parameters, and any text after them.
 fn format_name(parts: &[ShortNamePart<'_>], levels: usize) -> String {
     let mut name = String::new();
     for (at, part) in parts.iter().enumerate() {
@@ -405,8 +405,8 @@ fn format_name(parts: &[ShortNamePart<'_>], levels: usize) -> String {
     }
 }
 
-/// Returns the part of `text` that belongs to the name. A blank ends the return type, which is
-/// dropped.
+/// Returns the part of `text` that belongs to the name. A blank in `text` ends the return type,
+/// which is removed.
 fn without_return_type<'t>(name: &mut String, text: &'t str) -> &'t str {
     const SPECIAL_PREFIXES: &[&str] = &[
         "non-virtual thunk to ",
@@ -513,8 +513,8 @@ fn push_arguments(name: &mut String, inner: &[Vec<ShortNamePart<'_>>], levels: u
     name.push_str(&text);
 }
 
-/// Returns how many of a template's arguments are left without the defaults at the end. `before` is
-/// the text before the arguments.
+/// Returns the number of a template's arguments without the defaults at the end. `before` is the
+/// text before the arguments.
 fn count_kept_arguments(before: &str, inner: &[Vec<ShortNamePart<'_>>]) -> usize {
     let before = before.strip_suffix("::").unwrap_or(before);
     let template = before.rsplit("::").next().unwrap_or_default();
@@ -535,7 +535,7 @@ fn count_kept_arguments(before: &str, inner: &[Vec<ShortNamePart<'_>>]) -> usize
     kept.len()
 }
 
-/// Returns the text of a type or a value that is among a template's arguments.
+/// Returns the text of one template argument, which is a type or a value.
 fn argument(parts: &[ShortNamePart<'_>], levels: usize) -> String {
     let mut text = String::new();
     for part in parts {

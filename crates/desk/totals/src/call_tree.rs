@@ -1,9 +1,9 @@
-//! The call tree in pre-order, in which a node is a path from the root and its subtree a range of
-//! ids.
+//! The call tree. Each node is a path from the root. Nodes are in pre-order, so a subtree is a
+//! range of node numbers.
 //!
-//! The tree is made by splitting the samples frame by frame from the root (or from the leaf, if
-//! reversed), heaviest child first. Nodes that are too light are left out. Several profiles share
-//! one tree.
+//! The tree is built by splitting the samples frame by frame from the root (or from the leaf, if
+//! reversed). The heaviest child comes first. Nodes that are too light are left out. Several
+//! profiles share one tree.
 
 mod cut;
 mod pieces;
@@ -28,7 +28,7 @@ pub struct CallTreeNode {
     pub outermost: bool,
 }
 
-/// The number that stands for the parent of a root.
+/// The parent number of a root.
 pub const NO_PARENT: u32 = u32::MAX;
 
 /// A call tree: nodes with `width` sums for each.
@@ -42,8 +42,8 @@ pub struct CallTree {
     pub own: Vec<i64>,
     /// The sums over the stacks that pass through the node; sum `sum` is at `node * width + sum`.
     pub total: Vec<i64>,
-    /// The sums of `total` with every value taken as positive, which decide which nodes are cut.
-    /// Empty if no value is negative, because they equal `total` then.
+    /// The sums of the absolute values behind `total`. They decide which nodes are cut. Empty if no
+    /// value is negative, because the weights then equal `total`.
     pub weight: Vec<i64>,
 }
 
@@ -66,12 +66,12 @@ impl CallTree {
         &self.weights()[at * self.width..(at + 1) * self.width]
     }
 
-    /// Returns the tree with a chain of new nodes above its roots, one for each entity of `way`,
-    /// the first on top. `net` holds the sums of all roots, and `whole` the sums of their values
-    /// regardless of sign.
+    /// Returns the tree with a chain of new nodes above its roots. The chain has a node for each
+    /// entity of `way`, in order from the top. `net` holds the sums of all roots, and `whole` the
+    /// sums of their absolute values.
     ///
     /// # Errors
-    /// There are more nodes than a tree can number.
+    /// Fails if the tree gets more nodes than it can number.
     pub fn put_below(self, way: &[u32], net: &[i64], whole: &[i64]) -> Result<Self, TotalsError> {
         let mut tree = Self {
             width: self.width,
@@ -123,8 +123,8 @@ impl CallTree {
         }
     }
 
-    /// Returns the number of nodes that the tree would have if it were built with the least weights
-    /// `least`. These must not be below the least weights that it was built with.
+    /// Returns the number of nodes that the tree would have if it were built with the minimum
+    /// weights `least`. They must not be below the minimum weights of this tree.
     pub fn count_heavier(&self, least: &[i64]) -> usize {
         // A node's weight is at most that of its parent, so a node that is heavy enough has a
         // parent that is.
@@ -133,18 +133,17 @@ impl CallTree {
     }
 }
 
-/// The options of [`build`]: the order of children, the direction and the least weight.
+/// The options of [`build`]: the order of children, the direction and the minimum weights.
 pub struct TreeShape<'a> {
-    /// The rank of each entity by name, whatever its number. Equally heavy children are in this
-    /// order.
+    /// The rank of each entity in the order of names. Children of equal weight are in this order.
     pub rank: &'a [u32],
     /// Whether the tree starts from the leaves of the stacks instead of from their roots.
     pub reverse: bool,
-    /// The least weight that a node needs in one of the columns.
+    /// The minimum weight in each column. A node needs it in at least one column.
     pub least: &'a [i64],
 }
 
-/// Builds the tree of all nodes that are heavy enough for `shape`.
+/// Builds a tree of all nodes that reach a minimum weight of `shape`.
 pub fn build(stacks: &EntityStacks, shape: &TreeShape<'_>) -> Result<CallTree, TotalsError> {
     let mut pieces = match stacks.len() >= pieces::MIN_PARALLEL_STACKS {
         true => SubtreePieces::enabled(),
@@ -174,7 +173,7 @@ impl CallTree {
     }
 }
 
-/// A node that is still to be built. The samples `order[start..end]` pass through it.
+/// A node that is still to be built. The stacks `order[start..end]` pass through it.
 struct NodeTask {
     entity: u32,
     parent: u32,
@@ -183,12 +182,12 @@ struct NodeTask {
     end: usize,
 }
 
-/// Marks an entity whose run was not found yet.
+/// Run number of an entity whose run was not found yet.
 const NO_RUN: u32 = u32::MAX;
-/// Marks a stack that has no frame at this depth.
+/// Run number of a stack that has no frame at this depth.
 const STACK_ENDS: u32 = u32::MAX;
 
-/// The stacks of a range of `order` that have the same frame at a depth.
+/// The stacks in a range of `order` that have equal frames at a depth.
 struct FrameRun {
     entity: u32,
     /// The number of stacks in the run.
@@ -197,11 +196,11 @@ struct FrameRun {
     next: usize,
 }
 
-/// Memory for one number per entity, which trees that are built one after the other share.
+/// Buffers with a number for each entity. Trees that are built one after the other share them.
 struct BuilderScratch {
     /// The run of each entity while a range is split.
     run_of_entity: Vec<u32>,
-    /// How often each entity is on the path to the node that is being built.
+    /// The number of times that each entity is on the path to the node that is being built.
     on_path: Vec<u32>,
 }
 
@@ -218,10 +217,9 @@ struct CallTreeBuilder<'a> {
     stacks: &'a EntityStacks,
     shape: &'a TreeShape<'a>,
     order: Vec<u32>,
-    /// The position at which each stack begins in the entities of all stacks, and the end of the
-    /// last stack.
+    /// The start of each stack in the list of all stacks' entities, then the end of the last stack.
     first: Vec<usize>,
-    /// A copy of the range of `order` before it was split.
+    /// A copy of the range of `order` that is being split.
     before: Vec<u32>,
     /// The run of each stack in the range.
     run_of: Vec<u32>,
@@ -256,8 +254,8 @@ impl<'a> CallTreeBuilder<'a> {
         }
     }
 
-    /// Builds the tree below the path `above`, except for the subtrees that `pieces` puts off. Also
-    /// returns the sums over the stacks that end where that path ends.
+    /// Builds the tree below the path `above`, except for the subtrees that `pieces` defers. Also
+    /// returns the sums over the stacks that end where `above` ends.
     fn grow(
         &mut self,
         above: &[u32],
@@ -320,9 +318,9 @@ impl<'a> CallTreeBuilder<'a> {
         }
     }
 
-    /// Splits the stacks of `order[start..end]` by their frame at `depth`, and returns the position
-    /// of the first stack that has such a frame. The stacks that have none come before it. Each run
-    /// of equal frames becomes a task if it is heavy enough, with the heaviest on top.
+    /// Splits the stacks of `order[start..end]` by their frame at `depth`. Stacks without such a
+    /// frame come first. Returns the position of the first stack that has one. Each run of equal
+    /// frames that is heavy enough becomes a task, with the heaviest on top.
     fn split(&mut self, start: usize, end: usize, depth: u32, parent: u32) -> usize {
         let ended = start + self.find_runs(start, end, depth as usize);
         self.put_in_order(start, end, ended);
@@ -355,11 +353,12 @@ impl<'a> CallTreeBuilder<'a> {
         ended
     }
 
-    /// Finds the runs of a range with their sums, and returns the number of stacks that end.
+    /// Finds the runs of a range with their sums. Returns the number of stacks without a frame at
+    /// `depth`.
     ///
     /// The stacks of a range lie far from each other in memory, so most of the time goes into
-    /// waiting for memory. Each of these loops does one thing, and has no branch that depends on
-    /// the memory that it waits for. So the processor waits for many stacks at once.
+    /// waiting for memory. Each loop does one thing, and has no branch that depends on memory that
+    /// is not loaded yet. So the processor waits for many stacks at once.
     fn find_runs(&mut self, start: usize, end: usize, depth: usize) -> usize {
         let Self { stacks, shape, .. } = self;
         let width = stacks.width;
@@ -418,8 +417,9 @@ impl<'a> CallTreeBuilder<'a> {
         ended
     }
 
-    /// Sorts a range of `order`: first the stacks that end, then one run after the other. Stacks of
-    /// one group keep their order, so that they are read in the order in which they lie in memory.
+    /// Sorts a range of `order`: first the stacks that end, then one run after the other. Stacks
+    /// within a run keep their order, so that they are read in the order of their addresses in
+    /// memory.
     fn put_in_order(&mut self, start: usize, end: usize, ended: usize) {
         let mut next = ended;
         for run in &mut self.found {
@@ -451,8 +451,7 @@ impl<'a> CallTreeBuilder<'a> {
 mod tests {
     use super::*;
 
-    /// Returns stacks of a few entities with values of two columns. Each call returns the same
-    /// stacks.
+    /// Returns a fixed list of stacks of a few entities, with values in two columns.
     fn stacks(signed: bool) -> EntityStacks {
         stacks_of(400, signed)
     }

@@ -1,7 +1,7 @@
-//! Entities: the rows of a question at its granularity, shared by all of its profiles.
+//! Entities: the rows of a report at its granularity. All profiles of a query share them.
 //!
-//! Functions are matched by content, so that two profiles share them. In reports, a function is
-//! identified by its name and its file.
+//! Functions are matched by content, so that profiles share them. In reports, a function is
+//! identified by its name and file.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Profile, StringId, StringTable};
@@ -17,9 +17,9 @@ pub const EMPTY_STACK: &str = "(empty stack)";
 /// empty stack have such a row, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FunctionRow {
-    /// The function's name as people read it.
+    /// The function's source name, for people.
     pub name: StringId,
-    /// The function's name as the linker knows it.
+    /// The function's linker name.
     pub system_name: StringId,
     /// The source file of the function.
     pub filename: StringId,
@@ -38,12 +38,12 @@ pub struct Entity {
     pub address: u64,
 }
 
-/// All functions and entities of a question.
+/// All functions and entities of a query.
 pub struct EntityTable {
     /// The texts of all names and files.
     pub strings: StringTable,
-    /// The number of texts of the first profile, which the table begins with; 0 once that profile
-    /// was added.
+    /// The number of texts with which the table begins, which are the texts of the first profile; 0
+    /// after that profile was added.
     first_texts: usize,
     /// The functions by number.
     pub function: Vec<FunctionRow>,
@@ -52,13 +52,13 @@ pub struct EntityTable {
     pub entity: Vec<Entity>,
     entity_index: HashMap<(StringId, StringId, i64, u64), u32>,
     granularity: Granularity,
-    /// The file that replaces the file of each function; empty if all functions keep their own.
+    /// For each function, the file that replaces its file; empty if all functions keep their files.
     matched: Vec<StringId>,
     /// The entity of samples without any frame.
     pub empty_stack: u32,
 }
 
-/// Maps one profile's frames and functions to the shared tables.
+/// The entities of one profile's frames, and the function rows of its functions.
 pub struct ProfileEntities {
     /// The entity of each frame of the profile.
     pub entity: Vec<u32>,
@@ -67,8 +67,8 @@ pub struct ProfileEntities {
 }
 
 impl EntityTable {
-    /// Makes a table without entities, except for the empty stack. `strings` are the texts of the
-    /// first profile that will be added.
+    /// Makes a table that has only the entity for the empty stack. `strings` has the texts of the
+    /// profile that will be added first.
     pub fn new(granularity: Granularity, strings: StringTable) -> Self {
         let mut table = Self {
             first_texts: strings.len(),
@@ -113,7 +113,7 @@ impl EntityTable {
         })
     }
 
-    /// Adds an entity that is no function of the program and is known only by its name.
+    /// Adds an entity that has only a name, because it is not a function of the program.
     fn add_named(&mut self, name: &str, key: &str) -> u32 {
         let name = self.strings.intern(name);
         // With granularity `files`, the name stands in the place of the file.
@@ -130,7 +130,7 @@ impl EntityTable {
         self.entity(function, 0, 0)
     }
 
-    /// Adds the functions and frames of one profile.
+    /// Adds the functions and frames of a profile, and returns their rows.
     pub fn add(&mut self, profile: &Profile, frames: &FrameTable) -> ProfileEntities {
         let taken_over = std::mem::take(&mut self.first_texts) == profile.strings.len();
         let strings: Vec<StringId> = match taken_over {
@@ -199,9 +199,9 @@ impl EntityTable {
         }
     }
 
-    /// Merges functions of several profiles that [`match_files`] finds to be the same. All profiles
-    /// must have been added before, and `profiles` holds the result of each [`add`](Self::add).
-    /// Rows that show files stay as they are.
+    /// Merges functions of several profiles that are the same according to [`match_files`]. All
+    /// profiles must have been added before, and `profiles` holds the result of each
+    /// [`add`](Self::add). Rows at a granularity that shows files are not merged.
     pub fn match_functions(&mut self, profiles: &mut [&mut ProfileEntities]) {
         let rows: Vec<&[u32]> = profiles.iter().map(|of| &of.function[..]).collect();
         let functions = self.function.iter().map(|f| (f.name, f.filename));
@@ -232,7 +232,8 @@ impl EntityTable {
         self.matched.get(function).copied().unwrap_or(own)
     }
 
-    /// Returns how much of its file's path distinguishes each function from others of its name.
+    /// Returns, for each function, how much of its file's path distinguishes it from other
+    /// functions with the same name.
     pub fn file_ends(&self) -> FileEnds {
         let functions = self.entity.iter().map(|entity| {
             let function = entity.function as usize;
@@ -246,7 +247,7 @@ impl EntityTable {
         self.strings.get(id)
     }
 
-    /// Returns the name of a row: the name of the function, or with granularity `files` the file.
+    /// Returns the name of a row: the function, or the file with granularity `files`.
     pub fn name(&self, entity: u32) -> &str {
         let function = self.function[self.entity[entity as usize].function as usize];
         match self.granularity {
@@ -255,8 +256,8 @@ impl EntityTable {
         }
     }
 
-    /// Returns the rank of each entity in the order of its texts and numbers. Loading a profile
-    /// does not change this order.
+    /// Returns the rank of each entity in the order of name, file, line and address. Loading a
+    /// profile does not change this order.
     pub fn ranks(&self) -> Vec<u32> {
         // Texts are ranked once each, because many rows have the same texts.
         let by_file = self.granularity == Granularity::Files;
@@ -282,7 +283,8 @@ impl EntityTable {
         rank
     }
 
-    /// Returns the rank of each text that is a function's name or file, by the number of the text.
+    /// Returns the rank of each text that is the name or file of a function. The result is indexed
+    /// by text number.
     fn text_ranks(&self) -> Vec<u32> {
         let mut used = vec![false; self.strings.len()];
         for function in &self.function {

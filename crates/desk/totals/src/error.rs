@@ -1,6 +1,6 @@
-//! Why the numbers of a profile could not be worked out.
+//! Errors while the numbers of a profile are computed.
 
-/// An error in one line. The caller adds which profile it is about.
+/// An error that displays as one line. The caller adds the name of the profile.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TotalsError {
@@ -9,9 +9,9 @@ pub enum TotalsError {
     Filter {
         /// The option, without dashes.
         option: &'static str,
-        /// The text that was given.
+        /// The text of the option.
         text: String,
-        /// What is wrong with the text.
+        /// Description of the error in the text.
         why: String,
     },
     /// A total does not fit in 64 bits.
@@ -22,7 +22,7 @@ pub enum TotalsError {
         /// The name of the sample type.
         sample_type: String,
     },
-    /// A difference or a scaled value does not fit in 64 bits. The text names it.
+    /// A difference or a scaled value does not fit in 64 bits. The text names the value.
     #[error("{0} does not fit in 64 bits")]
     BeyondRange(String),
 }

@@ -1,14 +1,15 @@
-//! How certain an estimate is: turns the spread of a sampled sum into the range that holds the true
-//! sum.
+//! Computes how certain an estimate is: converts the spread of a sampled sum to a range that
+//! contains the true sum.
 //!
 //! The sampler gives the variance of each value (Horvitz and Thompson; docs/formats/spread.md). A
 //! sum of many samples is nearly normal: the range of 1.96 standard deviations on both sides holds
-//! the truth in 95 of 100 cases. With few samples that range is too narrow if the sum came out
-//! small, because its variance then came out small, too. A score interval instead asks which truths
-//! would give this sum with the variance that *they* have. Sources: E. B. Wilson, "Probable
-//! inference, the law of succession, and statistical inference" (1927), for counts; G. Y. Zou and
-//! A. Donner, "Construction of confidence limits about effect measures: a general approach" (2008),
-//! for differences (MOVER).
+//! the truth in 95 of 100 cases. With few samples, this range is too narrow if the sum happens to
+//! be small, because its variance is then small, too. So a score interval is used instead. It tests
+//! each possible true sum with the variance that *this* true sum would have, and contains those
+//! with which the sampled sum is plausible. Sources: E. B. Wilson, "Probable inference, the law of
+//! succession, and statistical inference" (1927), for counts; G. Y. Zou and A. Donner,
+//! "Construction of confidence limits about effect measures: a general approach" (2008), for
+//! differences (MOVER).
 
 use heapprof_profile::{Unit, UnitFamily};
 
@@ -21,7 +22,7 @@ pub struct SumSpread {
     pub variance: f64,
 }
 
-/// The range that holds a true value, and the number of samples behind it.
+/// The range that contains a true value, and the number of samples behind it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ValueEstimate {
     /// The least possible true value.
@@ -39,28 +40,28 @@ impl ValueEstimate {
     }
 }
 
-/// The confidence level of ranges: how certain it is that a range holds the true value.
+/// The confidence level of ranges: how certain it is that a range contains the true value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ConfidenceLevel {
     /// The number of standard deviations that a range reaches to each side.
     z: f64,
-    /// The number of sampling periods that a sum may still have if nothing of it was sampled.
+    /// The number of sampling periods up to which a sum may be if none of it was sampled.
     never: f64,
 }
 
-/// Least number of samples for which a sum is nearly normal.
+/// Minimum number of samples for which a sum is nearly normal.
 const MIN_NORMAL_SAMPLES: f64 = 30.0;
 
 impl ConfidenceLevel {
-    /// The level at which 95 of 100 ranges hold the truth. In half of the other cases the truth is
-    /// above the range.
+    /// The level at which 95 of 100 ranges contain the true value. In half of the other cases, the
+    /// true value is above the range.
     pub const DEFAULT_LEVEL: Self = Self {
         z: 1.959_963_984_540_054,
         never: 3.688_879_454_113_936,
     };
 
-    /// Returns the level at which `ranges` ranges all hold the truth together in at least 95 of 100
-    /// cases (Bonferroni).
+    /// Returns the level at which all of `ranges` ranges contain their true values in at least 95
+    /// of 100 cases (Bonferroni).
     pub fn shared_by(ranges: usize) -> Self {
         match ranges {
             0 | 1 => Self::DEFAULT_LEVEL,
@@ -75,8 +76,8 @@ impl ConfidenceLevel {
     }
 }
 
-/// Returns the number that a standard normal variable stays below with this probability, which must
-/// be small.
+/// Returns the number below which a standard normal variable is with this probability. The
+/// probability must be small.
 ///
 /// Source: Abramowitz and Stegun, "Handbook of Mathematical Functions" (1964), 26.2.23. The error
 /// is less than 0.00045.
@@ -87,8 +88,8 @@ fn quantile(probability: f64) -> f64 {
     above / below - t
 }
 
-/// Returns the sampling period in bytes; `None` unless the sampler took one block every `period`
-/// bytes on average.
+/// Returns the sampling period in bytes; `None` if the period does not count bytes of memory, or is
+/// not over 1.
 pub fn period_in_bytes(r#type: &str, unit: &str, period: i64) -> Option<i64> {
     let unit = Unit::parse(unit).filter(|unit| unit.family == UnitFamily::Bytes)?;
     let period = period.checked_mul(unit.factor)?;
@@ -98,16 +99,16 @@ pub fn period_in_bytes(r#type: &str, unit: &str, period: i64) -> Option<i64> {
 /// The amount that one sample stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SampleStep {
-    /// The amount, in the unit of the sum; 0 if it is not known.
+    /// The amount, in the unit of the sum; 0 if it is unknown.
     pub each: f64,
-    /// Whether no sample stands for more. For bytes the period is such a bound. For objects there
-    /// is no bound.
+    /// Whether `each` is the largest amount that a sample can stand for. For bytes, the period is
+    /// this bound. For objects, there is no bound.
     pub is_upper_bound: bool,
 }
 
 impl SampleStep {
-    /// Returns the step of a sum of bytes, from the period in bytes. Without a period the step is
-    /// not known.
+    /// Returns the step of a sum of bytes, from the sampling period in bytes. Without a period, the
+    /// step is unknown.
     pub fn for_bytes(period: Option<i64>, unit: &str) -> Self {
         let unit = Unit::parse(unit).filter(|unit| unit.family == UnitFamily::Bytes);
         let known = period.zip(unit);
@@ -117,8 +118,8 @@ impl SampleStep {
         })
     }
 
-    /// Returns this step if it is known; otherwise the amount that the samples of a sum stand for
-    /// on average.
+    /// Returns this step if it is an upper bound; otherwise the mean amount for which the samples
+    /// of a sum stand.
     pub fn or_mean_of(self, spread: Option<SumSpread>, sum: i64) -> Self {
         match self.is_upper_bound {
             true => self,
@@ -139,8 +140,7 @@ impl SampleStep {
 }
 
 impl SumSpread {
-    /// Returns the spread of the sum, or the difference, of two sums that are independent of each
-    /// other.
+    /// Returns the spread of the sum, or of the difference, of two independent sums.
     pub fn combine(self, other: Self) -> Self {
         Self {
             samples: self.samples.saturating_add(other.samples),
@@ -156,8 +156,8 @@ impl SumSpread {
         }
     }
 
-    /// Returns the amount that one sample of a sum stands for on average. Samples that stand for
-    /// more count for more.
+    /// Returns the mean amount for which one sample of a sum stands. Samples that stand for more
+    /// have more weight.
     fn mean_step(self, value: f64) -> f64 {
         match value {
             0.0 => 0.0,
@@ -165,11 +165,13 @@ impl SumSpread {
         }
     }
 
-    /// Returns the most that one sample of a sum may stand for; `r` in docs/formats/spread.md.
+    /// Returns the largest amount for which one sample of a sum may stand, which is `r` in
+    /// docs/formats/spread.md.
     ///
     /// If no bound is known and all samples stand for the same amount, the result is the average
-    /// amount. If the amounts differ, the result is larger, because samples that stand for yet more
-    /// were then most likely missed. How much larger was found by trial (bench/spread.py).
+    /// amount. If the amounts differ, the result is larger, because samples that stand for even
+    /// more were probably missed. The formula for the increase was found by trial
+    /// (bench/spread.py).
     fn most(self, value: f64, step: SampleStep) -> f64 {
         let mean = self.mean_step(value);
         if step.is_upper_bound {
@@ -179,7 +181,7 @@ impl SumSpread {
         mean * (1.0 + 2.0 * (self.samples as f64 / equal).max(1.0).ln())
     }
 
-    /// Returns the range that holds the true sum.
+    /// Returns the range that contains the true sum.
     pub fn range(self, value: f64, step: SampleStep, confidence: ConfidenceLevel) -> (f64, f64) {
         let (low, high) = self.variance_range(value, step, confidence);
         match confidence == ConfidenceLevel::DEFAULT_LEVEL {
@@ -190,7 +192,7 @@ impl SumSpread {
         }
     }
 
-    /// Returns the range that the variance alone gives.
+    /// Returns the range that follows from the variance alone.
     fn variance_range(
         self,
         value: f64,
@@ -237,7 +239,8 @@ impl SumSpread {
         (low, high)
     }
 
-    /// Returns the estimate of a sum of bytes, of which one in `period` is sampled on average.
+    /// Returns the estimate of a sum of bytes that were sampled once every `period` bytes on
+    /// average.
     pub fn estimate_bytes(self, value: i64, period: i64) -> ValueEstimate {
         self.estimate(value, SampleStep::for_bytes(Some(period), "bytes"))
     }
@@ -255,7 +258,7 @@ impl SumSpread {
     }
 }
 
-/// A value with its spread. `spread` is `None` if the value is exact.
+/// A value with its spread. The spread is `None` if the value is exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ValueWithSpread {
     /// The value.
@@ -283,7 +286,7 @@ impl ValueWithSpread {
     }
 }
 
-/// The value of one side of a comparison, before or after. `spread` is `None` if the value is
+/// The value before or after a change, for a comparison. The spread is `None` if the value is
 /// exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ComparisonSide {
@@ -291,7 +294,7 @@ pub struct ComparisonSide {
     pub value: f64,
     /// The uncertainty of the value.
     pub spread: Option<SumSpread>,
-    /// The amount that one sample of this side stands for.
+    /// The amount for which one sample of this value stands.
     pub step: SampleStep,
 }
 
@@ -304,8 +307,8 @@ impl ComparisonSide {
     }
 }
 
-/// Returns the range of `after - factor * before`. Each of the two may be an estimate, and they
-/// must be independent.
+/// Returns the range of `after - factor * before`. Both values may be estimates, and they must be
+/// independent.
 pub fn difference(
     before: ComparisonSide,
     after: ComparisonSide,
@@ -364,9 +367,9 @@ mod tests {
         assert_eq!(spread(2, 3.0).times(-2.0), spread(2, 12.0));
     }
 
-    /// The amount of objects that a sample may stand for has no known bound. If all samples stand
-    /// for the same amount, a sum of many is nearly normal. If one sample stands for half of all
-    /// objects, there may be more like it.
+    /// Checks ranges of objects. The number of objects for which a sample may stand has no known
+    /// bound. If all samples stand for the same number, a sum of many is nearly normal. If one
+    /// sample stands for half of all objects, other such samples may have been missed.
     #[test]
     fn ranges_of_objects() {
         let low_and_high = |samples, variance| {
@@ -392,8 +395,8 @@ mod tests {
         }
     }
 
-    /// In a profile with a period, a sample stands for the period, whatever the sum of the profile
-    /// is.
+    /// Checks that in a profile with a period a sample stands for the period, whatever the sum of
+    /// the profile is.
     #[test]
     fn a_known_step_stays() {
         let of_both_signs = Some(spread(300, 1e12));

@@ -1,5 +1,5 @@
-//! Filters compiled against one profile. Each regular expression is tried once on each function;
-//! after that, bits decide.
+//! Filters that are compiled for one profile. Each regular expression is matched once against each
+//! function, and the results are stored as bits.
 
 use heapprof_profile::{ALLOCATOR_REGEX, LocationIndex, Profile, after_allocators};
 use regex::Regex;
@@ -12,13 +12,13 @@ use crate::pattern::{compile, regex_error};
 use crate::query::{Query, QueryFilters};
 use heapprof_text::explain_shown_match;
 
-/// Bits for the filters that match a frame.
+/// Bits of a frame: the filters that match it.
 pub mod bit {
     /// `focus` matches.
     pub const FOCUS: u8 = 1;
     /// `ignore` matches.
     pub const IGNORE: u8 = 2;
-    /// `hide` matches, or `show` does not.
+    /// `hide` matches, or `show` is set and does not match.
     pub const HIDDEN: u8 = 4;
     /// `show_from` matches.
     pub const SHOW_FROM: u8 = 8;
@@ -28,7 +28,7 @@ pub mod bit {
     pub const DROP_LINE: u8 = 32;
 }
 
-/// Bits for the lines of a location that `drop_frames` cuts.
+/// Bits of a location: which of its lines `drop_frames` cuts.
 pub mod drop {
     /// The whole location matched.
     pub const ALL: u8 = 1;
@@ -36,17 +36,17 @@ pub mod drop {
     pub const BENEATH: u8 = 2;
 }
 
-/// Filters ready to be applied to the stacks of one profile.
+/// Filters that can be applied to the stacks of one profile.
 #[derive(Default)]
 pub struct CompiledFilters {
     /// The bits of each frame; empty if no filter depends on frames.
     pub frame: Vec<u8>,
-    /// Which lines of each location are cut, as bits of `drop`; empty if no location is cut.
+    /// For each location, [`drop::ALL`], [`drop::BENEATH`] or 0; empty if no location is cut.
     pub drop: Vec<u8>,
-    /// Whether samples with each label set are kept; empty if all are.
+    /// For each label set, whether samples with it are kept; empty if all samples are kept.
     pub label_set: Vec<bool>,
-    /// The frames that labels add to each label set: those at the root (outermost last) and those
-    /// at the leaf (innermost first).
+    /// The frames that labels add to samples, by label set: first the frames at the root (outermost
+    /// last), then the frames at the leaf (innermost first).
     pub label_frames: Vec<(Vec<u32>, Vec<u32>)>,
     /// Whether any frame has [`bit::DROP_LINE`].
     pub drops_lines: bool,
@@ -64,14 +64,14 @@ pub struct CompiledFilters {
     pub notes: Vec<FilterNote>,
 }
 
-/// The filters `tag_show` and `tag_hide`, which decide the label keys that are shown.
+/// The filters `tag_show` and `tag_hide`, which select the label keys to show.
 pub struct LabelKeys {
     show: Option<Regex>,
     hide: Option<Regex>,
 }
 
 impl LabelKeys {
-    /// Compiles both filters. Fails if one is no regular expression.
+    /// Compiles both filters. Fails if one is not a regular expression.
     pub fn new(filters: &QueryFilters) -> Result<Self, TotalsError> {
         Ok(Self {
             show: compile("tag-show", &filters.tag_show)?,
@@ -87,7 +87,7 @@ impl LabelKeys {
 }
 
 impl CompiledFilters {
-    /// Compiles the filters of a query against a profile. Fails if one is no regular expression.
+    /// Compiles the filters of a query for a profile. Fails if a filter is not valid.
     pub fn new(
         profile: &Profile,
         frames: &mut FrameTable,
@@ -137,7 +137,7 @@ impl CompiledFilters {
         Ok(compiled)
     }
 
-    /// Whether the filters leave every stack as it is.
+    /// Whether the filters leave every stack unchanged.
     pub fn is_identity(&self) -> bool {
         self.frame.is_empty()
             && self.drop.is_empty()
@@ -151,8 +151,8 @@ impl CompiledFilters {
         &mut self.frame
     }
 
-    /// Sets `bit` on frames that match. With `whole`, sets it on all frames of a location if one
-    /// matches.
+    /// Sets `bit` on frames that match. With `whole`, sets it on all frames of a location if any of
+    /// them matches.
     fn mark(
         &mut self,
         profile: &Profile,
@@ -181,8 +181,8 @@ impl CompiledFilters {
         }
     }
 
-    /// Compiles `drop_frames` and `keep_frames`, exactly as pprof applies them (profile/prune.go).
-    /// Functions that match `names` anywhere in their name are dropped as well.
+    /// Compiles `drop_frames` and `keep_frames`, and applies them exactly as pprof does
+    /// (profile/prune.go). Functions whose names contain a match of `names` are dropped as well.
     fn compile_drop(
         &mut self,
         profile: &Profile,
@@ -318,7 +318,7 @@ impl CompiledFilters {
         Ok(())
     }
 
-    /// Adds notes about filters that match nothing, which is most often a mistake.
+    /// Adds notes about filters that match nothing, because this is usually a mistake.
     fn note_unmatched(&mut self, profile: &Profile, frames: &FrameTable, filters: &QueryFilters) {
         let names = || profile.function.iter().map(|f| profile.text(f.name));
         let note = |option, text: &str| {
@@ -355,17 +355,17 @@ impl CompiledFilters {
     }
 }
 
-/// The functions and mapped files of one profile that one regular expression matches.
+/// The functions and mapped files of a profile that a regular expression matches.
 pub struct RegexMatches<'a> {
     regex: &'a Regex,
-    /// Whether each function's name or file matches.
+    /// For each function, whether its name or file matches.
     pub function: Vec<bool>,
-    /// Whether the name of each mapped file matches.
+    /// For each mapped file, whether its name matches.
     pub mapping: Vec<bool>,
 }
 
 impl<'a> RegexMatches<'a> {
-    /// Tries the expression on every function and mapped file of the profile.
+    /// Matches the expression against all functions and mapped files of the profile.
     pub fn new(profile: &Profile, regex: &'a Regex) -> Self {
         let is = |id| regex.is_match(profile.text(id));
         Self {
@@ -447,8 +447,8 @@ mod tests {
         }
     }
 
-    /// Cutting a frame also cuts all that it called. So the table must not match anything that may
-    /// run the program's own code.
+    /// Checks that the table of wrappers matches no other function. Cutting a frame also cuts all
+    /// its callees, so the table must not match a function that may run the program's own code.
     #[test]
     fn wrappers_are_these_and_no_others() {
         let table = Regex::new(&format!("^(?:{ALLOCATOR_REGEX})$")).unwrap();

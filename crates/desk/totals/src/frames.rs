@@ -1,7 +1,7 @@
-//! Frames: the elements of stacks after inlined functions are spelled out.
+//! Frames: the elements of stacks in which each inlined function is a frame of its own.
 //!
-//! A location gives one frame for each line, or one for its address. A label that `tag_root` or
-//! `tag_leaf` asks for gives a frame, too.
+//! A location has a frame for each of its lines, or one frame for its address. A label that
+//! `tag_root` or `tag_leaf` selects also becomes a frame.
 
 use heapprof_profile::{FunctionIndex, Label, LocationIndex, Profile, StringId};
 
@@ -20,7 +20,7 @@ pub enum ProfileFrame {
         /// The location.
         location: LocationIndex,
     },
-    /// A label, with its value in the place of a function and its key in the place of a file.
+    /// A label. Its value takes the place of a function name, and its key the place of a file.
     Label {
         /// The label's key.
         key: String,
@@ -51,7 +51,8 @@ impl ProfileFrame {
 
 /// All frames of a profile by number.
 pub struct FrameTable {
-    /// The frames of location `l` are `first[l]..first[l + 1]`, innermost first.
+    /// Number of the first frame of each location. The frames of location `l` are
+    /// `first[l]..first[l + 1]`, innermost first.
     first: Vec<u32>,
     frame: Vec<ProfileFrame>,
     /// Whether every location has exactly one frame, so that stacks of locations are stacks of

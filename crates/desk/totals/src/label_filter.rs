@@ -1,9 +1,9 @@
 //! Filters on labels: `[key=]value`, where the value is a range of numbers or regular expressions,
 //! as in pprof.
 //!
-//! Unlike in pprof, each label is compared in its own unit, and a number that is too large is an
-//! error instead of a crash. A caller that wants pprof's comparison passes it to
-//! [`LabelFilter::as_pprof`]. Everything else is as in pprof.
+//! There are two differences from pprof: each label is compared in its own unit, and a number that
+//! is too large is an error instead of a crash. [`LabelFilter::as_pprof`] takes a function for the
+//! comparison, so that a caller can compare as pprof does.
 
 use heapprof_profile::{Label, Profile, Unit};
 use regex::Regex;
@@ -11,7 +11,7 @@ use regex::Regex;
 use crate::error::TotalsError;
 use crate::pattern::go_regex;
 
-/// A compiled `tag_focus` or `tag_ignore`.
+/// A compiled label filter (`tag_focus` or `tag_ignore`).
 #[derive(Debug)]
 pub struct LabelFilter {
     key: Option<String>,
@@ -28,10 +28,10 @@ enum LabelMatcher {
     Number(NumberTest),
 }
 
-/// A test of labels with numbers: whether a label's key and number match.
+/// A test of labels with numbers. It gets a label's key and number.
 pub struct NumberTest(pub Box<NumberTestFn>);
 
-/// A function from a label's key and number to whether they match.
+/// A function that returns whether a label's key and number match.
 type NumberTestFn = dyn Fn(&str, i64) -> bool;
 
 impl std::fmt::Debug for NumberTest {
@@ -47,8 +47,8 @@ struct NumberBound {
 }
 
 impl LabelFilter {
-    /// Parses the filter that was given for an option. Fails if it is neither a range nor a regular
-    /// expression.
+    /// Parses the filter that was set with `option`. Fails if the filter is neither a range nor a
+    /// regular expression.
     pub fn parse(option: &'static str, text: &str) -> Result<Self, TotalsError> {
         let error = |why: String| TotalsError::Filter {
             option,
@@ -68,7 +68,7 @@ impl LabelFilter {
         Ok(Self { key, value })
     }
 
-    /// Parses a filter with Go's regular expressions. `range` parses the ranges.
+    /// Parses a filter whose regular expressions are Go's. `range` parses ranges.
     pub fn as_pprof(
         text: &str,
         range: impl FnOnce(&str) -> Result<Option<NumberTest>, String>,
@@ -81,7 +81,7 @@ impl LabelFilter {
         Ok(Self { key, value })
     }
 
-    /// Whether a sample with these labels passes.
+    /// Whether a sample with these labels matches.
     pub fn matches(&self, profile: &Profile, labels: &[Label]) -> bool {
         let mut of_key = labels.iter().filter(|label| match &self.key {
             Some(key) => profile.text(label.key) == key,
@@ -151,7 +151,7 @@ fn in_range(
 
 type NumberBounds = (Option<NumberBound>, Option<NumberBound>);
 
-/// Parses `32kb`, `:64kb`, `4mb:` or `12kb:64mb`; `None` if the text is no range.
+/// Parses `32kb`, `:64kb`, `4mb:` or `12kb:64mb`; `None` if the text is not a range.
 fn parse_range(text: &str) -> Result<Option<NumberBounds>, String> {
     let sides: Vec<&str> = text.split(':').collect();
     Ok(match sides[..] {

@@ -1,4 +1,4 @@
-//! The numbers of a heap profile, worked out in one place: frames, patterns, filters, flat and cum,
+//! Computes the numbers of a heap profile in one place: frames, patterns, filters, flat and cum,
 //! the call tree.
 //!
 //! Reports read these numbers through SQLite (heapprof-analysis), and `heapprof pprof` reads them

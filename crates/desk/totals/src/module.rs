@@ -1,12 +1,12 @@
-//! Finds the module that a function belongs to, and whether it is a library: one definition for all
-//! languages, each with its own kind of module.
+//! Finds the module of a function, and whether the module is a library. Each language has its own
+//! kind of module.
 //!
 //! | code | module | library |
 //! | :--- | :--- | :--- |
-//! | C, and what has no names | the mapped file | files of the system, other than the program |
+//! | C, and code without names | the mapped file | files of the system, other than the program |
 //! | C++ | the outermost namespace; without one the mapped file | `std` and the runtime's; headers and files of the system |
-//! | Rust | the crate | `std`, `core`, `alloc`; what cargo fetched |
-//! | Go | the package | the standard library's; what `go` fetched, vendored code |
+//! | Rust | the crate | `std`, `core`, `alloc`; crates that cargo fetched |
+//! | Go | the package | the standard library's; packages that `go` fetched, vendored code |
 //! | Perl | the package | files of perl and of packages |
 //! | Python | the file | files of python and of packages |
 
@@ -22,13 +22,13 @@ use crate::frames::FrameTable;
 /// A function's module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FunctionModule {
-    /// The module's name in its language: of a file, a namespace, a crate or a package.
+    /// The module's name: a file, a namespace, a crate or a package, depending on the language.
     pub name: String,
     /// Whether the module is a library or the runtime of a language.
     pub is_library: bool,
 }
 
-/// Folders of installed files: those of the system, and those of languages' package managers.
+/// Folders of installed files, of the system and of languages' package managers.
 const SYSTEM_FOLDERS: &[&str] = &[
     "/lib/",
     "/lib32/",
@@ -46,7 +46,7 @@ const SYSTEM_FOLDERS: &[&str] = &[
     "/gnu/store/",
     "/snap/",
 ];
-/// Path parts that only fetched packages and toolchains have.
+/// Path parts that occur only in paths of fetched packages and toolchains.
 const PACKAGE_PATH_PARTS: &[&str] = &[
     "/.cargo/registry/",
     "/.cargo/git/",
@@ -143,12 +143,12 @@ const RUST_STANDARD_CRATES: &[&str] = &[
 /// Finds the modules of a profile's functions.
 pub struct ModuleResolver<'p> {
     profile: &'p Profile,
-    /// The file of the program itself, wherever it is installed.
+    /// The file of the program itself, which is no library even in a folder of installed files.
     program: Option<StringId>,
 }
 
 impl<'p> ModuleResolver<'p> {
-    /// Reads the mappings of a profile to find out which one is the program.
+    /// Makes a resolver for a profile, whose mappings show which file is the program.
     pub fn new(profile: &'p Profile) -> Self {
         Self {
             profile,
@@ -156,7 +156,8 @@ impl<'p> ModuleResolver<'p> {
         }
     }
 
-    /// Returns a function's module in a mapping. Without a function, this is the mapped file.
+    /// Returns the module of a function in a mapping. Without a function, the module is the mapped
+    /// file.
     pub fn module_of(
         &self,
         function: Option<&Function>,
@@ -224,9 +225,9 @@ impl<'p> ModuleResolver<'p> {
     }
 }
 
-/// Returns the module of each row of a question's function table. A function may be in several
+/// Returns the module of each row of a query's function table. A function may be in several
 /// modules, for example an inline function of a header. The first module that is not a library is
-/// taken. If all are libraries, the first one is taken.
+/// used, or the first module if all are libraries.
 pub fn modules_of_functions<'p>(
     parts: impl Iterator<Item = (&'p Profile, &'p FrameTable, &'p ProfileEntities)>,
     table: &EntityTable,
@@ -277,8 +278,8 @@ pub fn modules_of_functions<'p>(
     found.into_iter().map(Option::unwrap_or_default).collect()
 }
 
-/// Finds the program's file: the one with its main function. If there is no function with such a
-/// name, it is the first file that is no shared library.
+/// Finds the program's file. It is the file with the main function. Without a main function, it is
+/// the first file that is not a shared library.
 fn program(profile: &Profile) -> Option<StringId> {
     let is_main = |location: &&Location| {
         profile.lines(location).iter().any(|line| {
@@ -306,14 +307,15 @@ fn is_installed(path: &str) -> bool {
         || PACKAGE_PATH_PARTS.iter().any(|part| path.contains(part))
 }
 
-/// Whether a file name stands for code that a Python library made at run time, such as
-/// `<__array_function__ internals>`. Code of a program's own `exec` and templates is its own.
+/// Whether a file name stands for code that a Python library generated at run time, such as
+/// `<__array_function__ internals>`. Code from a program's own `exec` and templates does not count.
 fn is_made_by_python_library(file: &str) -> bool {
     let own = ["<string>", "<stdin>", "<template>"];
     file.starts_with('<') && file.ends_with('>') && !own.contains(&file)
 }
 
-/// Whether a path is like `/usr/lib/python3.11/json/decoder.py`, wherever Python is installed.
+/// Whether a path belongs to a Python installation in any folder, such as
+/// `/usr/lib/python3.11/json/decoder.py`.
 fn is_of_python(path: &str) -> bool {
     path.split('/')
         .zip(path.split('/').skip(1))
@@ -325,7 +327,8 @@ fn is_of_python(path: &str) -> bool {
         })
 }
 
-/// Returns the crate in a name: the first part of its path, or of the path of the method's type.
+/// Returns the crate in a Rust name: the first part of its path, or the first part of the path of
+/// the type for a method.
 fn crate_of(name: &str) -> &str {
     let brackets = ['<', '&', '*', '[', '('];
     let mut rest = name;
@@ -348,7 +351,7 @@ fn crate_of(name: &str) -> &str {
     }
 }
 
-/// Returns the package in a name, such as `encoding/json` of `encoding/json.(*Decoder).Decode`.
+/// Returns the package in a Go name, such as `encoding/json` for `encoding/json.(*Decoder).Decode`.
 fn go_package(name: &str) -> &str {
     let after = name.rfind('/').map_or(0, |at| at + 1);
     // Type arguments may contain paths, so only slashes before the bracket count.
@@ -389,8 +392,8 @@ mod tests {
 
     use super::*;
 
-    /// Functions and their modules. Each line holds name, linker's name, file and mapped file, then
-    /// the module, and `library` if the module is one.
+    /// Functions and their modules. Each line has a name, a linker name, a file, a mapped file and
+    /// the module, then `library` if the module is a library.
     const MODULE_TABLE: &str = "\
         main | | | /home/me/app => app
         read | | | /usr/lib/x86_64-linux-gnu/libz.so.1 => libz.so.1 library
@@ -484,8 +487,8 @@ mod tests {
         }
     }
 
-    /// Checks a function that is once in the program and once in a library: it belongs to the
-    /// program, whichever comes first.
+    /// Checks that a function that is both in the program and in a library belongs to the program,
+    /// whichever comes first.
     #[test]
     fn what_is_in_several_places_is_a_library_s_if_all_are() {
         for [first, second] in [
@@ -549,7 +552,7 @@ mod tests {
         }
     }
 
-    /// Checks that each of two functions with one name has the module of its own mapping.
+    /// Checks that two functions with one name each have the module of their own mapping.
     #[test]
     fn functions_of_one_name_are_of_modules_of_their_own() {
         let mut b = ProfileBuilder::new(&[("space", "bytes")]);

@@ -1,12 +1,12 @@
 //! The callers and callees of each entity, with their sums.
 //!
-//! Each sample counts once for an entity, as in `cum`. Under recursion, the caller is taken from
-//! the outermost frame and the callee from the innermost. So the callers' values add up to `cum`,
-//! and the callees' values together with `flat` do, too.
+//! Each sample counts once for an entity, as in `cum`. Under recursion, the caller is the caller of
+//! the outermost frame, and the callee is the callee of the innermost frame. So the callers' values
+//! add up to `cum`, and the callees' values together with `flat` do, too.
 //!
-//! A large profile has millions of pairs. They are made for some entities at a time: the pairs of
-//! these entities are put side by side, then added up entity by entity. So memory stays small, and
-//! no search is needed.
+//! A large profile has millions of pairs of an entity and a neighbour. They are processed for some
+//! entities at a time: the pairs of each of these entities are stored next to each other, then
+//! added up. So memory stays small, and no search is needed.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,25 +24,25 @@ pub enum NeighbourSide {
     Callee,
 }
 
-/// No neighbour: the entity is the root of the stack (as a caller), or its leaf (as a callee).
+/// Neighbour of the root of a stack on the caller side, and of the leaf on the callee side.
 pub const NO_NEIGHBOUR: u32 = u32::MAX;
 
-/// Approximate number of walks over the samples to make all pairs.
+/// Approximate number of passes over the samples in which all pairs are processed.
 const TARGET_WALKS: usize = 4;
 
-/// Number of pairs of a sample and an entity that is too small to be worth another walk over the
-/// samples.
+/// Minimum number of pairs that a pass over the samples processes, if there are as many. Fewer
+/// pairs are not worth another pass.
 const MIN_PAIRS_PER_WALK: usize = 1 << 16;
 
 /// Sums by entity, side and neighbour, in this order.
 #[derive(Debug, Default)]
 pub struct NeighbourSums {
-    /// The ends of the lists of neighbours: entity `e`'s callers end at `end[2 * e]`, and its
-    /// callees at the next one.
+    /// The ends of the lists of neighbours. The callers of entity `e` end at `end[2 * e]`, and its
+    /// callees at `end[2 * e + 1]`.
     end: Vec<usize>,
     neighbour: Vec<u32>,
     value: Vec<i64>,
-    /// The list that the last call of `list` returned.
+    /// The result of the last call of `list`.
     last: AtomicUsize,
 }
 
@@ -61,8 +61,8 @@ impl NeighbourSums {
         }
     }
 
-    /// Returns the list of the neighbour at a position: an even number for callers, an odd one for
-    /// callees.
+    /// Returns the number of the list that contains a position. Even numbers are lists of callers,
+    /// and odd ones are lists of callees.
     fn list(&self, at: usize) -> usize {
         // Positions are read one after the other, so the list is mostly the last one again.
         let last = self.last.load(Ordering::Relaxed);
@@ -75,7 +75,7 @@ impl NeighbourSums {
         list
     }
 
-    /// Returns the entity that has the neighbour at a position.
+    /// Returns the entity whose neighbour is at a position.
     pub fn entity(&self, at: usize) -> u32 {
         self.list(at) as u32 / 2
     }
@@ -99,7 +99,8 @@ impl NeighbourSums {
     }
 }
 
-/// Returns the neighbours of the entities in `wanted`, for one column of a profile's samples.
+/// Returns the neighbours of the entities for which `wanted` is true, with sums of one column of
+/// the samples.
 pub fn neighbours(
     profile: &Profile,
     view: &ProfileView,
@@ -161,22 +162,22 @@ pub fn neighbours(
     result
 }
 
-/// The samples of a profile and the buffers for walking over them repeatedly.
+/// The samples of a profile, and the buffers for repeated passes over them.
 struct NeighbourWalk<'a> {
     profile: &'a Profile,
     view: &'a ProfileView,
     entity_of: &'a [u32],
     column: usize,
     stack: Vec<u32>,
-    /// The wanted entities of a stack, each with the positions of its innermost and its outermost
-    /// frame. `place` holds the position of each entity in this list. It is valid if the entry
-    /// there names the entity.
+    /// The wanted entities of a stack, each with the positions of its innermost and outermost
+    /// frames. `place` holds the index in this list for each entity, and is valid if the entry at
+    /// this index names the entity.
     found: Vec<(u32, usize, usize)>,
     place: Vec<usize>,
 }
 
 impl NeighbourWalk<'_> {
-    /// Calls `each(entity, caller, callee, value)` for every sample and every wanted entity in it.
+    /// Calls `each(entity, caller, callee, value)` for each wanted entity of each sample.
     fn each(&mut self, wanted: &[bool], mut each: impl FnMut(u32, u32, u32, i64)) {
         let Self {
             stack,
@@ -218,9 +219,9 @@ impl NeighbourWalk<'_> {
 
 /// Adds up the values of equal neighbours in a list.
 struct NeighbourAdder {
-    /// The sum of each neighbour. The last one is the sum for [`NO_NEIGHBOUR`].
+    /// The sum of each neighbour. The last element is the sum of [`NO_NEIGHBOUR`].
     sum: Vec<i64>,
-    /// The number of the list in which each neighbour was found last.
+    /// The number of the last list that contained each neighbour.
     seen: Vec<usize>,
     list: usize,
     found: Vec<u32>,

@@ -1,10 +1,10 @@
-//! What the user should know about filters that have no effect.
+//! Notes for the user about filters that have no effect.
 
 use std::fmt;
 
 use heapprof_text::MismatchReason;
 
-/// A note about the filters of a question. It displays as one line, in which a filter has its name.
+/// A note about the filters of a query. It displays as one line, which names the filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FilterNote {
     /// A filter matches no frame.
@@ -16,17 +16,17 @@ pub enum FilterNote {
         /// The likely reason.
         reason: Option<MismatchReason>,
     },
-    /// This expression for wrappers matches no function.
+    /// An expression for wrappers matches no function.
     NoWrapper(String),
-    /// No sample has the labels that the filters ask for.
+    /// No sample has the labels that the filters require.
     NoSample,
     /// An expression in the profile itself can't be read.
     WrongExpression {
-        /// Which expression it is.
+        /// Kind of the expression.
         what: &'static str,
         /// The expression.
         text: String,
-        /// What is wrong with the expression.
+        /// Description of the error in the expression.
         why: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Regular expressions that users give, with errors in one line.
+//! Regular expressions of users. Errors are one line.
 
 mod go;
 
@@ -8,8 +8,8 @@ pub use go::go_regex;
 
 use crate::error::TotalsError;
 
-/// Returns the error of a regular expression in one line, without the picture of the expression
-/// that comes with it.
+/// Returns the error of a regular expression in one line. The drawing of the expression in the
+/// error is left out.
 pub fn regex_error(error: &regex::Error) -> String {
     let text = error.to_string();
     let last = text.lines().last().unwrap_or(&text).trim();
@@ -19,7 +19,7 @@ pub fn regex_error(error: &regex::Error) -> String {
     )
 }
 
-/// Compiles the expression given for an option, if there is one.
+/// Compiles the expression of an option, if the option is set.
 pub fn compile(option: &'static str, text: &Option<String>) -> Result<Option<Regex>, TotalsError> {
     let Some(text) = text else { return Ok(None) };
     let regex = Regex::new(text).map_err(|error| TotalsError::Filter {

@@ -1,16 +1,17 @@
-//! The questions about a profile, as one struct for every command (and, later, every URL) with
-//! plain text inside.
+//! Queries of a profile. All commands (and, later, all URLs) use one struct, which has plain text
+//! inside.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The granularity of a report: what each row stands for.
+/// The granularity of a report, which determines what each row stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Granularity {
-    /// A function: a name in a file. A row shows the file if another function has the same name.
+    /// A function, identified by name and file. A row shows the file only if another function has
+    /// the same name.
     #[default]
     Functions,
-    /// A function, whose row always shows the file.
+    /// A function, identified by name and file. Rows always show the file.
     FileFunctions,
     /// A source file.
     Files,
@@ -30,7 +31,7 @@ impl Granularity {
         ("addresses", Granularity::Addresses),
     ];
 
-    /// Whether rows always show which file they are in.
+    /// Whether rows always show their file.
     pub fn has_file(self) -> bool {
         !matches!(self, Granularity::Functions)
     }
@@ -68,14 +69,14 @@ impl FromStr for Granularity {
     }
 }
 
-/// The value that rows are ordered by, largest first, regardless of sign. Rows with equal values
-/// are ordered by name.
+/// The value by which rows are sorted. The largest absolute value is first. Rows with equal values
+/// are sorted by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SortKey {
-    /// By flat: the sum over the samples whose leaf the row is.
+    /// Flat: the sum over the samples whose leaf is the row.
     #[default]
     Flat,
-    /// By cum: the sum over the samples that hold the row anywhere.
+    /// Cum: the sum over the samples that contain the row anywhere.
     Cum,
 }
 
@@ -91,7 +92,7 @@ impl FromStr for SortKey {
     }
 }
 
-/// A question: which values of which samples, in which detail, and how many rows.
+/// Description of a report: which values of which samples, in which detail, and how many rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
     /// A sample type, by name or position; `None` means the profile's default.
@@ -100,24 +101,25 @@ pub struct Query {
     pub granularity: Granularity,
     /// The order of rows.
     pub sort: SortKey,
-    /// The largest number of rows; `None` means all.
+    /// Maximum number of rows; `None` means all.
     pub limit: Option<usize>,
-    /// The filters that decide which samples and frames count.
+    /// The filters for samples and frames.
     pub filters: QueryFilters,
     /// Whether inlined functions are attributed to the function that they were inlined into.
     pub no_inlines: bool,
-    /// A regular expression for functions to cut in the same way as the profile's `drop_frames`.
+    /// A regular expression for functions that are cut in the same way as by the profile's
+    /// `drop_frames`.
     pub wrappers: Option<String>,
-    /// Whether allocations of libraries count for the nearest caller that is not a library.
+    /// Whether allocations of libraries count for the nearest caller outside libraries.
     pub own_code: bool,
     /// Whether frames that the profile's own `drop_frames` would cut are kept.
     pub all_frames: bool,
-    /// Whether percentages are of the sum that the filters kept instead of the whole profile.
+    /// Whether percentages refer to the sum of the kept samples instead of the whole profile.
     pub relative_percentages: bool,
 }
 
 impl Query {
-    /// Whether rows are functions, without filters and without anything that changes stacks.
+    /// Whether rows are functions, without filters and without options that change stacks.
     pub fn is_plain(&self) -> bool {
         self.granularity == Granularity::Functions
             && self.filters == QueryFilters::default()
@@ -135,26 +137,26 @@ impl Query {
 /// `:64kb`, `4mb:`, `1kb:2mb`) or regular expressions separated by commas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueryFilters {
-    /// Keep only samples with a matching frame.
+    /// Only samples with a matching frame are kept.
     pub focus: Option<String>,
-    /// Leave out samples with a matching frame.
+    /// Samples with a matching frame are left out.
     pub ignore: Option<String>,
-    /// Leave out matching frames. Their values go to the nearest frame that is kept.
+    /// Matching frames are left out. Their values go to the nearest frame that is kept.
     pub hide: Option<String>,
-    /// Keep only matching frames.
+    /// Only matching frames are kept.
     pub show: Option<String>,
-    /// Keep only the frames up to the matching frame nearest to the root, counted from the leaf.
-    /// Leave out samples without a matching frame.
+    /// Only the frames from the leaf up to the matching frame nearest to the root are kept. Samples
+    /// without a matching frame are left out.
     pub show_from: Option<String>,
-    /// Leave out the frames between the leaf and the matching frame nearest to it.
+    /// The frames between the leaf and the matching frame nearest to it are left out.
     pub prune_from: Option<String>,
-    /// Keep only samples with a matching label.
+    /// Only samples with a matching label are kept.
     pub tag_focus: Option<String>,
-    /// Leave out samples with a matching label.
+    /// Samples with a matching label are left out.
     pub tag_ignore: Option<String>,
-    /// Show only labels whose key matches.
+    /// Only labels whose key matches are shown.
     pub tag_show: Option<String>,
-    /// Show no labels whose key matches.
+    /// Labels whose key matches are not shown.
     pub tag_hide: Option<String>,
     /// Label keys whose values become frames at the root, outermost first.
     pub tag_root: Vec<String>,
@@ -163,7 +165,7 @@ pub struct QueryFilters {
 }
 
 impl QueryFilters {
-    /// Returns the active filters as `--option=value`, because every screen names them.
+    /// Returns the filters that are set as `--option=value`, for the note on every screen.
     pub fn active_options(&self) -> Vec<String> {
         let one = [
             ("focus", &self.focus),

@@ -1,5 +1,5 @@
-//! Functions with one name in several files: which of them two profiles share, and how much of a
-//! file's path distinguishes one from the others.
+//! Functions with one name in several files: which of them are the same in two profiles, and how
+//! much of a file's path distinguishes them.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{StringId, StringTable};
@@ -7,23 +7,23 @@ use heapprof_profile::{StringId, StringTable};
 /// A function, identified by its name and its file.
 pub type NameAndFile = (StringId, StringId);
 
-/// Finds the file that replaces the file of each function when profiles are compared. `profiles`
-/// holds the positions of each profile's functions, and `texts` is the number of texts.
+/// Finds functions that are the same in several profiles, and returns the file that replaces the
+/// file of each function. Returns `None` if every function keeps its file. `profiles` holds the
+/// positions of each profile's functions, and `texts` is the number of texts.
 ///
-/// A function is identified by its name and its file. But two builds of one program may lie in two
-/// folders. So if each profile that has a name has it in exactly one file, all functions of that
-/// name are taken as one: their file is that of the first profile. Returns `None` if every function
-/// keeps its own file.
+/// A function is identified by its name and its file. But two builds of one program may be in two
+/// folders. So if no profile has a name in more than one file, all functions with this name are the
+/// same, and get the file in the first profile that has the name.
 pub fn match_files(
     functions: &[NameAndFile],
     profiles: &[&[u32]],
     texts: usize,
 ) -> Option<Vec<StringId>> {
-    /// The files in which a name was found.
+    /// The files of the functions with one name.
     #[derive(Clone, Copy, Default)]
     struct NameFiles {
         first: Option<StringId>,
-        /// The name's file in the last profile that has the name, with the number of that profile.
+        /// The last profile that has the name, as its number and the name's file in it.
         last: Option<(usize, StringId)>,
         has_many: bool,
     }
@@ -53,13 +53,13 @@ pub fn match_files(
     is_changed.then_some(files)
 }
 
-/// The number of characters at the end of a file's path that distinguish each function from others
-/// of its name.
+/// The number of characters at the end of a file's path that distinguish a function from other
+/// functions with the same name.
 #[derive(Debug, Default)]
 pub struct FileEnds(HashMap<NameAndFile, u32>);
 
 impl FileEnds {
-    /// Finds the ends of the files' paths for these functions.
+    /// Computes the path ends for these functions.
     pub fn new(functions: impl Iterator<Item = NameAndFile>, texts: &StringTable) -> Self {
         let mut functions: Vec<NameAndFile> = functions.collect();
         functions.sort_unstable();
@@ -75,15 +75,15 @@ impl FileEnds {
         Self(ends)
     }
 
-    /// Returns the number of characters for a function; 0 if its name distinguishes it from all
-    /// others, or if it has no file.
+    /// Returns the number of characters for a function; 0 if no other function has its name, or if
+    /// it has no file.
     pub fn end_length(&self, name: StringId, file: StringId) -> u32 {
         self.0.get(&(name, file)).copied().unwrap_or(0)
     }
 }
 
-/// Returns the length, in characters, of the shortest end of each path that no other path has. An
-/// end begins at the name of a folder or of a file.
+/// Returns the length, in characters, of the shortest end of each path that is not the end of
+/// another path. An end begins at the name of a folder or of a file.
 fn distinct_ends(paths: &[&str]) -> Vec<u32> {
     // In this order, the path that shares the longest end with another one is beside it.
     let mut order: Vec<usize> = (0..paths.len()).collect();

@@ -1,8 +1,8 @@
-//! Flat and cum, which are computed only here.
+//! Computes flat and cum, for all reports.
 //!
-//! The `flat` (exclusive) of an entity is the sum over samples whose leaf frame it is. Its `cum`
-//! (inclusive) is the sum over samples that hold it anywhere. Each sample counts once, however
-//! often the entity recurs in it.
+//! The `flat` (exclusive) of an entity is the sum over the samples whose leaf frame is the entity.
+//! Its `cum` (inclusive) is the sum over the samples that contain the entity anywhere. Each sample
+//! counts once, however often the entity occurs in it.
 
 use heapprof_profile::Profile;
 
@@ -13,7 +13,7 @@ use crate::view::ProfileView;
 /// Sums of one sample type over the samples of one profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TotalAndNet {
-    /// The sum of the values regardless of sign.
+    /// The sum of the absolute values.
     pub total: i64,
     /// The signed sum.
     pub net: i64,
@@ -22,7 +22,7 @@ pub struct TotalAndNet {
 /// Flat and cum of every entity, for some sample types of one profile.
 #[derive(Debug, Default)]
 pub struct EntityTotals {
-    /// The columns of the profile's samples, in the order of the sums below.
+    /// The columns of the profile's samples for which sums were computed, in order.
     pub columns: Vec<usize>,
     /// The exclusive sums. The sum of an entity in a column is at `entity * columns + column`.
     pub flat: Vec<i64>,
@@ -32,11 +32,11 @@ pub struct EntityTotals {
     pub present: Vec<Vec<u32>>,
     /// The sums over the samples that the filters kept.
     pub kept: Vec<TotalAndNet>,
-    /// The spread of each of these sums, if the profile has the spread of its values.
+    /// The spread of each sum, if the profile has the spread of its values.
     pub spread: Option<SpreadTotals>,
 }
 
-/// The spread of each sum of [`EntityTotals`], in the place of its sum.
+/// The spread of each sum of [`EntityTotals`], in the same order.
 #[derive(Debug, Default)]
 pub struct SpreadTotals {
     /// The spread of each sum of [`EntityTotals::flat`].
@@ -55,8 +55,8 @@ pub trait SumTerm: Copy + Default {
     /// Returns the value.
     fn value(self) -> i64;
 
-    /// Reads the terms of sample `i` in the columns. Returns false if all terms are zero: such a
-    /// sample counts nowhere.
+    /// Reads the terms of sample `i` in the columns. Returns false if all terms are zero, because
+    /// such a sample has no effect.
     fn pick(profile: &Profile, i: usize, columns: &[usize], picked: &mut [Self]) -> bool;
 }
 
@@ -119,7 +119,7 @@ pub fn spread_of(profile: &Profile, i: usize, column: usize) -> SumSpread {
     })
 }
 
-/// Returns the spread of the sum of a column over all samples, whatever the filters are.
+/// Returns the spread of the sum of a column over all samples. Filters are ignored.
 pub fn whole_spread(profile: &Profile, column: usize) -> SumSpread {
     let all = 0..profile.samples.len();
     all.fold(SumSpread::default(), |sum, i| {
@@ -127,8 +127,8 @@ pub fn whole_spread(profile: &Profile, column: usize) -> SumSpread {
     })
 }
 
-/// Adds up all samples of each column, whatever the filters are. It is an error if a total does not
-/// fit in 64 bits.
+/// Adds up all samples of each column. Filters are ignored. It is an error if a total does not fit
+/// in 64 bits.
 pub fn whole_totals(profile: &Profile, columns: &[usize]) -> Result<Vec<TotalAndNet>, TotalsError> {
     let mut sums = vec![(0i128, 0i128); columns.len()];
     for i in 0..profile.samples.len() {
@@ -151,18 +151,19 @@ pub fn whole_totals(profile: &Profile, columns: &[usize]) -> Result<Vec<TotalAnd
         .collect()
 }
 
-/// Returns the error that says that sums of this column do not fit in 64 bits.
+/// Makes an error for a column whose sums do not fit in 64 bits.
 pub fn overflow(profile: &Profile, column: usize) -> TotalsError {
     TotalsError::Overflow {
         sample_type: profile.text(profile.sample_type[column].r#type).to_string(),
     }
 }
 
-/// The kernel that computes flat and cum of entities, with `width` sums for each, sample by sample.
+/// Sums of flat and cum for each entity, to which samples are added one by one. Each entity has
+/// `width` sums of both.
 ///
-/// A sample counts once for an entity, so the total of the added values ([`whole_totals`]) bounds
-/// every sum. A caller that checked that total needs no checks here. Without that check (as in
-/// `heapprof pprof`, which prints what pprof prints), the sums wrap.
+/// A sample counts once for an entity, so no sum exceeds the total of the added values
+/// ([`whole_totals`]). If the caller has checked that total, no sum can overflow. Otherwise sums
+/// may wrap (as in `heapprof pprof`, which prints what pprof prints).
 #[derive(Debug, Default)]
 pub struct EntitySums<T = i64> {
     /// The number of sums per entity.
@@ -171,7 +172,7 @@ pub struct EntitySums<T = i64> {
     pub flat: Vec<T>,
     /// The inclusive sums, in the order of `flat`.
     pub cum: Vec<T>,
-    /// The number, from 1, of the last sample that counted for each entity.
+    /// The number, from 1, of the last sample that was counted for each entity.
     seen: Vec<u32>,
     stamp: u32,
 }
@@ -187,14 +188,15 @@ impl<T: SumTerm> EntitySums<T> {
         sums
     }
 
-    /// Makes room for `entities` entities, if more were found while samples were added.
+    /// Enlarges the tables to `entities` entities, if new entities were found while samples were
+    /// added.
     pub fn grow(&mut self, entities: usize) {
         self.flat.resize(entities * self.width, T::default());
         self.cum.resize(entities * self.width, T::default());
         self.seen.resize(entities, 0);
     }
 
-    /// Adds a sample to the flat of `leaf`, if there is one, and once to the cum of each of
+    /// Adds a sample: to the flat of `leaf`, if there is one, and once to the cum of each entity in
     /// `entities`.
     #[inline]
     pub fn add(
@@ -228,8 +230,8 @@ impl<T: SumTerm> EntitySums<T> {
     }
 }
 
-/// Computes the [`EntityTotals`] of a profile. `whole_totals` must have succeeded for the columns:
-/// it bounds every sum here, so that none of the plain additions can overflow.
+/// Computes the [`EntityTotals`] of a profile. `whole_totals` must have succeeded for the columns,
+/// so that no sum can overflow.
 pub fn totals(
     profile: &Profile,
     view: &ProfileView,
@@ -334,8 +336,8 @@ impl TotalsKernel<'_> {
     }
 }
 
-/// Reads the values of sample `i` in the columns. Returns false if all are 0: such a sample counts
-/// nowhere.
+/// Reads the values of sample `i` in the columns. Returns false if all are 0, because such a sample
+/// has no effect.
 #[inline]
 pub fn pick(profile: &Profile, i: usize, columns: &[usize], picked: &mut [i64]) -> bool {
     let values = profile.samples.values(i);

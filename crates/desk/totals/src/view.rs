@@ -1,8 +1,7 @@
-//! A profile as one question views it: each sample's frames after inlined functions are spelled out
-//! and filters are applied.
+//! View of a profile for one query: the frames of each sample, with inlined functions as frames and
+//! with filters applied.
 //!
-//! Nothing is copied. A stack is worked out when a kernel asks for it, into a buffer that belongs
-//! to the kernel.
+//! Nothing is copied. A stack is computed when a kernel needs it, into a buffer of the kernel.
 
 use std::ops::Range;
 
@@ -16,19 +15,19 @@ use crate::module::ModuleResolver;
 use crate::note::FilterNote;
 use crate::query::Query;
 
-/// A profile as one question views it: with its frames spelled out and its filters applied.
+/// View of a profile for one query, with inlined functions as frames and with filters applied.
 pub struct ProfileView {
     /// The frames of the profile.
     pub frames: FrameTable,
     filter: CompiledFilters,
     identity: bool,
-    /// The rule that suppresses each location, if there is one; empty without suppressions.
+    /// The suppression rule of each location, if it has one; empty without suppressions.
     rule: Vec<Option<u32>>,
-    /// Whether each frame is a library's; empty if the query does not ask for that.
+    /// For each frame, whether it belongs to a library; empty if the query does not need this.
     library: Vec<bool>,
 }
 
-/// Returns, for each frame, whether it is both `wanted` and a library's.
+/// Returns, for each frame, whether `wanted` is true for it and it belongs to a library.
 pub fn libraries(
     profile: &Profile,
     frames: &FrameTable,
@@ -52,7 +51,7 @@ pub fn libraries(
 }
 
 impl ProfileView {
-    /// Compiles the filters of a query against a profile. Fails if one is no regular expression.
+    /// Compiles the filters of a query for a profile. Fails if a filter is not valid.
     pub fn new(profile: &Profile, query: &Query) -> Result<Self, TotalsError> {
         let mut frames = FrameTable::new(profile, query.no_inlines);
         let filter = CompiledFilters::new(profile, &mut frames, query)?;
@@ -70,13 +69,14 @@ impl ProfileView {
         })
     }
 
-    /// Leaves out samples that hold a location with a rule. `rule` has the rule of each location.
+    /// Suppresses samples that contain a location with a rule. `rule` has the rule of each
+    /// location.
     pub fn suppress(&mut self, rule: Vec<Option<u32>>) {
         self.rule = rule;
     }
 
-    /// Returns the rule that suppresses sample `i`, whatever the filters do to the stack. If
-    /// several locations have a rule, the one nearest to the leaf decides.
+    /// Returns the rule that suppresses sample `i`. If several locations have a rule, the one
+    /// nearest to the leaf decides. Filters are ignored.
     #[inline]
     pub fn rule(&self, samples: &Samples, i: usize) -> Option<usize> {
         if self.rule.is_empty() {
@@ -86,7 +86,7 @@ impl ProfileView {
         rule.map(|rule| rule as usize)
     }
 
-    /// Returns the notes about the filters that the user should see.
+    /// Returns the notes for the user about the filters.
     pub fn notes(&self) -> &[FilterNote] {
         &self.filter.notes
     }
@@ -106,9 +106,9 @@ impl ProfileView {
         self.rule(samples, i).is_none() && self.visible(samples, i, stack)
     }
 
-    /// Returns the range of library frames at the leaf whose value goes to the nearest other frame.
-    /// The range is empty if the stack has no other frame: such a stack stays as it is. The frames
-    /// of labels around the range always stay.
+    /// Returns the range of library frames at the leaf that are left out, so that their value goes
+    /// to the nearest other frame. The range is empty if the stack has no other frame, so that the
+    /// stack stays unchanged. Frames of labels around the range always stay.
     fn folded_range(&self, stack: &[u32]) -> Range<usize> {
         if self.library.is_empty() {
             return 0..0;
@@ -125,13 +125,13 @@ impl ProfileView {
         }
     }
 
-    /// Whether a frame is a library's. Always false if the query does not ask for that.
+    /// Whether a frame belongs to a library. Always false if the query does not need this.
     pub fn is_library(&self, frame: u32) -> bool {
         self.library.get(frame as usize) == Some(&true)
     }
 
-    /// Writes the frames of sample `i` to `stack` as [`stack`](Self::stack) does, but ignores
-    /// suppressions. Returns false if a filter leaves the sample out.
+    /// Writes the frames of sample `i` to `stack`, leaf first, even if the sample is suppressed.
+    /// Returns false if a filter leaves the sample out.
     #[inline]
     pub fn visible(&self, samples: &Samples, i: usize, stack: &mut Vec<u32>) -> bool {
         stack.clear();
@@ -154,9 +154,9 @@ impl ProfileView {
         is_kept
     }
 
-    /// Returns two sums of a column's values, regardless of sign. The first sum counts for callers
-    /// instead of the libraries that allocated the memory. The second sum stays with libraries,
-    /// because their stacks hold nothing else.
+    /// Returns two sums of the absolute values of a column. The first is the sum of values that
+    /// libraries allocated and that count for their callers. The second is the sum of values that
+    /// stay with libraries, because their stacks have no other frames.
     pub fn fold_sums(&self, samples: &Samples, column: usize) -> [i128; 2] {
         let (mut sums, mut stack) = ([0; 2], Vec::new());
         for i in 0..samples.len() {
@@ -178,8 +178,8 @@ impl ProfileView {
         sums
     }
 
-    /// Writes the stack as [`filter_stack`](Self::filter_stack) does, but keeps the frames of
-    /// libraries.
+    /// Writes the filtered stack of sample `i`, like [`filter_stack`](Self::filter_stack), but
+    /// keeps the frames of libraries.
     fn filter_without_folding(&self, samples: &Samples, i: usize, stack: &mut Vec<u32>) -> bool {
         let filter = &self.filter;
         let set = samples.label_set(i).index();
@@ -206,9 +206,9 @@ impl ProfileView {
         looks_at_none || self.frame_filters(stack)
     }
 
-    /// Returns the number of locations at the leaf that the profile's `drop_frames` cuts. Locations
-    /// between the root and the first one that does not match are never cut. Otherwise nothing
-    /// might be left of a stack.
+    /// Returns the number of locations at the leaf that the profile's `drop_frames` cuts. From the
+    /// root, all locations up to the first one that does not match are kept, because otherwise
+    /// nothing might be left of a stack.
     fn count_dropped(&self, locations: &[heapprof_profile::LocationIndex]) -> usize {
         let mut found_user = false;
         for (at, location) in locations.iter().enumerate().rev() {

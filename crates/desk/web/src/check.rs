@@ -1,4 +1,4 @@
-//! Checks of references between rows.
+//! Checks that rows refer to existing rows, and that lists have the right lengths.
 
 use crate::PackError;
 
@@ -22,7 +22,7 @@ pub(crate) fn check_index(
     })
 }
 
-/// Checks that a list has the wanted length.
+/// Checks that a list has the expected length.
 pub(crate) fn check_length(
     what: &'static str,
     found: usize,

@@ -1,14 +1,14 @@
-//! Writes columns of numbers as LEB128, within the limits of the page's reader.
+//! Writes columns of numbers as LEB128, within the limits of the page's JavaScript.
 
 use crate::PackError;
 
 /// The largest value. JavaScript numbers are exact up to here.
 const MAX_VALUE: i64 = 1 << 53;
-/// The smallest value. The reader holds a negative value's zigzag code, which is nearly twice as
-/// large, in a JavaScript number, so the code must stay below 2^53, too.
+/// The smallest value. The page stores the zigzag code of a negative value as a JavaScript number,
+/// and this code, which is nearly twice as large, must also be below 2^53.
 const MIN_VALUE: i64 = -(1 << 52);
 
-/// The position of a column: its name, its first byte, its number of values, and its kind.
+/// The location of a column: its name, its first byte, its number of values, and its kind.
 pub(crate) type ColumnPlace = (String, usize, usize, &'static str);
 
 /// Encoded columns, one after another.
@@ -19,12 +19,12 @@ pub(crate) struct PackedColumns {
 }
 
 impl PackedColumns {
-    /// Adds indices or other unsigned numbers as they are.
+    /// Adds a column of indices or other unsigned numbers.
     pub(crate) fn plain(&mut self, name: &str, values: impl Iterator<Item = u32>) {
         self.add(name, "u", values.map(u64::from));
     }
 
-    /// Adds values that may be negative.
+    /// Adds a column of values that may be negative.
     pub(crate) fn values(&mut self, name: &str, values: &[i64]) -> Result<(), PackError> {
         for value in values {
             check_exact("a value", *value)?;
@@ -33,8 +33,8 @@ impl PackedColumns {
         Ok(())
     }
 
-    /// Adds indices or other unsigned numbers as differences. The caller has checked that none is
-    /// larger than `i32::MAX`, so differences fit into 32 bits.
+    /// Adds a column of indices or other unsigned numbers as differences. The caller must have
+    /// checked that none is larger than `i32::MAX`, so that differences fit into 32 bits.
     pub(crate) fn differences(&mut self, name: &str, values: impl Iterator<Item = u32>) {
         let mut before = 0;
         let steps = values.map(|value| {
@@ -111,7 +111,7 @@ mod tests {
         }
     }
 
-    /// The zigzag code has the sign in its lowest bit.
+    /// Tests that the zigzag code has the sign in its lowest bit.
     #[test]
     fn small_numbers_of_both_signs_have_small_codes() {
         for (value, code) in [
@@ -144,7 +144,7 @@ mod tests {
         );
     }
 
-    /// A number of JavaScript is exact up to 2^53, and so is the code of a value.
+    /// Tests the limits up to which JavaScript numbers and the codes of values are exact.
     #[test]
     fn only_exact_numbers_are_written() {
         for value in [0, 1 << 53, -1 << 52] {

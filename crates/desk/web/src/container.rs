@@ -1,4 +1,4 @@
-//! Packs a report into zlib data: the head's length, the head as JSON, and the columns.
+//! Packs a report into zlib data: the length of the head, the head as JSON, and the columns.
 
 use std::io::Write as _;
 
@@ -104,7 +104,7 @@ fn report_columns(report: &WebReport) -> Result<PackedColumns, PackError> {
     Ok(columns)
 }
 
-/// Checks frames and nodes, and returns the lines of the frames.
+/// Checks frames and nodes. Returns the lines of the frames.
 fn check_tree(report: &WebReport) -> Result<Vec<u32>, PackError> {
     for (what, count) in [
         ("the number of nodes", report.nodes.len()),
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(one, two);
     }
 
-    /// Any name occurs only in the packed data, not in the page's text.
+    /// Tests that a name is escaped in the page's text, and can't end the script.
     #[test]
     fn a_name_is_no_part_of_the_page() {
         let container = ReportContainer::pack(&small_report()).unwrap();
@@ -208,7 +208,7 @@ mod tests {
         }
     }
 
-    /// Returns the head and the columns of a container.
+    /// Unpacks the head and the columns of a container.
     fn unpack(container: &ReportContainer) -> (serde_json::Value, Vec<u8>) {
         let mut bytes = Vec::new();
         let mut decoder = flate2::read::ZlibDecoder::new(container.as_bytes());

@@ -1,6 +1,6 @@
-//! Errors of reports: rows that contradict each other, and numbers that do not fit.
+//! Errors in reports: rows that contradict each other, and numbers that are too large.
 
-/// Why a report cannot be packed.
+/// The reason why a report can't be packed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PackError {

@@ -4,7 +4,7 @@ use crate::{
     PageFrame, PageFunction, PageModule, PageNode, PageSampleType, PageSnapshot, WebReport,
 };
 
-/// Returns a report with two functions, one of which calls the other.
+/// Makes a report with two functions, one of which calls the other.
 pub(crate) fn small_report() -> WebReport {
     let function = |name: &str| PageFunction {
         name: name.to_string(),

@@ -1,4 +1,4 @@
-//! Writes the head of a container: names, totals and everything else that is not a column, as JSON.
+//! Writes the head of a container as JSON: names, totals and everything else that is not a column.
 
 mod parts;
 
@@ -16,7 +16,7 @@ use parts::{
 
 const SCHEMA: &str = "heapprof.report.v1";
 
-/// The fields in the order in which they are written.
+/// The head of a container. Fields are written in this order.
 #[derive(Serialize)]
 struct ReportHead<'a> {
     schema: &'static str,

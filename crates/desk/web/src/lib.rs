@@ -1,10 +1,9 @@
-//! Turns the rows of a heap profile into one HTML file, or serves them as a web page.
+//! Writes the rows of a heap profile as one HTML file, or serves them as a web page.
 //!
-//! [`WebReport`] holds the rows. [`ReportContainer::pack`] packs them. [`page()`] puts the
-//! container into a self-contained file, and [`served_page`] makes the page that requests
-//! containers from a server. [`PageServer`] sends that page to a browser on this machine, and an
-//! [`ApiHandler`] answers its requests. The crate knows nothing about SQL, profile files or a
-//! command line.
+//! [`WebReport`] has the rows. [`ReportContainer::pack`] packs them. [`page()`] puts the container
+//! into a self-contained file, and [`served_page`] makes a page that requests containers from a
+//! server. [`PageServer`] sends this page to a browser on this machine, and an [`ApiHandler`]
+//! answers its requests. The crate must not depend on SQL, profile files or a command line.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

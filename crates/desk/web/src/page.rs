@@ -1,4 +1,4 @@
-//! Fills the page template: one file with script, style and data, or the page that a server sends.
+//! Fills the page template, for one file with script, style and data, or for a page from a server.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sha2::{Digest as _, Sha256};
@@ -9,12 +9,12 @@ const PAGE_TEMPLATE: &str = include_str!("../page/page.html");
 const PAGE_SCRIPT: &str = include_str!(concat!(env!("OUT_DIR"), "/page.js"));
 const PAGE_STYLE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.css"));
 
-/// The facts about a server that its page needs.
+/// The facts about a server that its page contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageServerInfo {
     /// The path of the server's API, such as `/api/v1`.
     pub api: String,
-    /// Interval in milliseconds at which the page asks for news. `None` means never.
+    /// Interval in milliseconds at which the page requests news; `None` if it never does.
     pub refresh_ms: Option<u32>,
 }
 
@@ -27,14 +27,14 @@ pub struct ServedPage {
     pub policy: String,
 }
 
-/// Returns a self-contained page. The data come last, so that a truncated file still has the script
-/// that reports the truncation.
+/// Makes a self-contained page. The data come last, so that even a truncated file has the script,
+/// which reports the truncation.
 #[must_use]
 pub fn page(title: &str, container: &ReportContainer) -> String {
     fill_template(&policy(""), "", title, container.as_bytes())
 }
 
-/// Returns the page that requests its data from a server.
+/// Makes a page that requests its data from a server.
 #[must_use]
 pub fn served_page(title: &str, server: &PageServerInfo) -> ServedPage {
     let mut meta = format!(
@@ -52,7 +52,8 @@ pub fn served_page(title: &str, server: &PageServerInfo) -> ServedPage {
     }
 }
 
-/// Returns the content security policy: only our script and style run, and nothing is loaded.
+/// Returns the content security policy: only the page's own script and style run, and nothing is
+/// loaded.
 fn policy(connect: &str) -> String {
     format!(
         "default-src 'none'; script-src {}; style-src {}; {connect}base-uri 'none'; \
@@ -66,7 +67,7 @@ fn hash_of(text: &str) -> String {
     format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)))
 }
 
-/// Fills the placeholders of the template in one pass, so that inserted text can't be taken for a
+/// Fills the placeholders of the template in one pass. So inserted text can't be taken for a
 /// placeholder.
 fn fill_template(policy: &str, meta: &str, title: &str, data: &[u8]) -> String {
     let characters = data.len().div_ceil(3) * 4;
@@ -90,7 +91,7 @@ fn fill_template(policy: &str, meta: &str, title: &str, data: &[u8]) -> String {
     out
 }
 
-/// Escapes a text for use in an element and in an attribute.
+/// Escapes a text for an HTML element or attribute.
 fn escape_html(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -120,7 +121,7 @@ mod tests {
         assert_eq!(PAGE_TEMPLATE.matches('%').count(), 2 * wanted.len());
     }
 
-    /// Returns the text between two others.
+    /// Returns the text between `before` and `after`.
     fn between<'a>(page: &'a str, before: &str, after: &str) -> &'a str {
         let (_, rest) = page.split_once(before).unwrap();
         rest.split_once(after).unwrap().0
@@ -172,7 +173,7 @@ mod tests {
         assert_eq!(title, "%DATA%&lt;/title&gt;&lt;script&gt;");
     }
 
-    /// The data are the container's bytes, and the page knows how many characters they take.
+    /// Tests that the page contains the bytes of the container, and their number of characters.
     #[test]
     fn a_page_has_its_data() {
         let container = ReportContainer::pack(&small_report()).unwrap();

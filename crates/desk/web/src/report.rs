@@ -1,9 +1,9 @@
-//! The rows of a report, in the form that the page needs: one call tree, and values for each
+//! The rows of a report in the form that the page needs: one call tree, with values for each
 //! snapshot.
 
 use std::collections::BTreeMap;
 
-/// Everything that a page shows. Rows refer to each other by their indices in these lists.
+/// Everything that a page shows. Rows refer to rows of other lists by their indices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WebReport {
     /// The name of the program, for the heading.
@@ -12,18 +12,18 @@ pub struct WebReport {
     pub tool: String,
     /// The sampling period of the last snapshot: 1 means exact, 0 unknown.
     pub period: i64,
-    /// The sample types. Every list of values has one entry or one column for each.
+    /// The sample types. A list of values has one entry or one column for each type.
     pub types: Vec<PageSampleType>,
     /// The name of the type that is shown first.
     pub default_type: String,
-    /// The snapshot with which the last one is compared at first.
+    /// The index of the snapshot with which the last one is first compared.
     pub base: Option<usize>,
-    /// Whether memory allocated in libraries is first shown at its nearest caller in the program's
-    /// own code.
+    /// Whether the page first shows memory that libraries have allocated at the nearest caller in
+    /// the program's own code.
     pub own_code: bool,
     /// The snapshots of the process, in order of time. There is at least one.
     pub snapshots: Vec<PageSnapshot>,
-    /// The functions. If they are sorted by name and file, equal input gives equal bytes.
+    /// The functions. Sort them by name and file, so that equal input gives equal bytes.
     pub functions: Vec<PageFunction>,
     /// The names of source files. An empty name stands for an unknown file.
     pub files: Vec<String>,
@@ -31,7 +31,7 @@ pub struct WebReport {
     pub modules: Vec<PageModule>,
     /// The names of mapped files (executables, shared libraries). Filters match these, too.
     pub mapped: Vec<String>,
-    /// Functions with lines. Many nodes may have the same frame.
+    /// Functions with lines. Several nodes may share a frame.
     pub frames: Vec<PageFrame>,
     /// The call tree in pre-order: the descendants of a node come directly after the node.
     pub nodes: Vec<PageNode>,
@@ -39,23 +39,24 @@ pub struct WebReport {
     pub left_out: OmittedNodes,
     /// Histograms of the sizes of allocations in the whole process.
     pub sizes: Option<PageSizeHistograms>,
-    /// The sizes recorded in samples of the last snapshot.
+    /// The values of the last snapshot by recorded size.
     pub size_rows: Option<SizeRows>,
-    /// The size of the heap and of the process over time, if there is only one snapshot.
+    /// The size of the heap and of the process over time. Only for a report with one snapshot.
     pub history: Option<HistoryCurve>,
-    /// The largest heap that is recorded in any of several snapshots.
+    /// The largest heap recorded in any snapshot. Only for a report with several snapshots.
     pub peak: Option<PageSeriesPeak>,
     /// The growth of functions over the snapshots, by the name of the sample type.
     pub growth: BTreeMap<String, Vec<PageGrowth>>,
-    /// Whether [`WebReport::growth`] is of own code. `None` means the value of `own_code`.
+    /// Whether [`WebReport::growth`] is for functions in the program's own code. If it is `None`,
+    /// [`WebReport::own_code`] applies.
     pub growth_own_code: Option<bool>,
     /// SQL statements by view: `flame`, `table`, `table.diff`, `pivot` and so on.
     pub sql: BTreeMap<String, String>,
-    /// Command lines by view, with the same names.
+    /// Command lines by view, with the view names of [`WebReport::sql`].
     pub commands: BTreeMap<String, String>,
     /// Source text, by file and by the number of its first line.
     pub source: BTreeMap<u32, BTreeMap<u32, String>>,
-    /// The possible error of a type's total, as a share of the total, by the name of the type.
+    /// The possible error of each type's total as a share of the total, by the name of the type.
     pub estimates: BTreeMap<String, f64>,
     /// The results of an audit of forked children, in the form of
     /// `heapprof fork-audit --format json`.
@@ -74,7 +75,7 @@ pub struct PageSampleType {
 /// A snapshot: one moment of a process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PageSnapshot {
-    /// The name of the snapshot, such as that of its file.
+    /// The name of the snapshot, such as its file's name.
     pub name: String,
     /// The time in milliseconds since 1970; 0 if unknown.
     pub time_ms: i64,
@@ -86,19 +87,19 @@ pub struct PageSnapshot {
     pub rss: Option<i64>,
     /// The largest resident set so far, in bytes.
     pub peak_rss: Option<i64>,
-    /// The total of each type, to which shares refer.
+    /// The total of each type, of which shares are computed.
     pub total: Vec<i64>,
-    /// The nodes that have values, ascending.
+    /// The indices of the nodes that have values, ascending.
     pub nodes: Vec<u32>,
-    /// A column of values for each type, with one value for each of `nodes`: the node's own value,
-    /// without its children.
+    /// A column of values for each type, with one value for each entry of `nodes`: the node's own
+    /// value, without its children.
     pub values: Vec<Vec<i64>>,
 }
 
 /// A function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageFunction {
-    /// The whole name. `(other)` stands for functions that were left out.
+    /// The full name. `(other)` stands for functions that were left out.
     pub name: String,
     /// Index of the function's file in [`WebReport::files`].
     pub file: u32,
@@ -115,7 +116,7 @@ pub struct PageFunction {
 pub struct PageModule {
     /// The name.
     pub name: String,
-    /// Whether the module is a library, and not the program's own code.
+    /// Whether the module is a library. Otherwise it is the program's own code.
     pub is_library: bool,
 }
 
@@ -137,7 +138,7 @@ pub struct PageNode {
     pub frame: u32,
 }
 
-/// The nodes that are too small for the tree and were merged into nodes named `(other)`.
+/// The nodes that were too small for the tree, and were merged into nodes named `(other)`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OmittedNodes {
     /// The number of merged nodes.
@@ -146,7 +147,8 @@ pub struct OmittedNodes {
     pub values: Vec<i64>,
 }
 
-/// Histograms of allocation sizes. Entry `k` counts allocations of 2^k bytes up to the next power.
+/// Histograms of allocation sizes. Entry `k` counts allocations of at least 2^k and less than
+/// 2^(k+1) bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageSizeHistograms {
     /// Counts of blocks in use now.
@@ -160,9 +162,9 @@ pub struct PageSizeHistograms {
 /// Values by node and size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SizeRows {
-    /// The nodes, ascending; a node has one row for each of its sizes.
+    /// The indices of the nodes, ascending. A node has one row for each of its sizes.
     pub nodes: Vec<u32>,
-    /// The exponent of the power of two that each row's size is at most; 63 is the largest.
+    /// The size of each row, as the exponent of a power of two that is its upper limit; at most 63.
     pub log2: Vec<u8>,
     /// A column of values for each type.
     pub values: Vec<Vec<i64>>,
@@ -192,12 +194,12 @@ pub struct HistoryPeak {
     pub bytes: i64,
 }
 
-/// The largest heap of several snapshots. Its moment is mostly between two snapshots.
+/// The largest heap of several snapshots. Its time is mostly between two snapshots.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PageSeriesPeak {
     /// Bytes in use.
     pub bytes: i64,
-    /// Milliseconds since the first snapshot, negative if the moment was before it; `None` if
+    /// Milliseconds since the first snapshot; negative if the time was before it, `None` if
     /// unknown.
     pub since_ms: Option<f64>,
 }
@@ -208,8 +210,7 @@ pub struct PageGrowth {
     /// Index of the function in [`WebReport::functions`].
     pub function: u32,
     /// The verdict on the growth, as text. The page has signs and an order for "steady growth",
-    /// "grows in steps", "levels off", "burst, freed" and "no trend", and shows any other words as
-    /// the last.
+    /// "grows in steps", "levels off", "burst, freed" and "no trend". Any other text is shown last.
     pub verdict: &'static str,
     /// The slope of a straight line through the values, per hour.
     pub slope: f64,

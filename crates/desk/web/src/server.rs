@@ -1,7 +1,7 @@
-//! The server of a page: it listens on this machine only, and refuses requests without the token.
+//! The server of a page. It listens on this machine only, and refuses requests without the token.
 //!
-//! Each connection carries one request. The head and the whole request have time limits and size
-//! limits. An [`ApiHandler`] answers requests on separate threads, a few at a time.
+//! Each connection is for one request. The head and the whole request have limits of time and size.
+//! An [`ApiHandler`] answers requests on separate threads, a few at a time.
 
 mod answer;
 mod guard;
@@ -33,7 +33,7 @@ use self::token::AccessToken;
 /// Path prefix of the whole API.
 pub const API_PATH: &str = "/api/v1";
 
-/// Maximum number of open connections. A further connection closes the oldest one that has not sent
+/// Maximum number of open connections. One more connection closes the oldest one that has not sent
 /// a request.
 const MAX_CONNECTIONS: usize = 64;
 /// Maximum size of a request's head in bytes.
@@ -44,12 +44,12 @@ const MAX_HEADERS: usize = 64;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time that a request and its answer may take together.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
-/// Maximum number of answers that are computed at once. Other requests wait.
+/// Maximum number of answers that are computed at the same time. Further requests wait.
 const MAX_WORKERS: usize = 2;
-/// Pause after a failed accept, for example because too many files are open.
+/// Pause after a failed accept, which may fail because too many files are open.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A server that listens, but does not answer yet.
+/// A server that listens, but has not begun to answer.
 pub struct PageServer {
     listener: TcpListener,
     address: SocketAddr,
@@ -61,7 +61,7 @@ pub struct PageServer {
 pub struct ServerStop(Arc<Notify>);
 
 impl ServerStop {
-    /// Stops the server, even if it has not begun yet.
+    /// Stops the server. A server that has not begun yet will stop at once.
     pub fn stop(&self) {
         self.0.notify_one();
     }
@@ -164,8 +164,8 @@ async fn listen(listener: tokio::net::TcpListener, desk: Arc<RequestDesk>) {
     }
 }
 
-/// Waits for a free place for a connection. If all are taken, the connection that has waited
-/// longest without a request loses its place.
+/// Waits until the number of connections allows one more. If there are too many, closes the
+/// connection that has waited longest without a request.
 async fn wait_for_place(
     places: &Arc<Semaphore>,
     lobby: &ConnectionLobby,
@@ -177,7 +177,8 @@ async fn wait_for_place(
     places.clone().acquire_owned().await.ok()
 }
 
-/// Returns the connection and a second handle to it, for an answer after the connection has ended.
+/// Returns the connection and a second handle to it. The second one is for an answer after the
+/// connection has ended.
 fn duplicate_stream(stream: tokio::net::TcpStream) -> Option<(tokio::net::TcpStream, TcpStream)> {
     let stream = stream.into_std().ok()?;
     let second = stream.try_clone().ok()?;

@@ -67,7 +67,7 @@ impl XorshiftGenerator {
         (bytes.round() as i64, spread)
     }
 
-    /// Makes two recordings and returns whether a rule fails their difference.
+    /// Makes recordings of two programs, and returns whether their difference breaks a rule.
     fn fails(&mut self, rule: &GateRule, before: &[Vec<f64>], after: &[Vec<f64>]) -> bool {
         let functions = before.iter().zip(after).enumerate().map(|(i, (b, a))| {
             let ((before, of_before), (after, of_after)) = (self.record(b), self.record(a));

@@ -107,7 +107,7 @@ impl PortableBatch {
             .sum()
     }
 
-    /// Returns a name that only a batch with this content has.
+    /// Returns a name for the batch that follows from the ids of its profiles.
     pub fn name(&self) -> String {
         let mut profiles = self.profiles.clone();
         profiles.sort_unstable();
@@ -487,7 +487,7 @@ impl PortableBatch {
         id
     }
 
-    /// Adds the rows of samples, and returns the number of stacks with labels.
+    /// Adds the rows of samples, and returns the number of distinct stacks with distinct labels.
     fn sample_rows(
         &mut self,
         id: i64,

@@ -25,7 +25,7 @@ const MAX_INSERT_ROWS: usize = 100_000;
 /// A parameter of an address and its value, before they are encoded.
 pub type UrlParameter<'a> = (&'a str, &'a str);
 
-/// The way in which statements are sent to a server.
+/// A transport that sends statements to servers.
 pub trait ClickHouseTransport {
     /// Sends a body to a server, with parameters in its address, and returns the answer.
     ///
@@ -242,8 +242,8 @@ impl<T: ClickHouseTransport> SqlEngine for ClickHouse<T> {
     }
 }
 
-/// Returns the value of a cell of an answer; `None` if it is not of the type `of`. 64-bit whole
-/// numbers come as texts.
+/// Returns the value of a cell of an answer; `None` if it does not have the type that `of` names.
+/// 64-bit whole numbers come as texts.
 fn value(cell: &Json, of: &str) -> Option<SqlValue> {
     let of = of
         .strip_prefix("Nullable(")
@@ -269,7 +269,8 @@ mod tests {
 
     use super::*;
 
-    /// Two servers that keep the rows of each INSERT until their number of answers is used up.
+    /// Two servers that keep the rows of each INSERT, and that answer only a limited number of
+    /// requests.
     #[derive(Default)]
     struct FakeServers {
         /// The rows: server, table, row.

@@ -25,8 +25,8 @@ fn datafusion_error(error: impl std::fmt::Display) -> AnalysisError {
 }
 
 impl DataFusion {
-    /// Opens tables, each of which is in several files with an address. `objects` is the beginning
-    /// of addresses of files that are on no disk, and the store of these files.
+    /// Opens the portable tables. `files` returns the addresses of a table's files. `objects` is a
+    /// store of files that are on no disk, with the beginning of their addresses.
     ///
     /// # Errors
     /// A file is missing, or is no Parquet.

@@ -90,9 +90,9 @@ fn are_in_file(metadata: &ParquetMetaData, bytes: u64) -> bool {
     })
 }
 
-/// Number of rows that are read from a file of any size.
+/// Number of rows that a file of any size may have.
 const MIN_ROW_LIMIT: u64 = 1_000_000;
-/// Number of additional rows that are read for each byte of the file. The tables that heapprof
+/// Number of additional rows that a file may have for each of its bytes. The tables that heapprof
 /// writes have less than 1 row per byte.
 const MAX_ROWS_PER_BYTE: u64 = 16;
 

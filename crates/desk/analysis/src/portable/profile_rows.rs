@@ -42,7 +42,7 @@ pub fn read_profile(
     Ok(builder.finish())
 }
 
-/// Adds profiles up as a plan says. The sum has the header of the last profile in the plan, except
+/// Adds profiles up as a plan says. The sum has the header of the last profile in the plan, without
 /// its comments.
 pub(super) fn sum(engine: &impl SqlEngine, plan: &SamplePlan) -> Result<Profile, AnalysisError> {
     let mut builder = build_without_samples(engine, plan)?;
@@ -92,7 +92,8 @@ fn missing(what: &str, id: i64) -> AnalysisError {
     AnalysisError::Sql(format!("{what} {id} is missing there"))
 }
 
-/// Returns the sums of a plan. The engine adds up profiles whose values count in the same way.
+/// Returns the sums of a plan. The engine itself adds up the profiles for which the plan has the
+/// same additions.
 fn sample_rows(engine: &impl SqlEngine, plan: &SamplePlan) -> Result<SampleRows, AnalysisError> {
     let mut rows = SampleRows::new(plan.types.len());
     let mut alike: Vec<(&[PlannedAddition], Vec<i64>)> = Vec::new();
@@ -117,8 +118,8 @@ const FIRST_VALUE_COLUMN: usize = 2;
 /// floating-point number, or the samples and the variance.
 const VALUE_COLUMN_COUNT: usize = 2;
 
-/// Adds the four values of heap samples. A row may be stored twice, so the largest of equal rows is
-/// taken first.
+/// Adds the four values of heap samples. Rows that were stored twice count once, because the
+/// largest of the rows with one key is taken.
 fn heap(
     engine: &impl SqlEngine,
     rows: &mut SampleRows,
@@ -283,8 +284,9 @@ fn by_ids(
     Ok(found)
 }
 
-/// Groups rows by the number in their first column, which is their owner. The second column is
-/// their position there.
+/// Groups rows by the number in their first column, and within a group by the number in their
+/// second column. The first number is the owner of a row, and the second is the row's position in
+/// its owner.
 fn group_by_owner(
     rows: Vec<Vec<SqlValue>>,
 ) -> Result<HashMap<i64, BTreeMap<i64, Vec<SqlValue>>>, AnalysisError> {

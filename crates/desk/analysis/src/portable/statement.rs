@@ -1,10 +1,10 @@
 //! The reports `top`, `diff` and `growth` as one statement each, with the same text for every
 //! engine: SQLite, DuckDB, DataFusion, ClickHouse.
 //!
-//! The text keeps to what an engine of 2018 can do: nested SELECTs with one JOIN each by USING,
+//! The text is limited to the SQL of an engine of 2018: nested SELECTs with one JOIN each by USING,
 //! aliases for all of them, UNION ALL, whole numbers only. Rows that were stored twice count once,
-//! because sums take the largest of equal rows. Profiles are named, because their ids differ
-//! between a database and other stores.
+//! because sums take the largest of equal rows. The statements refer to profiles by name, because
+//! ids differ between a database and other stores.
 
 use crate::store::HEAP_TYPES;
 
@@ -18,14 +18,14 @@ pub struct PortableQuery<'a> {
     pub limit: Option<usize>,
 }
 
-/// Returns ids or other numbers with commas between them.
+/// Returns numbers as a list for SQL, with commas between them.
 pub(super) fn list(numbers: &[i64]) -> String {
     let numbers: Vec<String> = numbers.iter().map(i64::to_string).collect();
     numbers.join(", ")
 }
 
-/// Returns a text as a SQL literal. No text with a backslash is the same in every engine, so
-/// callers must not ask for one.
+/// Returns a text as a SQL literal. The text must have no backslash, because engines read a
+/// backslash in a literal in different ways.
 fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
@@ -39,8 +39,8 @@ fn names(names: &[&str]) -> String {
 }
 
 impl PortableQuery<'_> {
-    /// Returns the SQL for the samples of profiles: profile, stack, and value. Each row is there
-    /// once.
+    /// Returns the SQL for the samples of profiles: profile, stack, label set and value. Rows that
+    /// were stored twice count once.
     fn samples(&self, profiles: &str) -> String {
         let (name, unit) = self.sample_type;
         match HEAP_TYPES.contains(&self.sample_type) {
@@ -64,15 +64,16 @@ impl PortableQuery<'_> {
     }
 }
 
-/// The functions of stacks, each once. The next constant has the names and files of functions, each
-/// once.
+/// SQL for the functions of stacks, without duplicate rows.
 const STACK_FUNCTIONS_SQL: &str = "(SELECT stack, function, MAX(is_leaf) AS is_leaf FROM stack_function \
                          GROUP BY stack, function)";
+/// SQL for the names and files of functions, without duplicate rows.
 const FUNCTION_NAMES_SQL: &str = "(SELECT id AS function, MAX(name) AS name, MAX(filename) AS file FROM \
                      \"function\" GROUP BY id)";
 
-/// Returns the SQL for the number of files that each name has on each side: side, name, number of
-/// files, and one of them. `stacks` has the sides and their stacks.
+/// Returns the SQL that counts the files of each function name on each side of a comparison. Its
+/// columns are side, name, number of files, and one of the files. `stacks` is the SQL for the
+/// stacks of each side.
 fn files_of_names(stacks: &str) -> String {
     format!(
         "SELECT side, name, COUNT(*) AS files, MIN(file) AS one_file FROM (SELECT side, name, \
@@ -82,7 +83,8 @@ fn files_of_names(stacks: &str) -> String {
     )
 }
 
-/// Returns the statement for flat and cum of functions over profiles: name, flat, cum, file.
+/// Returns the statement that adds up flat and cum of each function over profiles. Its columns are
+/// name, flat, cum, file.
 pub fn top_sql(query: &PortableQuery<'_>, profiles: &[&str]) -> String {
     format!(
         "SELECT name, flat, cum, file FROM (SELECT name, file, SUM(own) AS flat, SUM(under) AS \
@@ -96,9 +98,9 @@ pub fn top_sql(query: &PortableQuery<'_>, profiles: &[&str]) -> String {
     )
 }
 
-/// Returns the statement for flat and cum before and after: name, before_flat, after_flat,
-/// before_cum, after_cum, file, of functions whose flat value changed. A name that is in one file
-/// on each side is one function, as in reports: its file is that of the side before.
+/// Returns the statement for the flat and cum of functions whose flat value changed. Its columns
+/// are name, before_flat, after_flat, before_cum, after_cum, file. A name that is in one file on
+/// each side is one function, as in reports: its file is that of the side before.
 pub fn diff_sql(query: &PortableQuery<'_>, before: &[&str], after: &[&str]) -> String {
     let part = |held: &str, other: &str, of: &[&str]| {
         format!(
@@ -149,9 +151,9 @@ pub fn diff_sql(query: &PortableQuery<'_>, before: &[&str], after: &[&str]) -> S
     )
 }
 
-/// Returns the statement for the flat value of each function in each profile: profile's name,
-/// function's name, flat, file. A name that is in one file in each profile is one function, as in
-/// reports: its file is the first of these in alphabetical order.
+/// Returns the statement for the flat value of each function in each profile. Its columns are
+/// profile's name, function's name, flat, file. A name that is in one file in each profile is one
+/// function, as in reports: its file is the first of these in alphabetical order.
 pub fn growth_sql(query: &PortableQuery<'_>, profiles: &[&str]) -> String {
     let samples = query.samples(&names(profiles));
     let files = files_of_names(&format!(

@@ -19,12 +19,12 @@ pub struct TreeOptions {
     pub most: Option<usize>,
 }
 
-/// The factor between the least shares of two steps.
+/// Factor by which the least share grows from one step to the next.
 const SHARE_STEP_FACTOR: f64 = 2.0;
-/// The least share that is tried first if a tree without a least share has too many nodes.
+/// Smallest value of the least share after it was raised.
 const MIN_RAISED_SHARE: f64 = 1e-6;
-/// The product of the share that is tried first and the largest number of nodes. Trees of random
-/// stacks have about the largest number of nodes then.
+/// Least product of the first share that is tried and the largest number of nodes. With this
+/// product, trees of random stacks have about the largest number of nodes.
 const NODES_TIMES_SHARE: f64 = 8.0;
 
 /// Largest number of nodes in a tree of the stacks that another tree left out.
@@ -79,9 +79,10 @@ impl ProfileQuestion {
         sums(self.stacks()).0
     }
 
-    /// Builds the tree of the stacks that [`tree`](Self::tree) left out below a path: stacks that
-    /// pass the functions with these names, from the root on, and then a node that the tree does
-    /// not have. If there are several paths, each one is below the tree of the path before it.
+    /// Builds the tree of the stacks that [`tree`](Self::tree) left out below the end of a path,
+    /// which lists functions from the root on. These stacks pass the functions of the path, and
+    /// then a node that the tree does not have. If there are several paths, each one leads through
+    /// the tree of the path before it.
     ///
     /// Each function of the path is one node in the tree, so that no nodes are spent on its lines.
     pub(crate) fn tree_below(&self, paths: &[Vec<String>]) -> Result<TreeBelow, AnalysisError> {
@@ -186,7 +187,8 @@ impl ProfileQuestion {
         self.table.function[function].name == name && file.is_none_or(is_file)
     }
 
-    /// Builds a tree of these stacks. `whole` is the sum of each block that shares are taken of.
+    /// Builds a tree of these stacks. `whole` has, for each block, the sum that a share of 1 stands
+    /// for.
     fn grow_tree(
         &self,
         stacks: &EntityStacks,

@@ -1,5 +1,5 @@
-//! The tables of a whole process, which collectors record beside its samples: the heap over time,
-//! and sizes.
+//! The tables of facts about a whole process: the heap over time, and the sizes of allocations.
+//! Collectors record these facts beside the samples.
 
 use super::{Relation, RelationCell, rows_with_key};
 

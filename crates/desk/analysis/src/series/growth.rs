@@ -232,7 +232,8 @@ impl GrowthSeries {
     }
 }
 
-/// The columns of a row of [`series_by_entity`], by their positions. Those of the place come first.
+/// The positions of the columns in a row of [`series_by_entity`]. The columns of the place come
+/// first.
 mod column {
     use crate::place::PLACE_COLUMN_COUNT;
 

@@ -1,10 +1,10 @@
-//! Functions that are the same in all steps of a series, although they are in several files.
+//! Matches functions over the steps of a series, although their files differ from step to step.
 
 use heapprof_profile::Profile;
 use heapprof_totals::same_name::{NameAndFile, match_files};
 
-/// Gives one file to functions that are in several files. `profile` has a column for each step. If
-/// each step has a function's name in one file only, the file of the first step is taken.
+/// Gives the same file to functions with one name in different files, if no step has the name in
+/// several files. The file of the first step is taken. `profile` has a column for each step.
 pub(super) fn match_steps(profile: &mut Profile) {
     let functions = profile.function.iter().map(|f| (f.name, f.filename));
     let functions: Vec<NameAndFile> = functions.collect();

@@ -1,5 +1,5 @@
-//! Selectors such as `service=shop,host~web,since=2h,last=60`: which of the stored moments a
-//! question is about.
+//! Selectors such as `service=shop,host~web,since=2h,last=60`, which choose the stored moments of a
+//! question.
 
 use regex::Regex;
 
@@ -44,8 +44,8 @@ pub struct SelectorError {
     why: String,
 }
 
-/// Whether a text that is no name of a profile is a selector: it has a key before the first `=` or
-/// `~`. A path of a file that does not exist is no selector.
+/// Whether a text that names no profile is a selector: it has a key before the first `=` or `~`.
+/// The path of a file that does not exist is no selector.
 pub fn is_selector(text: &str) -> bool {
     let key = text.split_once(['=', '~']).map(|(key, _)| key);
     key.is_some_and(|key| !key.is_empty() && !key.contains(['/', ' ']))
@@ -181,7 +181,7 @@ impl MomentSelector {
         chosen
     }
 
-    /// Returns the beginning of the time that is asked about, if the selector has one.
+    /// Returns the earliest time of the moments that the selector chooses, if it has one.
     pub(crate) fn since(&self) -> Option<i64> {
         self.since
     }

@@ -1,15 +1,15 @@
-//! The states of a series: which moments stand for the whole at a time.
+//! The states of a series: the moments that are added up for a time.
 //!
-//! Hosts write at slightly different times. So time is divided into steps as long as the usual time
-//! from one moment of a process to its next, and a step has the last moment of each process at its
-//! end. A process counts until its moments have been missing for two and a half steps, or until
-//! another process of its series has begun after its last moment, which is a restart.
+//! Hosts write at slightly different times. So time is divided into steps, each as long as the
+//! usual time between two moments of a process. The state of a step has the last moment of each
+//! process at the step's end. A process counts until its moments have been missing for two and a
+//! half steps, or until a restart: another process of its series begins after its last moment.
 
 use foldhash::HashMap;
 
 use crate::stored_moment::{ROLLED_UP_LABEL, StoredMoment, series_of, service_labels};
 
-/// Maximum number of steps. Shorter steps are merged.
+/// Maximum number of steps. For a longer time, steps are longer.
 const MAX_STEPS: i64 = 240;
 /// Number of steps for which a process still counts after its last moment.
 const MAX_STEPS_SINCE_MOMENT: f64 = 2.5;
@@ -19,11 +19,11 @@ const MAX_STEPS_SINCE_MOMENT: f64 = 2.5;
 pub(crate) struct SeriesState {
     /// The time of the step, in nanoseconds since 1970 UTC.
     pub(crate) time_nanos: i64,
-    /// The moments that stand for the whole, by their positions: one moment of each process.
+    /// The moments that are added up, by their positions: one moment of each process.
     pub(crate) moments: Vec<usize>,
 }
 
-/// Processes with their moments, to find out which of them count at a time.
+/// Processes with their moments. The moments of a process decide at which times it counts.
 pub struct SeriesProcesses<'a> {
     moments: &'a [StoredMoment],
     timelines: Vec<ProcessTimeline>,
@@ -43,8 +43,8 @@ impl<'a> SeriesProcesses<'a> {
         }
     }
 
-    /// Returns the moments that stand for the whole at a time, by position: the last one of each
-    /// process that still counts.
+    /// Returns the moments that are added up for a time, by position: the last one of each process
+    /// that still counts.
     pub fn moments_at(&self, until: i64) -> Vec<usize> {
         self.present_moments(until, self.step.unwrap_or(i64::MAX / 4))
     }
@@ -65,8 +65,8 @@ impl<'a> SeriesProcesses<'a> {
     }
 }
 
-/// A process: the positions of its moments in order of time, and the time at which another process
-/// had replaced it.
+/// A process: the positions of its moments in order of time, and the time when another process
+/// replaced it.
 struct ProcessTimeline {
     moments: Vec<usize>,
     replaced_at: Option<i64>,

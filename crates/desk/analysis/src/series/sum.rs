@@ -1,9 +1,9 @@
 //! The chosen moments, added up to one profile.
 //!
-//! Values in use are gauges: the values of all processes at one time are added up, and over time
-//! the last state, the mean of all states, or the largest state is taken. Allocated values are
-//! counters: for each process, the count of its last moment minus that of its first one. A process
-//! that began after the first chosen moment counts from its beginning.
+//! Values in use are gauges: the values of all processes at one time are added up to a state. Over
+//! time, the last state, the mean of all states, or the largest state is taken. Allocated values
+//! are counters: for each process, the count of its first moment is subtracted from that of its
+//! last one. A process that began after the first chosen moment counts from its beginning.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::question::QuestionSource;
 use crate::sample_plan::{NamedProfile, PlannedAddition, SamplePlan};
 use crate::stored_moment::{ROLLED_UP_LABEL, SeriesStore, StoredMoment, service_labels};
 
-/// The way to combine values in use over a time with several states.
+/// The way to combine the values in use of several states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MomentAggregation {
     /// The values of the last state.
@@ -34,7 +34,7 @@ pub struct MomentSelection {
     pub name: String,
     /// The moments, in the order of their times.
     pub moments: Vec<StoredMoment>,
-    /// Whether the selector has a beginning of the time.
+    /// Whether the selector names the beginning of the time.
     has_begin: bool,
     pub(crate) states: Vec<SeriesState>,
 }
@@ -84,10 +84,9 @@ pub fn selection_from_moments(name: &str, moments: Vec<StoredMoment>) -> MomentS
     }
 }
 
-/// Rolls moments of a service up into one profile: the sum of these moments, of which there should
-/// be the last one of each process. The profile has the labels that all hosts of the service have
-/// in common. Allocated values are left out, because a sum over processes that start and end counts
-/// nothing.
+/// Adds moments of a service up to one profile. There should be one moment for each process: its
+/// last one. The profile has the labels that all hosts of the service have in common. Allocated
+/// values are left out, because a sum over processes that start and end counts nothing.
 ///
 /// # Errors
 /// A sum is beyond 64 bits, or the database is damaged.
@@ -140,8 +139,8 @@ impl MomentSelection {
         Ok(QuestionSource::new(&self.name, profile))
     }
 
-    /// Returns the names of the profiles whose values in use are added up; `None` if one does not
-    /// count exactly once.
+    /// Returns the names of the profiles whose values in use are added up; `None` if one of them
+    /// does not count exactly once.
     pub fn names(&self, over: MomentAggregation) -> Option<Vec<String>> {
         let (divisor, times) = self.gauges(over);
         let is_once = divisor == 1 && times.values().all(|&times| times == 1);
@@ -257,8 +256,8 @@ impl MomentSelection {
         }
     }
 
-    /// Returns how often each moment counts for allocated values: the last one of a process once,
-    /// and the first one is subtracted.
+    /// Returns how often each moment counts for allocated values: 1 for the last moment of a
+    /// process, and -1 for its first moment, unless the process counts from its beginning.
     fn counters(&self) -> BTreeMap<usize, i64> {
         let mut of: BTreeMap<usize, [usize; 2]> = BTreeMap::new();
         for (at, moment) in self.moments.iter().enumerate() {

@@ -92,7 +92,7 @@ pub(super) fn set_up(connection: &mut Connection, bytes: u64) -> Result<StepBudg
     Ok(budget)
 }
 
-/// Allows values in new rows that are longer than the whole file is now.
+/// Allows values of new rows to be longer than the whole file is now.
 pub(super) fn set_up_to_write(connection: &Connection) -> Result<(), AnalysisError> {
     Ok(connection
         .set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)

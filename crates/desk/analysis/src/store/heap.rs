@@ -4,7 +4,8 @@ use heapprof_profile::{Profile, ValueType};
 use heapprof_totals::estimate::SumSpread;
 use heapprof_totals::totals::spread_of;
 
-/// The types of these values and their units, in the order of the columns.
+/// The sample types of the values in a row of `heap_sample`, with their units, in the order of the
+/// columns.
 pub(crate) const HEAP_TYPES: [(&str, &str); 4] = [
     ("alloc_objects", "count"),
     ("alloc_space", "bytes"),

@@ -78,7 +78,7 @@ pub(super) struct NewProfile<'a> {
     pub(super) labels: &'a BTreeMap<String, String>,
 }
 
-/// Stores profiles and removes others. Either all of this is done or nothing.
+/// Stores `new` profiles and removes the `removed` ones. Either all of this is done or nothing.
 pub(super) fn load(
     connection: &mut Connection,
     new: &[NewProfile<'_>],
@@ -253,9 +253,8 @@ impl ProfileLoader<'_> {
         Ok(types)
     }
 
-    /// Returns the number of each row of the question's function table. The rows are the profile's
-    /// functions and those that stand for addresses without symbols. Rows that nothing refers to
-    /// get 0.
+    /// Returns the number of each row of the question's function table. The table has the profile's
+    /// functions, and rows for addresses without symbols. A row that nothing refers to gets 0.
     fn functions(&self) -> Result<Vec<i64>, AnalysisError> {
         // The module is part of the key, because two programs may have different main functions.
         type FunctionRowKey = (String, String, String, i64, Option<String>, Option<bool>);
@@ -483,7 +482,7 @@ impl ProfileLoader<'_> {
     }
 }
 
-/// Fails if an earlier position has the same sample type as this one.
+/// Fails if an earlier position already has the sample type of this position.
 pub(crate) fn check_differs_from_earlier(
     profile: &Profile,
     position: usize,

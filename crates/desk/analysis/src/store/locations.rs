@@ -9,7 +9,7 @@ use rusqlite::{Connection, Statement};
 use super::damage::damage_error;
 use crate::error::AnalysisError;
 
-/// The locations of the database. Locations that a stack uses are added to the profile, with their
+/// Reads locations of the database. A location that a stack uses is added to the profile, with its
 /// functions.
 pub(super) struct LocationReader<'a> {
     location: Statement<'a>,

@@ -1,4 +1,4 @@
-//! Removes profiles, with everything that only they used.
+//! Removes profiles, with all rows that no other profile uses.
 
 use foldhash::{HashSet, HashSetExt};
 use rusqlite::{Connection, Transaction};
@@ -48,7 +48,8 @@ pub(super) fn remove(transaction: &Transaction<'_>, ids: &[i64]) -> Result<(), A
     Ok(())
 }
 
-/// Returns the stacks that no sample has and that are not ancestors of such a stack.
+/// Returns the stacks that no sample needs: no sample has the stack itself, or a stack on top of
+/// it.
 fn unused_stacks(connection: &Connection) -> Result<Vec<i64>, AnalysisError> {
     let mut used = HashSet::new();
     let mut statement = connection.prepare(

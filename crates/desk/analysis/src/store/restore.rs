@@ -1,4 +1,4 @@
-//! Restores a profile from the rows of a database: one that was loaded, or a sum of several.
+//! Restores profiles from the rows of a database: a profile that was loaded, or the sum of several.
 
 use std::sync::Arc;
 
@@ -35,8 +35,8 @@ pub(super) fn restore(
     })
 }
 
-/// Adds profiles up as a plan says. The sum has the header of the newest profile, which comes last
-/// in the plan, except its comments.
+/// Adds profiles up as a plan says. The sum has the header of the newest profile, without its
+/// comments. The newest profile comes last in the plan.
 pub(super) fn sum(connection: &Connection, plan: &SamplePlan) -> Result<Profile, AnalysisError> {
     let _at_once = connection.unchecked_transaction()?;
     let reader = StoredProfileReader { connection };
@@ -88,7 +88,7 @@ impl StoredProfileReader<'_> {
         Ok((types, totals))
     }
 
-    /// Makes a profile of the samples of a plan.
+    /// Makes a profile of the samples that a plan adds up.
     fn sum(&self, plan: &SamplePlan) -> Result<ProfileBuilder, AnalysisError> {
         let names = plan.types.iter();
         let names: Vec<(&str, &str)> = names.map(|(t, unit)| (t.as_str(), unit.as_str())).collect();
@@ -162,7 +162,8 @@ impl StoredProfileReader<'_> {
         )
     }
 
-    /// Adds the mappings of a profile to the mappings that are known by their numbers.
+    /// Adds the mappings of a profile to the builder, and to `mappings` by their numbers in the
+    /// database. Mappings that are there already are left out.
     fn mappings(
         &self,
         builder: &mut ProfileBuilder,

@@ -8,8 +8,8 @@ use super::schema;
 use crate::error::AnalysisError;
 use crate::sample_plan::{PlannedAddition, SamplePlan};
 
-/// The columns of a row of `heap_spread` that have the samples of each of [`HEAP_TYPES`], by their
-/// positions. Each is followed by the variance.
+/// The positions of the columns of `heap_spread` with the samples of each of [`HEAP_TYPES`]. Each
+/// of these columns is followed by the variance.
 const SPREAD_COLUMNS: [usize; HEAP_TYPES.len()] = [2, 4, 6, 8];
 
 /// Sums by stack and label set. A row has as many values as there are columns.
@@ -59,7 +59,7 @@ impl SampleRows {
         Ok(rows.finish(plan.divisor))
     }
 
-    /// Returns the number of the row with this key. A new key gets a new row.
+    /// Returns the number of the row with this key. A row is added for a new key.
     pub(crate) fn row(&mut self, key: (i64, i64)) -> usize {
         let next = self.key.len();
         let row = match &mut self.row_of {
@@ -73,7 +73,7 @@ impl SampleRows {
         row
     }
 
-    /// Adds a value to a row, as often as `add` says.
+    /// Adds a value to a row, in the column and as often as `add` says.
     pub(crate) fn add(
         &mut self,
         row: usize,

@@ -163,7 +163,7 @@ pub(crate) fn views() -> Result<Vec<String>, AnalysisError> {
     Ok(views.filter_map(|view| view.sql).collect())
 }
 
-/// The migrations that lead from one version to another.
+/// Returns the migrations that lead from one version to another.
 fn steps(from: i64, to: i64) -> impl Iterator<Item = &'static &'static str> {
     let at = |version: i64| usize::try_from(version).unwrap_or(0);
     MIGRATIONS.iter().take(at(to)).skip(at(from))
@@ -271,8 +271,8 @@ mod tests {
         builder.finish().into()
     }
 
-    /// Checks that a database that the first version wrote is read as it is, and gets the new
-    /// columns when something is written to it.
+    /// Checks that a database of the first version can be read as it is, and gets the new columns
+    /// when something is written to it.
     #[test]
     fn an_older_database_is_read_and_brought_up() {
         let folder = tempfile::tempdir().unwrap();

@@ -28,8 +28,8 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Reads values by profile. `put` adds a row of the statement to the value of the profile in the
-/// first column.
+/// Runs a statement whose first column is a profile's number, and collects one value for each
+/// profile. `put` adds a row to the value of its profile.
 fn texts<T>(
     connection: &Connection,
     sql: &str,

@@ -1,5 +1,5 @@
-//! The stacks of a database. Each is one frame on top of an earlier stack. The tree has the stacks
-//! of some samples, and all stacks below these.
+//! The tree of stacks in a database, in which each stack is one frame on top of an earlier stack. A
+//! tree that was read has the stacks of some samples, and all stacks below them.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ const STACKS_PER_PAGE: i64 = 256;
 /// number of the frame's location.
 type ParentAndLocation = (i64, i64);
 
-/// Some stacks by their numbers.
+/// The stacks that were read, by their numbers.
 pub(super) struct StackTree {
     pages: HashMap<i64, Box<[Option<ParentAndLocation>; STACKS_PER_PAGE as usize]>>,
 }
@@ -31,8 +31,8 @@ fn page_position(id: i64) -> (i64, usize) {
 }
 
 impl StackTree {
-    /// Reads these stacks and the stacks below them. For each stack, less than a page is read that
-    /// is not needed.
+    /// Reads these stacks and the stacks below them. Whole pages are read, so less than a page of
+    /// unneeded stacks is read for each stack.
     pub(super) fn read(
         connection: &Connection,
         ids: impl Iterator<Item = i64>,
@@ -73,7 +73,7 @@ impl StackTree {
         Ok(Self { pages })
     }
 
-    /// Returns the stack below a stack, and the location of the frame on top of it.
+    /// Returns the stack below a stack, and the location of the topmost frame.
     pub(super) fn parent_and_location(&self, id: i64) -> Option<ParentAndLocation> {
         let (page, at) = page_position(id);
         self.pages.get(&page)?[at]

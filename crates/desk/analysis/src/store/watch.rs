@@ -1,4 +1,4 @@
-//! The watches in the database: it adds rows about processes over time, and reports them.
+//! The watches in the database: stores rows about processes over time, and reports them.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::error::AnalysisError;
 /// Approximate number of bytes that a row takes.
 const ESTIMATED_ROW_BYTES: u64 = 512;
 
-/// A watch when it begins.
+/// The facts about a watch that are known when it begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchStart {
     /// The name of the watch. A name that is taken gets a number.
@@ -81,7 +81,7 @@ pub struct WatchMoment {
     pub worked_us: i64,
 }
 
-/// The memory of a process when it set a mark, in bytes.
+/// The memory of a process at an event, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchFigures {
     /// The size of all mappings.
@@ -111,7 +111,7 @@ pub struct WatchEvent {
     pub figures: Option<WatchFigures>,
 }
 
-/// The rows that came since the last ones were stored.
+/// The rows of a watch that are not stored yet.
 #[derive(Clone, Debug, Default)]
 pub struct WatchBatch {
     /// The processes that are new or have changed.
@@ -161,7 +161,7 @@ pub struct WatchedProcess {
 /// The report `watch`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchReport {
-    /// The watch as it began.
+    /// The facts about the watch that were known when it began.
     pub start: WatchStart,
     /// The time when the watch ended, in milliseconds since 1970 UTC, if it has ended.
     pub ended_ms: Option<i64>,
@@ -259,7 +259,7 @@ impl ProfileStore {
     }
 }
 
-/// Returns the name, with a number if it is taken.
+/// Returns the wanted name, with a number added if the name is taken.
 fn free_name(transaction: &Transaction<'_>, wanted: &str) -> Result<String, AnalysisError> {
     let mut taken = transaction.prepare("SELECT 1 FROM watch WHERE name = ?1")?;
     let mut name = wanted.to_string();

@@ -1,4 +1,4 @@
-//! The wiretap in the database: it adds rows that a listener collects, and reports them.
+//! The wiretap in the database: stores rows that a listener collects, and reports them.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -34,7 +34,7 @@ pub struct WiretapCode {
     pub outcome: String,
     /// How often the code ran.
     pub count: i64,
-    /// The time that loading a module took in all, in microseconds.
+    /// The total time that loading the module took, in microseconds.
     pub us: i64,
     /// The first time that the code ran, in milliseconds since 1970 UTC.
     pub first_ms: i64,
@@ -65,7 +65,7 @@ pub struct WiretapSender {
     pub last_ms: i64,
 }
 
-/// The rows that a listener has collected since it last stored some.
+/// The rows that a listener has collected and that are not stored yet.
 #[derive(Clone, Debug, Default)]
 pub struct WiretapBatch {
     /// The code that ran.
@@ -134,14 +134,14 @@ pub struct WiretapReport {
 
 impl ProfileStore {
     /// Adds the rows that a listener has collected. Either all of them are added or none. Returns
-    /// the number of datagrams of code that were dropped because there was no room.
+    /// the number of datagrams about code that were dropped, because the table was full.
     pub fn add_wiretap(&mut self, batch: &WiretapBatch) -> Result<i64, AnalysisError> {
         let rows = batch.codes.len() + batch.senders.len() + batch.refused.len() + 1;
         self.budget.allow(rows as u64 * ESTIMATED_ROW_BYTES);
         add(&mut self.connection, batch, MAX_ROWS)
     }
 
-    /// Returns the senders that were heard last, at most `most` of them.
+    /// Returns the senders whose last datagrams are the newest, at most `most` of them.
     pub fn wiretap_senders(&self, most: usize) -> Result<Vec<WiretapSender>, AnalysisError> {
         if !schema::has_wiretap(&self.connection)? {
             return Ok(Vec::new());
@@ -222,7 +222,8 @@ fn add(connection: &mut Connection, batch: &WiretapBatch, most: i64) -> Result<i
     Ok(dropped)
 }
 
-/// Adds rows of code. Returns the number of datagrams that were dropped because there was no room.
+/// Adds rows of code. Returns the number of datagrams that were dropped, because the table was
+/// full.
 fn add_codes(
     transaction: &Transaction<'_>,
     codes: &[WiretapCode],
@@ -259,8 +260,8 @@ fn add_codes(
     Ok(dropped)
 }
 
-/// Writes the current state of senders. Returns the number of senders that were dropped because
-/// there was no room.
+/// Writes the current state of senders. Returns the number of senders that were dropped, because
+/// the table was full.
 fn add_senders(
     transaction: &Transaction<'_>,
     senders: &[WiretapSender],

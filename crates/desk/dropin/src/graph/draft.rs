@@ -1,9 +1,9 @@
-//! A graph under construction. Its sums are computed once, then nodes and edges are removed step by
+//! A graph under construction: sums are computed once, then nodes and edges are removed step by
 //! step.
 //!
-//! pprof builds its graph anew after each choice of nodes. That changes the calls but not the flat
-//! and cum of the nodes that stay. So only the calls are counted again here, and only when
-//! something needs them.
+//! pprof builds its graph anew each time it removes nodes. This changes the calls between the
+//! remaining nodes, but not their flat and cum. So this code counts only the calls anew, and only
+//! when they are needed.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::Profile;
@@ -18,11 +18,11 @@ use heapprof_totals::TotalsError;
 use heapprof_totals::frames::FrameTable;
 use heapprof_totals::totals::{EntitySums, whole_totals};
 
-/// Index of a node's callers in arrays with one entry for callers and one for callees.
+/// Index of the callers in arrays with one entry for callers and one for callees.
 const CALLER_END: usize = 0;
 const CALLEE_END: usize = 1;
 
-/// Largest number of tags that a picture shows beside a node.
+/// Maximum number of tags that a picture shows beside a node.
 const MAX_TAGS: usize = 4;
 
 pub(super) struct GraphDraft<'a, 'o> {
@@ -40,7 +40,8 @@ pub(super) struct GraphDraft<'a, 'o> {
     edges: Option<CallEdges>,
     roots: Vec<i64>,
     pub(super) shown: Vec<u32>,
-    /// The tags of the nodes that may be shown. Hiding calls does not change them.
+    /// Tags of the nodes that may be shown, computed before `node_count` limits the nodes. Hiding
+    /// calls does not change tags.
     tags_before_limit: Option<HashMap<u32, NodeTags>>,
 }
 
@@ -100,7 +101,8 @@ impl<'a, 'o> GraphDraft<'a, 'o> {
         self.sums.cum[node as usize * self.columns.len()]
     }
 
-    /// Sets `shown` to all nodes that have a value.
+    /// Sets `shown` to all nodes with a value other than 0, but without negative nodes if the
+    /// options drop them.
     fn show_nodes_with_values(&mut self) {
         let width = self.columns.len();
         let values = self.options.columns.len();
@@ -130,7 +132,7 @@ impl<'a, 'o> GraphDraft<'a, 'o> {
         }
     }
 
-    /// Leaves only the `kept` nodes of the shown nodes. Samples then skip the others.
+    /// Hides all shown nodes except `kept`. The stacks of samples then skip the hidden nodes.
     pub(super) fn keep(&mut self, kept: Vec<u32>) {
         let mut stays = vec![false; self.info.len()];
         kept.iter().for_each(|&node| stays[node as usize] = true);
@@ -165,8 +167,8 @@ impl<'a, 'o> GraphDraft<'a, 'o> {
         }
     }
 
-    /// Replaces the nodes by those of a table with other file names. A new node stays only if an
-    /// old node with the same name stays.
+    /// Replaces the node table by one with other file names. A new node is shown only if an old
+    /// node with the same key stays.
     fn rename(&mut self, table: NodeTable, stays: &[bool]) {
         self.tags_before_limit = None;
         let keys = table.key.iter();
@@ -227,8 +229,8 @@ impl<'a, 'o> GraphDraft<'a, 'o> {
         is
     }
 
-    /// Removes calls to shown nodes that are lighter than `least`, if calls matter. Returns how
-    /// many there were.
+    /// Removes calls to shown nodes that are lighter than `least`. Returns the number of removed
+    /// calls; 0 if the graph has no calls.
     pub(super) fn trim_edges(&mut self, least: i64) -> usize {
         if self.options.calls == CallSelection::None && self.options.picture.is_none() {
             return 0;
@@ -237,8 +239,8 @@ impl<'a, 'o> GraphDraft<'a, 'o> {
         self.edges().trim(&shown, least)
     }
 
-    /// Returns how many of the shown nodes fit if `count` may be shown. In a picture, the tags of
-    /// nodes count, too.
+    /// Returns how many of the shown nodes fit into a limit of `count`. In a picture, the tags of
+    /// nodes count towards the limit, too.
     pub(super) fn count_fitting_nodes(
         &mut self,
         count: usize,
@@ -280,7 +282,7 @@ impl<'a, 'o> GraphDraft<'a, 'o> {
         Ok(tags)
     }
 
-    /// Returns the tags of the nodes that are shown in the end.
+    /// Returns the tags of the nodes that are still shown.
     fn tags_of_shown(&mut self, least: i64) -> Result<HashMap<u32, NodeTags>, TotalsError> {
         let Some(mut tags) = self.tags_before_limit.take() else {
             return self.tags(&self.shown, least);
@@ -290,8 +292,8 @@ impl<'a, 'o> GraphDraft<'a, 'o> {
         Ok(tags)
     }
 
-    /// Builds the graph. `counts` are the number of nodes before they were limited, of dropped
-    /// nodes and of dropped edges.
+    /// Builds the graph. `counts` holds the number of nodes before `node_count` limited them, of
+    /// dropped nodes, and of dropped edges.
     pub(super) fn finish(
         mut self,
         least: i64,

@@ -1,4 +1,5 @@
-//! Calls between nodes: their weight, and whether they were inlined or skip hidden nodes.
+//! Calls between nodes: their weight, whether the callee was inlined, and whether hidden nodes lie
+//! between caller and callee.
 
 use std::hash::BuildHasher;
 
@@ -13,24 +14,24 @@ use heapprof_totals::totals::pick;
 /// A call from one node to another.
 #[derive(Clone, Copy, Debug)]
 pub struct CallEdge {
-    /// The node that calls.
+    /// Number of the node that calls.
     pub caller: u32,
-    /// The node that is called.
+    /// Number of the node that is called.
     pub callee: u32,
-    /// Whether, in some sample, hidden nodes lie between the two.
+    /// Whether hidden nodes lie between caller and callee in some sample.
     pub residual: bool,
     /// Whether the callee was inlined in all samples.
     pub inline: bool,
-    /// The position of the edge's weights.
+    /// Row of the edge's weights in the table of all weights.
     pub(super) at: u32,
-    /// The number of callers that the callee had when this edge was found, and the number of
-    /// callees that the caller had. Only numbers up to [`MAX_ORDERED_NEIGHBOURS`] matter.
+    /// The callee's number of callers, and the caller's number of callees, at the time when this
+    /// edge was added. Only numbers up to [`MAX_ORDERED_NEIGHBOURS`] matter.
     pub(super) place: [u8; 2],
     /// Number of the last sample that counted this edge. The first sample is 1.
     pub(super) last: u32,
 }
 
-/// Largest number of neighbours that a Go map keeps in order.
+/// Maximum number of neighbours that a Go map keeps in order.
 pub(super) const MAX_ORDERED_NEIGHBOURS: u8 = 8;
 
 /// Calls in the order in which samples first contain them, with `width` weights each.
@@ -39,8 +40,8 @@ pub(super) struct CallEdges {
     pub(super) width: usize,
     pub(super) edge: Vec<CallEdge>,
     pub(super) weight: Vec<i64>,
-    /// For each node, how many callers and how many callees it had before any edge was removed. The
-    /// counts stop at 255, which is more than [`MAX_ORDERED_NEIGHBOURS`].
+    /// For each node, its number of callers and of callees, including removed edges. The counts
+    /// stop at 255, which is more than [`MAX_ORDERED_NEIGHBOURS`].
     pub(super) neighbours: Vec<[u8; 2]>,
 }
 
@@ -50,8 +51,8 @@ impl CallEdges {
         self.weight[edge.at as usize * self.width]
     }
 
-    /// Removes the calls to `shown` nodes that are lighter than `least`, and returns how many there
-    /// were.
+    /// Removes the calls to `shown` nodes that are lighter than `least`. Returns the number of
+    /// removed calls.
     pub(super) fn trim(&mut self, shown: &[bool], least: i64) -> usize {
         let before = self.edge.len();
         let (weight, width) = (&self.weight, self.width);
@@ -71,8 +72,8 @@ pub(super) struct NodeAdjacency {
 }
 
 impl NodeAdjacency {
-    /// Groups edges by the node that `end` returns for an edge. The edges of a node keep their
-    /// order.
+    /// Groups edges by node. `end` returns the node of an edge: its caller or its callee. The edges
+    /// of a node keep their order.
     pub(super) fn new(edges: &[CallEdge], nodes: usize, end: impl Fn(&CallEdge) -> u32) -> Self {
         let mut first = vec![0u32; nodes + 1];
         for edge in edges {
@@ -102,9 +103,9 @@ impl NodeAdjacency {
     }
 }
 
-/// Returns each sample's outermost call to each of its functions, and for each node the weight of
-/// the stacks that begin with it. Together they add up to a function's cum, even under recursion.
-/// [`calls`] would count such a sample once for each caller of the function.
+/// Returns the outermost call to each function in each sample, and for each node the weight of the
+/// stacks that begin with it. These calls and weights add up to a function's cum, even under
+/// recursion. [`calls`] would count such a sample once for each caller of the function.
 pub(super) fn outermost_calls(
     profile: &Profile,
     frames: &FrameTable,
@@ -153,8 +154,8 @@ pub(super) fn outermost_calls(
     (table.edges, roots)
 }
 
-/// Returns the calls, in all samples, between the nodes of their frames. The node of a frame may be
-/// [`NO_NODE`].
+/// Returns the calls between nodes in all samples. `node_of` holds the node of each frame, or
+/// [`NO_NODE`] for a hidden frame.
 pub(super) fn calls(
     profile: &Profile,
     frames: &FrameTable,
@@ -206,14 +207,14 @@ struct SampleCall {
 
 struct EdgeTable {
     edges: CallEdges,
-    /// The calls of the current sample.
+    /// The calls in the current sample.
     found: Vec<SampleCall>,
     at: Vec<u32>,
-    /// For each callee, the caller and the edge that it was last found with. Many calls repeat, and
-    /// repeated calls then need no hashing.
+    /// For each callee, the caller and the edge of its latest call. Many calls repeat; repeated
+    /// calls then need no hashing.
     last: Vec<(u32, u32)>,
-    /// Caller, callee and edge. Caller and callee are stored here, too, because comparing them in
-    /// the edges would touch scattered memory.
+    /// Caller, callee and edge of each entry. Caller and callee are stored here because reading
+    /// them from the edges would touch scattered memory.
     index: HashTable<(u32, u32, u32)>,
     hasher: RandomState,
 }
@@ -274,9 +275,9 @@ impl EdgeTable {
         at
     }
 
-    /// Adds the values of a sample to the edges of its calls, once to each edge. Because a sample
-    /// counts once, the total bounds these sums, or they may wrap. Each step runs over all calls,
-    /// so that the processor can wait for many places in memory at once.
+    /// Adds the values of a sample to the edges of its calls, once to each edge. So each sum is at
+    /// most the checked total, unless sums may wrap. Each step runs over all calls, so that the
+    /// processor can load many memory locations in parallel.
     fn add(&mut self, sample: usize, values: &[i64]) {
         let found = std::mem::take(&mut self.found);
         let mut at = std::mem::take(&mut self.at);

@@ -1,10 +1,11 @@
-//! Go's `sort.Sort`, step for step, because pprof leaves the order of equal elements to this
+//! Go's `sort.Sort`, step for step. The order of equal elements in pprof's output depends on this
 //! algorithm.
 //!
 //! It is a pattern-defeating quicksort (Peters, arxiv.org/abs/2106.05123) without block
-//! partitioning. The pivots, the bounds between methods and the constants of the shuffle are facts
-//! of Go's package sort (1.19 and later). This code is our own, and it ends without loss even if
-//! `less` is no order. pprof's `less` is no order for values of opposite signs.
+//! partitioning. The choice of pivots, the length limits of each method and the constants of the
+//! shuffle are those of Go's package sort (1.19 and later). The code is heapprof's own. It ends and
+//! loses no element even if `less` is not a consistent order. pprof's `less` is not one for values
+//! of opposite signs.
 
 /// Sorts by `less` exactly as Go does. The order of equal elements depends on the algorithm alone.
 pub fn sort_as_go<T>(list: &mut [T], less: impl Fn(&T, &T) -> bool) {
@@ -15,9 +16,9 @@ pub fn sort_as_go<T>(list: &mut [T], less: impl Fn(&T, &T) -> bool) {
     }
 }
 
-/// Longest stretch that is sorted by insertion.
+/// Maximum length of a range that is sorted by insertion.
 const MAX_INSERTION_LENGTH: usize = 12;
-/// Shortest stretch whose pivot is a median of medians, and for which a sorted order is tried.
+/// Minimum length of a range whose pivot is a median of medians.
 const MIN_NINTHER_LENGTH: usize = 50;
 
 fn bits(n: usize) -> u32 {
@@ -41,8 +42,8 @@ impl<T, F: Fn(&T, &T) -> bool> GoSorter<'_, T, F> {
         (self.less)(&self.list[a], &self.list[b])
     }
 
-    /// Sorts a stretch. Changes to a heap sort after `bad` bad pivots. The recursion goes into the
-    /// shorter part.
+    /// Sorts a range. Switches to heap sort after `bad` bad pivots. Recursion goes into the shorter
+    /// part.
     fn sort(&mut self, mut a: usize, mut b: usize, mut bad: u32) {
         let (mut balanced, mut parted) = (true, true);
         loop {
@@ -126,7 +127,7 @@ impl<T, F: Fn(&T, &T) -> bool> GoSorter<'_, T, F> {
     }
 
     /// Puts the elements that are less than the pivot before it and the rest behind it. Returns the
-    /// pivot's new position, and whether the stretch was in this order already.
+    /// pivot's new position, and whether the range was partitioned already.
     fn partition(&mut self, a: usize, b: usize, pivot: usize) -> (usize, bool) {
         self.list.swap(a, pivot);
         let (mut i, mut j) = (a + 1, b - 1);
@@ -150,8 +151,8 @@ impl<T, F: Fn(&T, &T) -> bool> GoSorter<'_, T, F> {
         (j, parted)
     }
 
-    /// Puts the elements that equal the pivot first, in a stretch without lesser elements. Returns
-    /// where the rest begins.
+    /// Moves the elements that equal the pivot to the front, in a range without lesser elements.
+    /// Returns the position after them.
     fn partition_equals(&mut self, a: usize, b: usize, pivot: usize) -> usize {
         self.list.swap(a, pivot);
         let (mut i, mut j) = (a + 1, b - 1);
@@ -171,7 +172,7 @@ impl<T, F: Fn(&T, &T) -> bool> GoSorter<'_, T, F> {
         }
     }
 
-    /// Swaps a few pairs that are out of order. Returns whether the stretch is sorted then.
+    /// Swaps a few pairs that are out of order. Returns whether the range is sorted afterwards.
     fn partial_insertion_sort(&mut self, a: usize, b: usize) -> bool {
         let mut i = a + 1;
         for _ in 0..5 {
@@ -203,7 +204,7 @@ impl<T, F: Fn(&T, &T) -> bool> GoSorter<'_, T, F> {
         false
     }
 
-    /// Swaps three elements near the middle with others. The choice depends only on the length.
+    /// Swaps three elements near the middle with others, which are chosen by the length alone.
     fn shuffle(&mut self, a: usize, b: usize) {
         let length = b - a;
         let mut random = length as u64;
@@ -223,7 +224,7 @@ impl<T, F: Fn(&T, &T) -> bool> GoSorter<'_, T, F> {
         }
     }
 
-    /// Chooses a pivot. Also returns which order of the stretch the comparisons suggest.
+    /// Returns a pivot, and the order of the range that the comparisons suggest.
     fn pivot(&self, a: usize, b: usize) -> (usize, SortHint) {
         let length = b - a;
         let mut swaps = 0;
@@ -270,8 +271,7 @@ mod tests {
             .collect()
     }
 
-    /// The checksums are of lists sorted by Go's sort.Sort, and so fix where it leaves equal
-    /// elements.
+    /// Checks the order of equal elements against checksums of lists that Go's sort.Sort sorted.
     #[test]
     fn equals_lie_as_in_go() {
         let table = [
@@ -301,7 +301,7 @@ mod tests {
         }
     }
 
-    /// Sorted, reversed and sawtooth lists take the other branches of the sort.
+    /// Checks sorted, reversed and sawtooth lists, which take the other branches of the sort.
     #[test]
     fn patterns() {
         let patterns: [fn(u64) -> u64; 4] = [
@@ -332,7 +332,7 @@ mod tests {
         }
     }
 
-    /// With a `less` that is no order at all, the sort ends and loses nothing.
+    /// Checks that the sort ends and loses nothing with a `less` that is no order at all.
     #[test]
     fn less_that_is_no_order() {
         for seed in 0..50 {

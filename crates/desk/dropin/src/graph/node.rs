@@ -1,5 +1,5 @@
-//! What a node is: the frames that share name, file, line and address, as far as the profile still
-//! distinguishes these.
+//! Nodes of the graph. Frames with the same name, file, line and address are one node, as far as
+//! the profile still distinguishes these.
 
 use std::hash::BuildHasher;
 
@@ -11,28 +11,28 @@ use heapprof_profile::{Profile, StringId, StringTable};
 use super::path::{PathTrimmer, base, clean};
 use heapprof_totals::frames::{FrameTable, ProfileFrame};
 
-/// The name, place and address that a node shows.
+/// The facts that a report shows about a node, such as its name, place and address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodeInfo<'a> {
-    /// The name of the function; empty without symbols, or if only files are distinguished.
+    /// The name of the function. Empty without symbols, or if only files are distinguished.
     pub name: &'a str,
     /// The address; 0 unless addresses are distinguished.
     pub address: u64,
     /// The file name, trimmed and cleaned; it may be empty.
     pub file: &'a str,
-    /// The first line of the function; 0 unless the object file is kept, too.
+    /// The first line of the function; 0 unless mapped files are distinguished, too.
     pub start_line: i64,
     /// The line; 0 if unknown.
     pub line: i64,
     /// The column; 0 if unknown.
     pub column: i64,
-    /// The mapped file; empty if it is not kept.
+    /// The mapped file; empty if mapped files are not distinguished.
     pub object: &'a str,
 }
 
 impl NodeInfo<'_> {
-    /// Returns the parts of the node's name in reports: address, function, and either the place or
-    /// what else is known.
+    /// Returns the parts of the node's name in reports: the address, the function and the place.
+    /// Without function and place, the last part is the binary.
     pub fn parts(&self) -> Vec<String> {
         let mut parts = Vec::new();
         if self.address != 0 {
@@ -59,7 +59,8 @@ impl NodeInfo<'_> {
     }
 }
 
-/// The identity of a node. `file` is a text in [`NodeTable`]; the other texts are in the profile.
+/// Key that identifies a node. `file` is a text in [`NodeTable`]; the other texts are in the
+/// profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct NodeKey {
     pub(super) name: StringId,
@@ -71,21 +72,21 @@ pub(super) struct NodeKey {
     pub(super) column: i64,
 }
 
-/// The distinct keys of a profile's frames. Each is a node.
+/// The distinct keys of a profile's frames. Each key is a node.
 pub(super) struct NodeTable {
     pub(super) key: Vec<NodeKey>,
-    /// The key of each frame.
+    /// The index of each frame's key.
     pub(super) frame_keys: Vec<u32>,
     index: HashTable<u32>,
     hasher: RandomState,
     files: StringTable,
-    /// For each function, its file name trimmed, and the same name trimmed and cleaned.
+    /// For each function, the trimmed file name and the cleaned form of the trimmed name.
     trimmed: Vec<(StringId, StringId)>,
 }
 
 impl NodeTable {
-    /// Builds the table. With `objects`, each node keeps its mapped file. Otherwise only nodes
-    /// without a name keep it.
+    /// Builds the table. With `objects`, the keys of all nodes hold the mapped file. Otherwise only
+    /// the keys of nodes without a name hold it.
     pub(super) fn new(
         profile: &Profile,
         frames: &FrameTable,
@@ -100,9 +101,9 @@ impl NodeTable {
         Self::fill(profile, frames, objects, files, trimmed)
     }
 
-    /// Returns the table with the file names trimmed once more, as pprof does each time it builds
-    /// its graph. `None` means that nothing changes. Something changes only if what was cut off
-    /// recurs in the rest.
+    /// Returns the table with file names that are trimmed once more, as pprof does each time it
+    /// builds its graph. Returns `None` if this changes no name. It changes a name only if the
+    /// trimmed part occurs in the rest of the name again.
     pub(super) fn trim_again(
         &self,
         profile: &Profile,
@@ -205,8 +206,8 @@ impl NodeTable {
         }
     }
 
-    /// Returns the function of each node: one number for all nodes with the same name, file and
-    /// mapped file. A node without a name is its own function.
+    /// Returns the number of each node's function, which nodes with the same name, file and mapped
+    /// file share. A node without a name is a function by itself.
     pub(super) fn functions(&self) -> Vec<u32> {
         let mut first: HashMap<(StringId, StringId, StringId), u32> = HashMap::new();
         let keys = self.key.iter().zip(0..);
@@ -241,8 +242,7 @@ impl NodeTable {
     }
 }
 
-/// Adds a trimmed file name, and the cleaned form that a node shows. Returns the identifiers of
-/// both.
+/// Adds a trimmed file name, and its cleaned form, which nodes show. Returns the ids of both.
 fn add_file_name(files: &mut StringTable, trimmed: &str) -> (StringId, StringId) {
     let text = files.intern(trimmed);
     match trimmed {

@@ -1,7 +1,7 @@
-//! The order of nodes and edges, and the score that says how informative a node is in a picture.
+//! The order of nodes and edges, and a score for how informative a node is in a picture.
 //!
-//! The score is pprof's (internal/graph, entropyScore): the cum, times the entropy of the calls in
-//! and out. So a node that only passes its whole value on comes late.
+//! The score is pprof's (internal/graph, entropyScore): the cum times the entropy of the calls to
+//! and from the node, plus the flat. So a node with one caller, one callee and no flat comes late.
 
 use super::edge::{CallEdges, MAX_ORDERED_NEIGHBOURS, NodeAdjacency};
 use super::go_sort::sort_as_go;
@@ -24,8 +24,8 @@ impl NodeOrder<'_> {
         self.sums.cum[node as usize * self.sums.width]
     }
 
-    /// Sorts by the absolute value of a score, then by name. Nodes of one place, which a tree may
-    /// have, are sorted by the absolute value that `then` returns.
+    /// Sorts by the absolute value of a score, then by name. Nodes with the same key, which a call
+    /// tree may have, are then sorted by the absolute value that `then` returns.
     fn sort(&self, nodes: &mut [u32], score: impl Fn(u32) -> i64, then: impl Fn(u32) -> i64) {
         let mut keyed: Vec<(i64, u32)> = nodes
             .iter()
@@ -76,7 +76,7 @@ impl NodeOrder<'_> {
     }
 }
 
-/// Compares edges by the absolute value of the weight and the names of the ends.
+/// Compares edges by the absolute value of the weight, then by the names of caller and callee.
 struct EdgeOrder<'a> {
     edges: &'a CallEdges,
     names: &'a NodeNames,
@@ -113,11 +113,11 @@ impl EdgeOrder<'_> {
 }
 
 /// Sorts the edges of each of `nodes` by the absolute value of their weight, then by the names of
-/// their ends.
+/// caller and callee.
 ///
-/// If weights differ only in sign, pprof's order depends on the places of the edges in a Go map. A
-/// small map has eight places, and Go starts to walk it at a random one. The order that most of
-/// these walks give is used here.
+/// If weights differ only in sign, pprof's order depends on the slots of the edges in a Go map. A
+/// small map has eight slots, and Go iterates over it from a random slot. This function takes the
+/// order that most of the eight starting slots give.
 pub(super) fn sort_edges(
     lists: &mut NodeAdjacency,
     side: usize,
@@ -157,14 +157,14 @@ pub(super) fn sort_edges(
     }
 }
 
-/// Sorts a list of positions of edges by the absolute value of the edges' weight, then by the names
-/// of their ends.
+/// Sorts positions of edges by the absolute value of the edges' weight, then by the names of caller
+/// and callee.
 pub(super) fn sort_list(list: &mut [u32], edges: &CallEdges, names: &NodeNames, info: &[u32]) {
     EdgeOrder { edges, names, info }.sort(list);
 }
 
-/// Returns the entropy, in bits, of the choice between these edges. With a positive `own`, the path
-/// may also end here.
+/// Returns the entropy, in bits, of the choice between edges with these weights. A positive `own`
+/// is the weight of one more choice: the path ends here.
 fn entropy(weights: &[i64], own: i64) -> f64 {
     let positive = weights.iter().filter(|&&weight| weight > 0);
     let total = positive.fold(own, |total, &weight| total.wrapping_add(weight));
@@ -185,7 +185,7 @@ fn entropy(weights: &[i64], own: i64) -> f64 {
 }
 
 /// Truncates towards zero, as Go's `int64(x)` does on x86-64. A value that does not fit becomes the
-/// least number.
+/// least 64-bit number.
 pub fn truncate_as_go(x: f64) -> i64 {
     match (-9223372036854775808.0..9223372036854775808.0).contains(&x) {
         true => x as i64,
@@ -193,10 +193,10 @@ pub fn truncate_as_go(x: f64) -> i64 {
     }
 }
 
-/// Returns the binary logarithm, bit for bit that of Go's math package, because small differences
-/// between scores decide which nodes are cut.
+/// Returns the binary logarithm, with the same bits as Go's math package, because small differences
+/// between scores decide which nodes are left out.
 ///
-/// The polynomial is that of FreeBSD's e_log.c, which Go uses, too.
+/// Like Go, it uses the polynomial of FreeBSD's e_log.c.
 fn log2(x: f64) -> f64 {
     if x.is_nan() || x < 0.0 {
         return f64::NAN;
@@ -252,7 +252,7 @@ fn ln(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// The expected values are those of Go's math.Log2, bit for bit.
+    /// Checks logarithms against the bits that Go's math.Log2 returns.
     #[test]
     fn logarithms() {
         let table = [

@@ -11,8 +11,8 @@ pub fn base(path: &str) -> &str {
     }
 }
 
-/// Returns the shortest path with the same meaning, judged by its text alone, as Go's
-/// `filepath.Clean` does.
+/// Returns the shortest path with the same meaning, as Go's `filepath.Clean` does, without reading
+/// the file system.
 pub fn clean(path: &str) -> Cow<'_, str> {
     let rooted = path.starts_with('/');
     let relative = if rooted { &path[1..] } else { path };
@@ -39,18 +39,19 @@ pub fn clean(path: &str) -> Cow<'_, str> {
     }
 }
 
-/// The prefixes that pprof cuts off file names.
+/// The prefixes that are cut off file names, as in pprof.
 #[derive(Clone, Debug)]
 pub struct PathTrimmer {
-    /// A path is cut after the first of these that occurs anywhere in it. They are the directories
-    /// in which sources are searched.
+    /// Folder names, with `/` before and after. A path is cut after the first of them that occurs
+    /// in it. They are the last parts of the folders in which sources are searched.
     through: Vec<String>,
-    /// A path loses the first of these prefixes that it begins with.
+    /// Prefixes that are cut off a path; the first one that the path begins with counts.
     prefix: Vec<String>,
 }
 
 impl PathTrimmer {
-    /// Reads the options `trim_path` and `source_path`, which are lists separated by `:`.
+    /// Makes a trimmer from the values of `trim_path` and `source_path`, which are lists separated
+    /// by `:`.
     pub fn new(trim_path: &str, source_path: &str) -> Self {
         let list = |text: &str| -> Vec<String> {
             match text {
@@ -73,7 +74,7 @@ impl PathTrimmer {
         }
     }
 
-    /// Returns the path without the part that is cut off.
+    /// Returns the path without the prefix to cut off.
     pub fn apply<'a>(&self, path: &'a str) -> &'a str {
         let found = |want: &String| path.find(want.as_str()).map(|at| at + want.len());
         if let Some(from) = self.through.iter().find_map(found) {

@@ -1,16 +1,16 @@
-//! Calls over hidden nodes that a picture does not need, because another path leads from the same
-//! caller to the same callee.
+//! Redundant calls over hidden nodes: a picture omits them, because another path leads from the
+//! caller to the callee.
 
 use super::edge::{CallEdges, NodeAdjacency};
 
 /// Finds residual edges whose callee can also be reached over other edges, and returns for each
 /// edge whether it can be removed. As in pprof, the search goes from the last of the `shown` nodes
-/// to the first. At each node it goes from the lightest edge up to the first that is not residual.
-/// In `callers`, the edges of each shown node are sorted.
+/// to the first. At each node, it checks the edges from the lightest up, and stops at the first
+/// edge that is not residual. In `callers`, the edges of each shown node must be sorted.
 ///
-/// Nodes that a redundant edge connected stay connected. So the order of the strongly connected
-/// parts is found once and stays valid: a search backwards from the callee never needs to go behind
-/// the caller's part.
+/// Removing a redundant edge leaves its nodes connected. So the order of the strongly connected
+/// components is computed only once. A backward search from the callee ends at the caller's
+/// component.
 pub(super) fn find_redundant(
     edges: &CallEdges,
     callers: &NodeAdjacency,
@@ -64,9 +64,9 @@ pub(super) fn find_redundant(
     removed
 }
 
-/// Returns the number of each node's strongly connected part. A part's number is greater than the
-/// numbers of the parts that it leads to. `next(node, n)` is the nth node that `node` leads to.
-/// This is Tarjan's algorithm with an explicit stack.
+/// Returns the number of each node's strongly connected component. It is greater than the numbers
+/// of all components that this component leads to. `next(node, n)` is the nth successor of `node`.
+/// The algorithm is Tarjan's, with an explicit stack.
 fn strong_components(nodes: usize, next: impl Fn(u32, usize) -> Option<u32>) -> Vec<u32> {
     const UNVISITED: u32 = u32::MAX;
     let mut part = vec![UNVISITED; nodes];
@@ -150,7 +150,7 @@ mod tests {
         assert!(part[0] > part[1] && part[1] > part[3] && part[3] > part[5] && part[5] > part[4]);
     }
 
-    /// Checks the edges that are left.
+    /// Checks which edges remain.
     #[test]
     fn redundant_edges_go() {
         let left = |list: &[(u32, u32, i64, bool)]| -> Vec<(u32, u32)> {

@@ -13,13 +13,13 @@ use heapprof_totals::TotalsError;
 use heapprof_totals::frames::FrameTable;
 use heapprof_totals::totals::{EntitySums, overflow, whole_totals};
 
-/// Sums over the samples of a node that have the same labels.
+/// Sums over the samples of a node that have equal labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeTag {
-    /// The text `key:text` of each label with `\n` (two characters) in between, or the shown text
-    /// of a number.
+    /// For text labels, `key:text` of each label with `\n` (two characters) in between. For a size,
+    /// its formatted value.
     pub name: String,
-    /// For a number, the first value that has this name.
+    /// For a size, the first value that is formatted as `name`.
     pub value: i64,
     /// The sum over the samples that end in the node, and the divisor for a mean.
     pub flat: (i64, i64),
@@ -32,8 +32,7 @@ pub struct NodeTag {
 pub struct NodeTags {
     /// The tags of text labels.
     pub texts: Vec<NodeTag>,
-    /// The tags of sizes, with the name of the text tag that they stand under. The name may be
-    /// empty.
+    /// The tags of sizes, grouped under the name of a text tag. The name may be empty.
     pub sizes: Vec<(String, Vec<NodeTag>)>,
 }
 
@@ -47,7 +46,7 @@ impl NodeTags {
         tags.filter(|tag| tag.flat.0 != 0).count()
     }
 
-    /// Leaves only tags with a flat or cum of at least `least`.
+    /// Removes tags whose flat and cum are both below `least`.
     pub(super) fn trim(&mut self, least: i64) {
         let heavy =
             |tag: &NodeTag| tag.flat.0.wrapping_abs() >= least || tag.cum.0.wrapping_abs() >= least;
@@ -58,10 +57,10 @@ impl NodeTags {
     }
 }
 
-/// The tags of each label set. Each tag is its position in `key`, with the value if it is a size.
+/// The tags of each label set. A tag is a position in `key`, with the value if it is a size.
 struct TagKeys {
     of_set: Vec<Vec<(u32, i64)>>,
-    /// The name of each tag and, for sizes, the name of the text tag that it stands under.
+    /// The name of each tag and, for a size, the name of the text tag above it.
     key: Vec<(StringId, Option<StringId>)>,
     texts: StringTable,
 }
@@ -108,19 +107,19 @@ impl TagKeys {
 
 /// The number of each pair of a node and a tag key.
 enum TagNumbers {
-    /// A table: each wanted node has a row with a place for each key. `row` holds the number of a
-    /// node's row.
+    /// A table with a row for each wanted node and a cell for each key. `row` holds the number of
+    /// each node's row.
     Rows {
         row: Vec<u32>,
         keys: usize,
         number: Vec<u32>,
     },
-    /// A map, for a table that would need too many places.
+    /// A map, used if the table would have too many cells.
     Map(HashMap<(u32, u32), u32>),
 }
 
 impl TagNumbers {
-    /// Largest number of places in a table. A picture has some 80 nodes, so only profiles with very
+    /// Maximum number of cells in a table. A picture has some 80 nodes, so only profiles with very
     /// many labels need more.
     const MAX_CELLS: usize = 1 << 22;
 
@@ -160,8 +159,8 @@ impl TagNumbers {
     }
 }
 
-/// Returns the tags of the `wanted` nodes, by node. `size_name` formats a size. Sizes with the same
-/// text are one tag.
+/// Returns the tags of the `wanted` nodes, by node. `size_name` formats a size. Sizes that are
+/// formatted alike are one tag.
 pub(super) fn tags(
     profile: &Profile,
     frames: &FrameTable,

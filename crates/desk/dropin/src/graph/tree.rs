@@ -1,4 +1,4 @@
-//! The call tree as a graph, in which a node is a path from the root and so has at most one caller.
+//! The call tree as a graph: each node is a path from the root, and so has at most one caller.
 
 use std::hash::BuildHasher;
 
@@ -14,13 +14,14 @@ use heapprof_totals::totals::{EntitySums, pick};
 /// Paths from the root. A caller's number is smaller than the numbers of its callees.
 #[derive(Default)]
 pub(super) struct CallPaths {
-    /// For each path, the entry in the node table of its last frame.
+    /// For each path, the number of its last frame in the node table.
     pub(super) info: Vec<u32>,
-    /// For each path, the path of its caller; [`NO_NODE`] for a root.
+    /// For each path, the number of the path without the last frame; [`NO_NODE`] for a root.
     pub(super) parent: Vec<u32>,
     /// For each path, whether its last frame is inlined in all samples.
     pub(super) inline: Vec<bool>,
-    /// For each sample, its whole path; [`NO_NODE`] if the stack is empty or the values are 0.
+    /// For each sample, the path that is its whole stack; [`NO_NODE`] if the stack is empty or the
+    /// values are 0.
     pub(super) leaf: Vec<u32>,
 }
 
@@ -52,7 +53,7 @@ impl CallPaths {
         paths
     }
 
-    /// Returns the path that continues `parent` with `info`. Adds it if it is new.
+    /// Returns the path that extends `parent` by the frame `info`. The path is added if it is new.
     fn step(
         &mut self,
         index: &mut HashTable<u32>,
@@ -77,7 +78,7 @@ impl CallPaths {
         path
     }
 
-    /// Returns, for each path, the first path that continues it; [`NO_NODE`] if there is none.
+    /// Returns, for each path, the first path that extends it; [`NO_NODE`] if there is none.
     pub(super) fn first_callees(&self) -> Vec<u32> {
         let mut first = vec![NO_NODE; self.parent.len()];
         for (path, &parent) in self.parent.iter().enumerate().rev() {
@@ -88,8 +89,8 @@ impl CallPaths {
         first
     }
 
-    /// Returns the calls along the paths. A node has only one caller, so the call has all of its
-    /// cum.
+    /// Returns the calls from each path to the paths that extend it. A node has only one caller, so
+    /// the weight of a call is the cum of its callee.
     pub(super) fn edges(&self, sums: &EntitySums) -> CallEdges {
         let nodes = 0..self.parent.len() as u32;
         let calls = nodes.filter(|&path| self.parent[path as usize] != NO_NODE);
@@ -113,9 +114,9 @@ impl CallPaths {
     }
 }
 
-/// Removes nodes from a tree and joins their callees to the next caller that stays. A callee of a
-/// removed root becomes a root. In `edges`, each caller's number is smaller than its callees'
-/// numbers.
+/// Removes nodes from a tree and connects their callees to the nearest remaining caller. A callee
+/// of a removed root becomes a root. In `edges`, each caller's number is smaller than the numbers
+/// of its callees.
 pub(super) fn remove(edges: &mut CallEdges, removed: &[bool]) {
     edges.edge.sort_unstable_by_key(|edge| edge.callee);
     // For each removed node with a caller, the call that the edges to its callees continue.

@@ -1,4 +1,4 @@
-//! The nodes that each sample passes through.
+//! The nodes in each sample's stack.
 
 use heapprof_profile::Profile;
 
@@ -57,8 +57,8 @@ impl NodeWalk {
         }
     }
 
-    /// Returns the flat and cum of all nodes. The flat of a sample with a hidden leaf goes to no
-    /// node.
+    /// Returns the flat and cum of all nodes. If the leaf of a sample is hidden, its flat goes to
+    /// no node.
     pub(super) fn sums(
         &self,
         profile: &Profile,

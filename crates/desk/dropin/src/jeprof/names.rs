@@ -1,11 +1,12 @@
-//! Function names as jeprof cuts them, by three patterns.
+//! Function names as jeprof shortens them, by three patterns.
 //!
-//! Filters and the list of allocators match the cut names, so other cuts would give other numbers.
+//! Filters and the list of allocators match the shortened names, so a difference here would change
+//! the numbers.
 
 use anyhow::Result;
 use regex::Regex;
 
-/// Cuts argument types, template arguments and a leading type off each name.
+/// Removes argument types, template arguments and a leading type from each name.
 pub(super) fn shorten_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<Vec<String>> {
     let arguments = Regex::new(r"\([^()]*\)(\s*const)?")?;
     let templates = Regex::new(r"<[^<>]*>")?;

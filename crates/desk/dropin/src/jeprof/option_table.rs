@@ -1,4 +1,4 @@
-//! Every option of jeprof in one table: its name, its kind of value, how it is handled, its help.
+//! Table of all options of jeprof: name, kind of value, handling, help.
 
 use crate::kind::FlagKind;
 use FlagKind::{Bool, Float, Int, Text};
@@ -6,15 +6,15 @@ use FlagKind::{Bool, Float, Int, Text};
 /// How an option is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OptionHandling {
-    /// Chooses an output. At most one of these may be given.
+    /// Chooses an output format. Only one option of this kind is allowed.
     Output,
     /// Handled by the `jeprof` module itself.
     Here,
     /// Passed on to the `pprof` module, under the same name.
     Passed,
-    /// Concerns the way in which jeprof finds symbols or draws. It has no effect here.
+    /// Controls how jeprof finds symbols or draws. Such an option has no effect here.
     NoEffect,
-    /// Not supported. The text says what to use instead.
+    /// Not supported. The text names an alternative.
     Instead(&'static str),
 }
 
@@ -23,7 +23,7 @@ use OptionHandling::{Here, Instead, NoEffect, Output, Passed};
 const VIEWER_MESSAGE: &str =
     "heapprof starts no viewers; write a picture with --svg, and open that";
 
-/// One option of jeprof.
+/// An option of jeprof.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JeprofOption {
     /// The name without its dashes.

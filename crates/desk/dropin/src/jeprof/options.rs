@@ -1,4 +1,4 @@
-//! jeprof's options, read as Perl's Getopt::Long reads them: one dash or two, shortened names,
+//! jeprof's options, parsed as Perl's Getopt::Long does: one dash or two, shortened names,
 //! `--nocum`, in any order.
 
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use crate::kind::FlagKind::{self, Bool, Float, Int, Regex, Text};
 #[derive(Debug, Default)]
 pub(super) struct JeprofArguments {
     value: HashMap<&'static str, String>,
-    /// The program and the profiles.
+    /// The arguments that are not options: the program and the profiles.
     pub(super) words: Vec<String>,
 }
 
@@ -73,8 +73,8 @@ impl JeprofArguments {
     }
 }
 
-/// Finds an option by the name that was typed. Returns it with whether it is turned on. The name
-/// may be shortened as long as only one option fits.
+/// Finds an option by its name on the command line. Also returns whether the option is turned on.
+/// The name may be shortened as long as only one option matches.
 fn find(typed: &str) -> Result<(&'static JeprofOption, bool), String> {
     let name = typed.to_ascii_lowercase();
     if let Some(found) = find_by_name(&name)? {

@@ -1,7 +1,7 @@
 //! Splits a profile by threads.
 //!
-//! Each part holds only the samples of its own thread, and is dropped before the next one is made.
-//! So neither memory nor time grows with the number of threads times the size of the profile.
+//! Each part holds only the samples of one thread, and is dropped before the next part is made. So
+//! memory and time do not grow with the number of threads times the size of the profile.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,11 +12,12 @@ use heapprof_profile::{
 
 use super::stacks::thread_place;
 
-/// The samples of each thread, in the order of [`threads`](super::stacks::JeprofStacks::threads).
+/// The samples of each thread, in the order that [`threads`](super::stacks::JeprofStacks::threads)
+/// returns.
 pub(super) struct ThreadProfiles<'a> {
     profile: &'a Profile,
-    /// The indices of each thread's samples. A single thread's profile is the whole profile, so its
-    /// list stays empty.
+    /// Indices of each thread's samples. With a single thread the list stays empty, because the
+    /// whole profile is used.
     samples: Vec<Vec<usize>>,
 }
 
@@ -31,7 +32,7 @@ impl<'a> ThreadProfiles<'a> {
         Self { profile, samples }
     }
 
-    /// Returns a profile for each thread. Each is made when the iterator reaches it.
+    /// Returns a profile for each thread. The iterator makes each profile when it is requested.
     pub(super) fn iter(&self) -> impl Iterator<Item = Cow<'a, Profile>> {
         self.samples.iter().map(|samples| match self.samples.len() {
             1 => Cow::Borrowed(self.profile),

@@ -1,8 +1,8 @@
-//! Reads files as jeprof does, where heapprof's readers differ.
+//! Adapts profiles that heapprof's readers read to what jeprof would read.
 //!
-//! jeprof does not move the innermost address of a stack back from the return address to the call.
-//! It looks up the return address. An address without a symbol in its file gets its number as its
-//! name, and so does an address that a symbolized profile does not name.
+//! jeprof looks up the innermost address of a stack as it is, a return address, without moving it
+//! back to the call. An address without a symbol, in its file or in a symbolized profile, is named
+//! by its number.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ pub(super) const NO_FILE: &str = "?";
 /// File name of an address without a symbol, as addr2line writes it.
 pub(super) const UNKNOWN_FILE: &str = "??";
 
-/// Converts a file to the profile that jeprof would read from it.
+/// Converts the result of reading a file to the profile that jeprof would read.
 pub(super) fn read_as_jeprof(reading: ProfileReading) -> Profile {
     let mut profile = reading.profile;
     match reading.format {
@@ -66,7 +66,7 @@ fn move_leaves_past_calls(profile: &mut Profile) {
     });
 }
 
-/// Names locations without a name by their address, if `wanted` is true for them.
+/// Names unnamed locations for which `wanted` returns true by their address.
 fn name_by_number(profile: &mut Profile, file: &str, wanted: impl Fn(&Location) -> bool) {
     let filename = profile.strings.intern(file);
     for location in &mut profile.location {
@@ -93,8 +93,8 @@ fn name_by_number(profile: &mut Profile, file: &str, wanted: impl Fn(&Location) 
     }
 }
 
-/// Names addresses by their number if the file on this machine has no symbol for them. An address
-/// in no file counts as one of the program, which is the first mapping.
+/// Names addresses by their number if their file is on this machine but has no symbol for them. An
+/// address without a mapping counts as part of the program, which is the first mapping.
 pub(super) fn name_unnamed_by_number(profile: &mut Profile, is_here: &[bool]) {
     name_by_number(profile, UNKNOWN_FILE, |location| {
         let mapping = location.mapping.map_or(0, |m| m.index());

@@ -1,6 +1,6 @@
 //! jeprof's own reports: rows of functions, and collapsed stacks.
 //!
-//! The caller passes the profile as jeprof sees it: without allocator frames, filtered, and for
+//! The caller prepares the profile as jeprof does: without allocator frames, filtered, and for
 //! [`text`] with one function for each row. Source: jemalloc's bin/jeprof.
 
 use std::cmp::Ordering;
@@ -13,18 +13,18 @@ use heapprof_profile::{Location, LocationIndex, Profile};
 use crate::error::DropinError;
 use heapprof_totals::fetch::fetch;
 
-/// The kind of a value, which decides how it is shown.
+/// The kind of a value, which determines its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JeprofMeasure {
-    /// Bytes as megabytes of 1,048,576, with one decimal.
+    /// Bytes, shown as megabytes of 1,048,576 bytes with one decimal.
     Megabytes,
-    /// Bytes as they are.
+    /// Bytes, shown as bytes.
     Bytes,
     /// A number of objects.
     Objects,
-    /// Nanoseconds as seconds, with three decimals.
+    /// Nanoseconds, shown as seconds with three decimals.
     Seconds,
-    /// Any other number.
+    /// A number of another kind.
     Samples,
 }
 
@@ -52,9 +52,9 @@ impl JeprofMeasure {
     }
 }
 
-/// Prints `head` and a row for each function that has a value. The rows are ordered by value, the
-/// largest first, so increases come before decreases. Rows of the same value are in the order of
-/// their linker names. Nothing is printed if the sums can't be computed.
+/// Prints `head` and a row for each function that has a value. Rows are in descending order of
+/// value, so increases come before decreases. Rows with equal values are in the order of their
+/// linker names. Nothing is printed if the sums can't be computed.
 pub fn text(
     profile: &Profile,
     column: usize,
@@ -128,7 +128,7 @@ fn percent(value: i128, total: i128) -> String {
     }
 }
 
-/// Prints each stack on a line, root first, with its sum. The lines are sorted by the text of their
+/// Prints a line for each stack, root first, with its sum. The lines are sorted by the text of the
 /// stack.
 pub fn collapsed(profile: &Profile, column: usize, out: &mut dyn Write) -> Result<(), DropinError> {
     let mut used = vec![false; profile.location.len()];
@@ -184,7 +184,7 @@ pub fn collapsed(profile: &Profile, column: usize, out: &mut dyn Write) -> Resul
 #[derive(Default)]
 struct FrameTexts {
     text: String,
-    /// Where each location's text begins and ends.
+    /// Range of each location's text.
     at: Vec<(usize, usize)>,
 }
 
@@ -216,8 +216,8 @@ impl FrameTexts {
     }
 
     /// Returns the rank of each location's text, with a `;` after it, among all texts. Equal texts
-    /// have the same rank. Returns `None` if a text contains a `;`, because such a text may begin
-    /// with another whole text and its `;`.
+    /// have equal ranks. Returns `None` if a text contains a `;`: another text and its `;` may then
+    /// be a prefix of it.
     fn ranks(&self) -> Option<Vec<u32>> {
         if self.text.contains(';') {
             return None;
@@ -239,7 +239,7 @@ impl FrameTexts {
         Some(ranks)
     }
 
-    /// [Fetches](fetch) the texts of a stack into the cache.
+    /// [Prefetches](fetch) the texts of a stack into the processor's cache.
     fn fetch(&self, stack: &[LocationIndex]) {
         let text = self.text.as_bytes();
         fetch(
@@ -250,9 +250,9 @@ impl FrameTexts {
     }
 }
 
-/// Returns the ranks of a stack's four outermost frames as one number. They are adjacent in memory
-/// and usually suffice to compare two stacks. Returns `None` if the stack has no other frames,
-/// because the last frame has no `;` after it.
+/// Returns the ranks of a stack's four outermost frames as one number. The number usually suffices
+/// to compare two stacks. Returns `None` if the stack has no further frame, because the last frame
+/// has no `;` after it.
 fn rank_prefix(ranks: &[u32], stack: &[LocationIndex]) -> Option<u128> {
     let (oldest, newer) = stack
         .split_last_chunk::<4>()
@@ -261,7 +261,7 @@ fn rank_prefix(ranks: &[u32], stack: &[LocationIndex]) -> Option<u128> {
     (!newer.is_empty()).then(|| ranks.fold(0, |all, rank| all << 32 | u128::from(rank)))
 }
 
-/// Compares the texts of two stacks, root first and separated by `;`, without building the texts.
+/// Compares two stacks by their texts (root first, separated by `;`), without building the texts.
 fn compare_texts(frames: &FrameTexts, a: &[LocationIndex], b: &[LocationIndex]) -> Ordering {
     let same = a
         .iter()

@@ -1,5 +1,5 @@
 //! Prepares stacks as jeprof does before it adds them up: removes allocator frames, applies filters
-//! and names frames by what distinguishes rows.
+//! and renames frames so that each report row has one name.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use super::names;
 use super::options::JeprofArguments;
 use super::reading::{NO_FILE, UNKNOWN_FILE};
 
-/// Functions of allocators. Neither they nor anything they call is shown.
+/// Functions of allocators. They and all functions that they call are hidden.
 const ALLOCATOR_FUNCTIONS: [&str; 55] = [
     "calloc",
     "cfree",
@@ -82,11 +82,11 @@ fn is_allocator(name: &str) -> bool {
         || name.starts_with("tcmalloc::")
 }
 
-/// Key of the labels that name a sample's thread.
+/// Key of the label for a sample's thread.
 const THREAD_LABEL: &str = "thread";
 
-/// Returns a thread's name in jeprof, which is its number. jemalloc writes the name that the
-/// program gave the thread after the number.
+/// Returns jeprof's name of a thread: its number, without the thread's own name, which jemalloc
+/// writes after the number. A text that does not begin with a number is returned as it is.
 pub(super) fn thread_number(thread: &str) -> &str {
     let first = thread.split(' ').next().unwrap_or_default();
     match !first.is_empty() && first.bytes().all(|b| b.is_ascii_digit()) {
@@ -124,8 +124,9 @@ impl JeprofStacks {
         self.profile.samples.relabel(|_| LabelSetIndex(0));
     }
 
-    /// Keeps only the samples of one thread, or of all threads with `*`. Returns the names of these
-    /// threads in order. A sample's label set then gives its thread's position in that order.
+    /// Keeps only the samples of one thread, or of all threads with `*`, and returns the sorted
+    /// names of these threads. A sample's label set then gives the position of its thread among the
+    /// names.
     pub(super) fn threads(&mut self, wanted: &str) -> Vec<String> {
         let profile = &mut self.profile;
         let sets = 0..profile.label_sets.len() as u32;
@@ -169,8 +170,8 @@ impl JeprofStacks {
         threads
     }
 
-    /// Adds up samples with equal stacks, as jeprof's table does. Without this, a stack whose
-    /// samples had different labels could be positive in one sample and negative in another.
+    /// Adds up samples with equal stacks, as jeprof's table does. Otherwise a stack whose samples
+    /// had different labels could be positive in one sample and negative in another.
     pub(super) fn merge_equal(&mut self) -> Result<()> {
         let samples = std::mem::take(&mut self.profile.samples);
         let mut place: HashMap<(&[LocationIndex], LabelSetIndex), usize> = HashMap::new();
@@ -213,7 +214,8 @@ impl JeprofStacks {
         sums
     }
 
-    /// Cuts each stack at the allocator function that is nearest to the root.
+    /// Removes the allocator function that is nearest to the root, and all functions that it
+    /// called, from each stack.
     pub(super) fn cut_allocator(&mut self) {
         let of_allocator: Vec<bool> = self
             .profile
@@ -228,8 +230,8 @@ impl JeprofStacks {
         });
     }
 
-    /// Returns the name of the function that contains a location, regardless of what was inlined
-    /// there.
+    /// Returns the name of the function that contains a location, even if other functions were
+    /// inlined there.
     fn outermost(&self, location: &Location) -> Option<&str> {
         let line = self.profile.lines(location).last()?;
         Some(self.name(line)).filter(|name| !name.is_empty())
@@ -239,7 +241,7 @@ impl JeprofStacks {
         &self.short[line.function.index()]
     }
 
-    /// Returns the place of a line as addr2line writes it.
+    /// Returns the source file and line number of a line as addr2line writes them.
     fn place(&self, line: &Line) -> String {
         let function = &self.profile.function[line.function.index()];
         match (self.profile.text(function.filename), line.line) {
@@ -303,8 +305,8 @@ impl JeprofStacks {
         Ok(())
     }
 
-    /// Returns the profile with one function for each row. The function's name is the printed text.
-    /// Its linker name identifies the row and orders the rows.
+    /// Returns a profile with one function for each row of the report. The function's name is the
+    /// text to print. Its linker name identifies the row, and rows are sorted by it.
     pub(super) fn into_row_profile(mut self, typed: &JeprofArguments) -> Profile {
         let rows: Vec<Vec<JeprofRow>> = (self.profile.location.iter())
             .map(|location| self.rows(location, typed))
@@ -350,7 +352,7 @@ impl JeprofStacks {
         self.profile
     }
 
-    /// Returns the rows that a location adds to, the innermost function's row first.
+    /// Returns the report rows to which a location adds, beginning with the innermost function.
     fn rows(&self, location: &Location, typed: &JeprofArguments) -> Vec<JeprofRow> {
         // Addresses in the upper half, which belongs to the kernel, come from damaged stacks.
         if location.address > i64::MAX as u64 {

@@ -1,4 +1,5 @@
-//! The files of mappings: where they are on this machine, and which one the command line names.
+//! The files of mappings: finding them on this machine, and using the binary that the command line
+//! names.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -49,7 +50,8 @@ pub(super) fn search_path() -> Vec<PathBuf> {
     .collect()
 }
 
-/// Finds a mapping's file below one of the folders, laid out as for debuggers or symbol servers.
+/// Finds a mapping's file in one of the folders, which have the layout for debuggers or symbol
+/// servers.
 fn find_binary(
     host: &dyn DropinHost,
     profile: &Profile,
@@ -102,8 +104,8 @@ fn find_binary(
     None
 }
 
-/// Names mappings without a file and build id by the URL that the profile was fetched from, so that
-/// profiles of different servers do not share mappings.
+/// Names mappings that have no file and no build id by the URL of the profile, so that profiles of
+/// different servers do not share mappings.
 pub(super) fn name_by_url(profile: &mut Profile, url: &str) {
     let url = profile.strings.intern(url);
     for mapping in &mut profile.mapping {
@@ -113,7 +115,7 @@ pub(super) fn name_by_url(profile: &mut Profile, url: &str) {
     }
 }
 
-/// Removes the URLs that stand for the file names of mappings.
+/// Removes the URLs that stand in for mappings' file names.
 pub(super) fn remove_urls(profile: &mut Profile) {
     for m in 0..profile.mapping.len() {
         let mapping = profile.mapping[m];

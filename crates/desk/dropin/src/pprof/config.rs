@@ -1,5 +1,4 @@
-//! The request that all flags together make: one format, one order, one granularity, one sample
-//! type.
+//! The combined request of all flags: one format, one order, one granularity, one sample type.
 
 use anyhow::{Result, bail};
 use heapprof_symbolize::program::object_file;
@@ -9,13 +8,13 @@ use crate::host::DropinHost;
 use crate::kind::FlagKind;
 use crate::pprof::flag_table::{FlagGroup, flags_in_group};
 
-/// A valid request.
+/// A valid request, made from the command line.
 pub(super) struct PprofConfig<'h> {
     /// The program that reads profiles, writes reports and prints notes.
     pub(super) host: &'h dyn DropinHost,
     /// Name of the format's flag.
     pub(super) format: &'static str,
-    /// The regular expression, if the format takes one.
+    /// The format's regular expression, if the format takes one.
     pub(super) about: Option<String>,
     pub(super) granularity: &'static str,
     pub(super) cum_sort: bool,
@@ -26,14 +25,14 @@ pub(super) struct PprofConfig<'h> {
     pub(super) binary: Option<String>,
     pub(super) sources: Vec<String>,
     pub(super) base: Option<String>,
-    /// Whether the base stays visible and is marked.
+    /// Whether the base stays visible and is marked (`-diff_base`).
     pub(super) diff: bool,
     /// The remaining flags.
     pub(super) flags: PprofArguments,
 }
 
-/// Short forms of `-sample_index` with the sample type that they stand for. If several are given,
-/// the first one in this list wins.
+/// Short flags for `-sample_index`, with the sample type of each. If several are used, the first
+/// one in this list wins.
 const SHORT_FORMS: [(&str, &str); 7] = [
     ("total_delay", "delay"),
     ("mean_delay", "delay"),
@@ -91,7 +90,7 @@ impl<'h> PprofConfig<'h> {
     }
 }
 
-/// Returns the flag of a group that is on. Fails if more than one is on.
+/// Returns the flag of a group that is turned on. Fails if several are.
 fn one_of(flags: &PprofArguments, group: FlagGroup) -> Result<Option<&'static str>> {
     let on: Vec<&str> = flags_in_group(group)
         .map(|f| f.name)
@@ -126,7 +125,7 @@ fn format(flags: &PprofArguments) -> Result<(Option<&'static str>, Option<String
     })
 }
 
-/// Returns the format. Fails if none is named, or if heapprof offers something else for it.
+/// Returns the format. Fails if none is chosen, or if heapprof does not support it.
 fn supported_format(flags: &PprofArguments, format: Option<&'static str>) -> Result<&'static str> {
     if !flags.text("http").is_empty() {
         return Ok("http");

@@ -1,4 +1,4 @@
-//! The filters in pprof's order, and its notes about filters that match nothing.
+//! Applies the filters in pprof's order, and prints pprof's notes about filters without a match.
 
 use crate::report::scaled_label;
 use crate::reshape::{self, FrameDetail, LabelFilter, LabelUnits, NameFilters, go_regex};
@@ -9,7 +9,7 @@ use regex::Regex;
 use super::config::PprofConfig;
 use super::ranges::parse_range;
 
-/// Adds the frames that `-tagroot` and `-tagleaf` ask for.
+/// Adds the frames for `-tagroot` and `-tagleaf`.
 pub(super) fn label_frames(profile: &mut Profile, config: &PprofConfig<'_>) {
     let keys = |name| -> Vec<&str> {
         let keys = config.flags.text(name).split(',');
@@ -72,7 +72,7 @@ pub(super) fn apply(
     Ok(())
 }
 
-/// Removes from frames what the granularity does not distinguish.
+/// Removes details of frames that the granularity does not distinguish.
 pub(super) fn aggregate(profile: &mut Profile, granularity: &str, config: &PprofConfig<'_>) {
     let inlines = !config.flags.is_on("noinlines");
     let detail = |function, filename, line, address| FrameDetail {

@@ -1,21 +1,21 @@
-//! Every flag of pprof in one table: its name, its kind of value, its default, its help.
+//! Table of all flags of pprof: name, kind of value, default, help.
 
 use crate::kind::FlagKind;
 
-/// The section of the help in which a flag stands.
+/// The section of the help that lists a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlagGroup {
-    /// Output formats. At most one may be given.
+    /// Output formats. Only one flag of this group is allowed.
     Format,
-    /// Formats that heapprof replaces by something else.
+    /// Formats that heapprof does not support but has a replacement for.
     Elsewhere,
-    /// Flags about what is shown and how.
+    /// Flags that control the content and look of a report.
     Display,
-    /// Order of rows. At most one may be given.
+    /// Order of rows. Only one flag of this group is allowed.
     Sort,
-    /// Granularity of rows. At most one may be given.
+    /// Granularity of rows. Only one flag of this group is allowed.
     Granularity,
-    /// Flags that choose the samples and frames that count.
+    /// Flags that select samples and frames.
     Filter,
     /// Flags about the sources of profiles and symbols.
     Source,
@@ -23,13 +23,13 @@ pub(crate) enum FlagGroup {
     Short,
 }
 
-/// One flag of pprof.
+/// A flag of pprof.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PprofFlag {
     /// The name without its dash.
     pub(crate) name: &'static str,
     pub(crate) kind: FlagKind,
-    /// The default as it would be typed.
+    /// The default value, as text.
     pub(crate) default: &'static str,
     pub(crate) group: FlagGroup,
     pub(crate) help: &'static str,
@@ -151,7 +151,7 @@ const PPROF_FLAGS: &[PprofFlag] = &[
     flag(Short, Bool, "mean_delay", "false", "-mean -sample_index=delay"),
 ];
 
-/// Returns the flag of this name.
+/// Returns the flag with this name.
 pub(crate) fn find_flag(name: &str) -> Option<&'static PprofFlag> {
     PPROF_FLAGS.iter().find(|flag| flag.name == name)
 }

@@ -12,21 +12,21 @@ pub(super) struct PprofArguments {
     value: HashMap<&'static str, String>,
     /// The binary and the sources.
     pub(super) words: Vec<String>,
-    /// Flags that were given more than once. The last one counts.
+    /// Flags that were given more than once. The last occurrence counts.
     pub(super) repeated: Vec<&'static str>,
 }
 
-/// Why a command line was rejected.
+/// Reason why a command line is not executed.
 #[derive(Debug)]
 pub(super) enum FlagError {
-    /// `-h` was typed, which is no mistake, but asks for the help only.
+    /// The user asked for the help with `-h`.
     Help,
-    /// The command line is invalid, for this reason.
+    /// The command line is invalid, for the reason in the text.
     Invalid(String),
 }
 
 impl PprofArguments {
-    /// Parses a command line with the table of flags.
+    /// Parses a command line according to the table of flags.
     pub(super) fn parse(args: &[String]) -> Result<Self, FlagError> {
         let mut typed = Self::default();
         let mut args = args.iter();
@@ -131,7 +131,7 @@ fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// Reads a whole number: decimal, or with `0x`, `0o`, `0b` or a 0 before it.
+/// Reads a whole number, which is decimal or begins with `0x`, `0o`, `0b` or 0.
 fn integer(text: &str) -> Option<i64> {
     let (negative, digits) = match text.strip_prefix(['-', '+']) {
         Some(digits) => (text.starts_with('-'), digits),

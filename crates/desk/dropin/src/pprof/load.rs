@@ -1,4 +1,4 @@
-//! Turns the sources into the one profile to report: reads, merges, subtracts the base, symbolizes.
+//! Loads the sources as one profile: reads, merges, subtracts the base, symbolizes.
 
 use crate::report::{convertible, scale};
 use crate::reshape;
@@ -9,7 +9,7 @@ use super::config::PprofConfig;
 use super::{binaries, profile_copy, remote, symbols};
 use crate::host::{DropinHost, ToolReadOptions};
 
-/// The label that marks samples of a base that stays visible.
+/// The label that marks the samples of the base of `-diff_base`.
 const BASE_LABEL: (&str, &str) = ("pprof::base", "true");
 
 const UNIT_RULES: UnitRules = UnitRules {
@@ -17,24 +17,24 @@ const UNIT_RULES: UnitRules = UnitRules {
     convertible,
 };
 
-/// Largest number of profiles that are merged at a time. Their sum is then merged with the sum of
-/// the profiles before.
+/// Maximum number of profiles that are merged at a time. Their sum is then merged with the sum so
+/// far.
 const MAX_MERGED_AT_ONCE: usize = 128;
 
-/// Which frames stay, and how their functions are named.
+/// Selection of frames to keep, and of the style of function names.
 #[derive(Clone, Copy)]
 pub(super) enum PprofFrameSelection {
-    /// The frames that the flags and the profile ask for.
+    /// The frames that the flags and the profile select.
     AsRequested(ToolReadOptions),
-    /// All frames, as another tool reads them, with whole names.
+    /// All frames, with unshortened names, as another tool reads them.
     AllFrames(ToolReader),
 }
 
-/// How another tool reads profiles.
+/// Functions and options with which another tool reads profiles.
 #[derive(Clone, Copy)]
 pub(crate) struct ToolReader {
     pub(crate) how: ToolReadOptions,
-    /// Names the addresses that have no symbol. The slice says for each mapping whether its file is
+    /// Names the addresses without a symbol. For each mapping, the slice holds whether its file is
     /// on this machine.
     pub(crate) name_unsymbolized: fn(&mut Profile, &[bool]),
 }
@@ -87,8 +87,8 @@ pub(super) fn load(config: &PprofConfig<'_>, keep: PprofFrameSelection) -> Resul
     Ok(profile)
 }
 
-/// Reads and merges sources. Prints a note for each source that can't be read and leaves it out;
-/// fails if none is left. Also returns whether any source came from a server.
+/// Reads and merges sources. A source that can't be read is left out, with a note. Fails if no
+/// source can be read. Also returns whether any source came from a server.
 fn load_all(
     names: &[String],
     what: &str,
@@ -131,7 +131,7 @@ fn load_all(
     Ok((sum, remote))
 }
 
-/// Adds up profiles. Sums beyond 64 bits wrap, as in pprof, but with a note.
+/// Adds up profiles. Sums beyond 64 bits wrap, as in pprof, and a note tells the user.
 fn merge_profiles(
     host: &dyn DropinHost,
     profiles: Vec<Profile>,
@@ -145,7 +145,7 @@ fn merge_profiles(
     merge_as_pprof(profiles, UNIT_RULES)
 }
 
-/// Whether, in each sample type, the sum of the absolute values of all samples fits in 64 bits.
+/// Whether the absolute values of all samples add up to at most 64 bits, in each sample type.
 fn together_fit(profiles: &[Profile]) -> bool {
     let widest = profiles.iter().map(|p| p.sample_type.len()).max();
     (0..widest.unwrap_or(0)).all(|column| {

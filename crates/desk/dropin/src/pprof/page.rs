@@ -6,12 +6,12 @@ use crate::host::WebPageRequest;
 use crate::pprof::config::PprofConfig;
 use crate::pprof::remote;
 
-/// Names of this machine in `-http=HOST:PORT`. As in pprof, an empty host is this machine, too.
+/// Names of this machine in `-http=HOST:PORT`. As in pprof, an empty host is this machine.
 const LOCAL_HOSTS: [&str; 4] = ["", "localhost", "127.0.0.1", "[::1]"];
-/// The flags that the page obeys.
+/// Flags that have an effect on the page. A note names the flags that have none.
 const SUPPORTED_FLAGS: [&str; 6] = ["base", "diff_base", "focus", "http", "ignore", "no_browser"];
 
-/// Returns the page that the flags ask for.
+/// Returns the request for the page that the flags describe.
 pub(super) fn page_request(config: &PprofConfig<'_>) -> Result<WebPageRequest> {
     let (flags, host) = (&config.flags, config.host);
     let place = flags.text("http");

@@ -62,7 +62,8 @@ pub(super) fn report(mut profile: Profile, config: &PprofConfig<'_>) -> Result<(
     config.host.write(file.as_deref(), Box::new(body))
 }
 
-/// Returns the file name extension of a format that is not for terminals.
+/// Returns the file name extension for a format; empty for a format that may be shown in a
+/// terminal.
 fn file_extension(format: &str) -> &'static str {
     match format {
         "callgrind" => ".callgraph.out",
@@ -120,7 +121,7 @@ fn text(
     Ok(())
 }
 
-/// The granularity and the limits on nodes that a format and the flags ask for.
+/// The granularity and the limits on nodes and edges, computed from format and flags.
 struct NodeLimits {
     granularity: &'static str,
     node_count: usize,
@@ -162,7 +163,7 @@ impl NodeLimits {
     }
 }
 
-/// Filters that the header of a report lists.
+/// Flags of the filters that the header of a report lists.
 const REPORTED_FILTERS: [&str; 9] = [
     "focus",
     "ignore",
@@ -229,8 +230,8 @@ fn options(
     })
 }
 
-/// Returns the total that percentages refer to. A sum beyond 64 bits wraps, as in pprof, but with a
-/// note.
+/// Returns the total for percentages. A sum beyond 64 bits wraps, as in pprof, and a note tells the
+/// user.
 fn total(
     host: &dyn DropinHost,
     profile: &Profile,
@@ -247,8 +248,8 @@ fn total(
     graph::total(profile, column, mean_divisor)
 }
 
-/// Returns the index of the sample type: by number or by name, otherwise the profile's default,
-/// otherwise the last one.
+/// Returns the index of the sample type with a number or name. Without one, returns the profile's
+/// default, or else the last type.
 pub(super) fn column(profile: &Profile, index: &str) -> Result<usize> {
     let types: Vec<&str> = profile
         .sample_type

@@ -1,4 +1,4 @@
-//! Saves a copy of a profile that was fetched from a server, so that it can be examined again.
+//! Saves a copy of a profile that was fetched from a server, so that the user can examine it again.
 
 use std::env;
 use std::fs::{DirBuilder, OpenOptions};
@@ -11,8 +11,8 @@ use heapprof_profile::{Profile, encode};
 
 use crate::host::DropinHost;
 
-/// Saves the profile in PPROF_TMPDIR, else in the user's folder `pprof`, else in the system's
-/// folder for temporary files.
+/// Saves the profile in the first usable folder: PPROF_TMPDIR, the folder `pprof` in the user's
+/// home, or the system's folder for temporary files.
 pub(super) fn save(host: &dyn DropinHost, profile: &Profile) {
     match save_to_folder(host, profile) {
         Ok(path) => host.note(&format!("Saved profile in {}", path.display())),
@@ -53,7 +53,7 @@ fn folder(host: &dyn DropinHost) -> Result<PathBuf> {
     bail!("failed to identify temp dir")
 }
 
-/// Creates a new file with the lowest free number after `name`.
+/// Creates a file whose name is `name`, the lowest free number and `end`.
 pub(super) fn create_numbered(
     folder: &std::path::Path,
     name: &str,

@@ -1,4 +1,4 @@
-//! Ranges of label numbers (`32kb`, `:64kb`, `4mb:`, `12kb:64mb`), compared in pprof's units.
+//! Ranges of number labels (`32kb`, `:64kb`, `4mb:`, `12kb:64mb`), compared in pprof's units.
 
 use std::sync::LazyLock;
 
@@ -6,7 +6,7 @@ use crate::report::scale;
 use crate::reshape::{LabelUnits, NumberTest};
 use regex::Regex;
 
-/// Matches a number and the letters of its unit.
+/// Regular expression for a number and an optional unit.
 static BOUND_PATTERN: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new("([+-]?[0-9]+)([A-Za-z]+)?").ok());
 
@@ -63,7 +63,7 @@ pub(super) fn parse_range(text: &str, units: &LabelUnits) -> Result<Option<Numbe
 mod tests {
     use super::*;
 
-    /// The expected results are those of pprof with `-tags -tagfocus`.
+    /// Checks ranges against the results of pprof with `-tags -tagfocus`.
     #[test]
     fn ranges() {
         let units = LabelUnits {

@@ -8,10 +8,10 @@ use anyhow::{Result, bail};
 use super::flags::PprofArguments;
 use crate::host::FetchOptions;
 
-/// Path at which Go programs serve their CPU profile. It is used for an address without a path.
+/// Path that is added to an address without a path. Go programs serve their CPU profile there.
 const DEFAULT_PATH: &str = "/debug/pprof/profile";
 
-/// The URL of a source that is not a file, how long profiling takes, and whether any certificate is
+/// A source on a server: its URL, the duration of profiling, and whether any certificate is
 /// accepted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RemoteAddress {
@@ -20,7 +20,7 @@ pub(super) struct RemoteAddress {
     insecure: bool,
 }
 
-/// Returns the address of a source, or `None` if the source is a file or has no host.
+/// Parses the address of a source. Returns `None` if the source is a file or has no host.
 pub(super) fn parse_address(
     source: &str,
     is_file: bool,
@@ -77,7 +77,7 @@ pub(super) fn parse_address(
     })
 }
 
-/// Returns how to fetch an address.
+/// Returns the options for fetching from an address.
 pub(super) fn fetch_options(
     address: &RemoteAddress,
     flags: &PprofArguments,

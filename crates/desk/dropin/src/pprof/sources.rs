@@ -12,14 +12,15 @@ use anyhow::{Context, Result};
 
 type SourceLinesResult = Result<Rc<[Vec<u8>]>, String>;
 
-/// Reads source files, each only once.
+/// Cache of source files, which reads each file only once.
 pub(super) struct SourceFileCache {
     trim: PathTrimmer,
     path: String,
     cache: RefCell<HashMap<String, SourceLinesResult>>,
 }
 
-/// Length in bytes from which pprof reads neither a line nor anything after it.
+/// Length in bytes at which a line is too long for pprof. It reads neither the line nor anything
+/// after it.
 const MAX_LINE_LENGTH: usize = 64 << 10;
 
 impl SourceFileCache {

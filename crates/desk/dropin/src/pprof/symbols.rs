@@ -15,7 +15,7 @@ struct SymbolizeMode {
     style: NameStyle,
 }
 
-/// Symbolizes the profile as `mode` says, which is a list of options separated by colons.
+/// Symbolizes the profile according to `mode`, a list of options separated by colons.
 pub(super) fn symbolize(host: &dyn DropinHost, profile: &mut Profile, mode: &str) {
     let Some(mode) = parse_mode(host, mode) else {
         return;
@@ -28,8 +28,8 @@ pub(super) fn symbolize(host: &dyn DropinHost, profile: &mut Profile, mode: &str
 }
 
 /// Symbolizes addresses from the files of this machine, regardless of flags. An address outside all
-/// symbols gets the nearest symbol, as users of `nm` guess. `name_the_rest` then names the
-/// addresses that still have no name.
+/// symbols gets the nearest symbol, as with `nm`. `name_the_rest` then names the addresses that
+/// still have no name.
 pub(super) fn symbolize_locally(
     host: &dyn DropinHost,
     profile: &mut Profile,
@@ -40,7 +40,7 @@ pub(super) fn symbolize_locally(
     simplify_names(profile, NameStyle::Full, 0);
 }
 
-/// Parses the value of `-symbolize`. Returns `None` if nothing is to be done.
+/// Parses the value of `-symbolize`. Returns `None` if it turns symbolizing off.
 fn parse_mode(host: &dyn DropinHost, text: &str) -> Option<SymbolizeMode> {
     let mut mode = SymbolizeMode {
         local: true,
@@ -82,7 +82,7 @@ expecting -symbolize=[local|fastlocal|remote|none][:force][:demangle=[none|full|
 }
 
 /// Symbolizes from the files of this machine. Returns for each mapping whether its file was found;
-/// false also if the file was not needed.
+/// false if the file was not needed.
 fn symbolize_files(
     host: &dyn DropinHost,
     profile: &mut Profile,

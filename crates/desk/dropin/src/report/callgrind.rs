@@ -1,7 +1,7 @@
 //! `pprof -callgrind`: nodes and calls for KCachegrind, with compressed names and positions.
 //!
-//! Costs are whole numbers of the shown unit, as in pprof. `heapprof convert --to callgrind` counts
-//! in the profile's own units and has all sample types.
+//! Costs are whole numbers in the requested unit, as in pprof. `heapprof convert --to callgrind`
+//! writes all sample types, in the profile's own units.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -79,15 +79,16 @@ pub fn callgrind(
     Ok(())
 }
 
-/// The parts of earlier calls that are written again for nodes that were called before.
+/// Lines of earlier calls, to copy for later calls of the same nodes.
 struct WrittenNodes {
     callees: Vec<CalleeLines>,
-    /// The lines with the file and name of each called node, one node after the other.
+    /// The lines with the file and name of each called node. The lines of all nodes follow each
+    /// other.
     text: String,
 }
 
-/// Where a node's lines begin and end, and the node's address and line. An end of 0 means that the
-/// node was not called yet.
+/// Range of a node's lines, and the node's address and line. The range ends at 0 if the node was
+/// not called yet.
 #[derive(Clone, Copy, Default)]
 struct CalleeLines {
     names: (usize, usize),
@@ -113,7 +114,7 @@ impl WrittenNodes {
         };
     }
 
-    /// [Fetches](fetch) into the cache what the calls of a node need.
+    /// [Prefetches](fetch) the data for the calls of a node into the processor's cache.
     fn fetch(&self, graph: &CallGraph<'_>, node: u32) {
         let text = self.text.as_bytes();
         fetch(graph.callees(node).map(|edge| {
@@ -123,12 +124,13 @@ impl WrittenNodes {
     }
 }
 
-/// Returns the function that the lines before a record describe: its binary, file and name.
+/// Returns the texts that identify a node's function: binary, file and name.
 fn function(info: NodeInfo<'_>) -> [&str; 3] {
     [info.object, info.file, info.name]
 }
 
-/// Returns an address, or its distance from the previous address if that is shorter.
+/// Returns an address as text, or its distance from the previous address `before` if that is
+/// shorter.
 fn position(before: Option<u64>, address: u64) -> String {
     let absolute = format!("{address:#x}");
     let Some(before) = before else {
@@ -145,7 +147,7 @@ fn position(before: Option<u64>, address: u64) -> String {
 }
 
 /// Returns the name of each shown node, with `[n/callees]` if several functions have the same name
-/// and file. Such functions are in different binaries, or, in a call tree, on different paths.
+/// and file. These functions are in different binaries or, in a call tree, on different paths.
 fn unambiguous_names(graph: &CallGraph<'_>) -> HashMap<u32, String> {
     let mut functions: HashMap<(&str, &str), HashMap<_, usize>> = HashMap::new();
     let mut numbers = Vec::with_capacity(graph.shown().len());

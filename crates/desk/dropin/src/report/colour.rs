@@ -28,7 +28,7 @@ pub(super) fn colour(score: f64, background: bool) -> String {
 mod tests {
     use super::*;
 
-    /// The expected colours are pprof's.
+    /// Checks colours against pprof's.
     #[test]
     fn colours() {
         let table = [

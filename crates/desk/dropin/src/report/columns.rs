@@ -1,8 +1,8 @@
-//! Columns that are as wide as their widest cell, among consecutive lines (Go's text/tabwriter with
-//! AlignRight).
+//! Aligns columns of text to the right, as Go's text/tabwriter does with AlignRight. A column is as
+//! wide as its widest cell.
 //!
 //! A tab ends a cell. The text after a line's last tab is not a cell and is not aligned. A column
-//! goes on as long as consecutive lines have a cell in it.
+//! ends at the first line without a cell in it.
 
 /// Lays out `text`. Cells are aligned to the right, with one blank before each.
 pub(super) fn align_right(text: &str) -> String {
@@ -73,7 +73,7 @@ fn column_widths(lines: &[Vec<&str>], widths: &mut [Vec<usize>], first: usize) {
 mod tests {
     use super::align_right;
 
-    /// The expected texts are from text/tabwriter.
+    /// Checks layouts against those of Go's text/tabwriter.
     #[test]
     fn columns() {
         let table = [

@@ -1,4 +1,4 @@
-//! `-comments`: the profile's comments, including those that headers hide.
+//! `-comments`: the profile's comments, including those that report headers hide.
 
 use std::io::{self, Write};
 

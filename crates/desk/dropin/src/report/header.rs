@@ -1,4 +1,5 @@
-//! The lines above a report: what the profile is, which filters are on, what the rows account for.
+//! The lines above a report: a description of the profile, the active filters, and the share that
+//! the rows account for.
 
 use crate::graph::{base, truncate_as_go};
 use heapprof_profile::Profile;
@@ -15,9 +16,9 @@ pub struct ReportCounts {
     pub nodes: usize,
     /// Number of nodes before `node_count` limited them.
     pub total_nodes: usize,
-    /// Number of nodes that were dropped because they are small.
+    /// Number of nodes that were left out because they are small.
     pub dropped_nodes: usize,
-    /// Number of edges that were dropped because they are small.
+    /// Number of edges that were left out because they are small.
     pub dropped_edges: usize,
 }
 
@@ -72,7 +73,7 @@ pub fn profile_labels(
 }
 
 /// Returns all lines above a report. With `full`, which pictures use, the lines about the profile
-/// come regardless of `compact_labels`.
+/// are included even if `compact_labels` is set.
 pub fn report_labels(
     profile: &Profile,
     options: &PprofReportOptions,
@@ -135,8 +136,7 @@ pub fn report_labels(
     labels
 }
 
-/// Returns at most 80 bytes of a filter. pprof may cut a character in two there; this function cuts
-/// before the character.
+/// Returns at most 80 bytes of a filter. Unlike pprof, this function cuts no character in two.
 fn shorten_filter(filter: &str) -> String {
     let whole = (0..=80).rev().find(|&at| filter.is_char_boundary(at));
     match filter.len() > 80 {

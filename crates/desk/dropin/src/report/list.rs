@@ -1,4 +1,4 @@
-//! `-list`: source lines of the functions that match, with the value of each line.
+//! `-list`: source lines of matching functions, with the value of each line.
 //!
 //! The sums at the head of a function are sums over its lines, so a sample counts once for each
 //! line, as in pprof. Source: google/pprof, internal/report/source.go.
@@ -15,10 +15,11 @@ use super::options::PprofReportOptions;
 use super::{GraphPurpose, graph};
 use crate::error::DropinError;
 
-/// Reads a source file's lines, or says why it can't.
+/// Function that returns the lines of a source file, or the reason why it can't be read.
 pub type SourceReader<'a> = &'a dyn Fn(&str) -> Result<Rc<[Vec<u8>]>, String>;
 
-/// Number of lines that are shown before the first and after the last line with a value.
+/// Number of lines that are shown after a function's last line with a value, and before the first
+/// one if the start of the function is unknown.
 const CONTEXT_LINES: i64 = 5;
 
 /// Prints the functions whose name matches [`PprofReportOptions::symbol`].
@@ -113,7 +114,7 @@ fn sums(graph: &CallGraph<'_>, nodes: &[u32]) -> (i64, i64) {
     })
 }
 
-/// Returns the first and the last line to show.
+/// Returns the first and the last line number to show of the function to which the nodes belong.
 fn range(graph: &CallGraph<'_>, nodes: &[u32]) -> (i64, i64) {
     let info = || nodes.iter().map(|&node| graph.info(node));
     let first = info().map(|i| match i.start_line {

@@ -1,16 +1,16 @@
-//! Values and percentages as pprof writes them: its unit families, its choice of unit, its
+//! Formats values and percentages as pprof does, with its unit families, choice of unit and
 //! rounding.
 //!
-//! Source of names and factors: google/pprof, internal/measurement. 1 kB is 1024 B there.
+//! Source of names and factors: google/pprof, internal/measurement. 1 kB is 1024 B.
 
-/// A unit: its printed name, the names that it is recognized by (lower case, without a trailing s),
-/// and its worth in base units.
+/// A unit: its printed name, the names that are recognized (lower case, without a trailing s), and
+/// its size in base units.
 type UnitEntry = (&'static str, &'static [&'static str], f64);
 
 struct PprofUnitFamily {
     units: &'static [UnitEntry],
-    /// The unit to use if the wanted unit belongs to another family, or if no unit gives a value of
-    /// at least one.
+    /// The unit for values if the wanted unit belongs to another family, or if the value is below
+    /// one in every unit.
     fallback: (&'static str, f64),
 }
 
@@ -65,7 +65,7 @@ impl PprofUnitFamily {
     }
 }
 
-/// Conversion of values from one unit to another, chosen once for many values.
+/// Conversion of values from one unit to another. It is chosen once and used for many values.
 #[derive(Clone, Debug)]
 pub struct UnitScale {
     conversion: UnitConversion,
@@ -82,14 +82,14 @@ enum UnitConversion {
     },
     /// Conversion to the largest unit of the family in which the value is at least one.
     Auto { worth: f64, family: usize },
-    /// No conversion, because pprof does not know the unit. The number stays, and the wanted unit
-    /// is put after it, unless it is `minimum`, `auto` or a word for counts.
+    /// No conversion, because pprof does not know the unit. The number is unchanged. The wanted
+    /// unit is written after it, unless it is `minimum`, `auto` or a word for counts.
     Unknown(String),
 }
 
 impl UnitScale {
-    /// Chooses the conversion from a unit of the profile to a wanted unit, which may be `minimum`
-    /// or `auto`.
+    /// Chooses the conversion from a unit of the profile to the wanted unit, which may also be
+    /// `minimum` or `auto`.
     pub fn new(from: &str, to: &str) -> Self {
         let auto = matches!(to, "minimum" | "auto");
         let how = UNIT_FAMILIES
@@ -114,7 +114,7 @@ impl UnitScale {
         }
     }
 
-    /// Returns the value in the wanted unit, and that unit's printed name (empty for counts).
+    /// Returns the value in the wanted unit, and the printed name of this unit (empty for counts).
     pub fn apply(&self, value: i64) -> (f64, &str) {
         // The least number has no positive counterpart. pprof leaves it negative.
         let (sign, size) = match value {
@@ -141,8 +141,8 @@ impl UnitScale {
         (sign * scaled, unit)
     }
 
-    /// Returns the value with its unit. It has two decimals, unless they are zero. A zero is `0`
-    /// without a unit.
+    /// Returns the value as text with its unit. It has two decimals unless both are zero. A zero is
+    /// `0` without a unit.
     pub fn label(&self, value: i64) -> String {
         let (scaled, unit) = self.apply(value);
         // Most numbers are whole and need no rounding.
@@ -163,25 +163,25 @@ impl UnitScale {
     }
 }
 
-/// Converts `value` to another unit. Also returns that unit's printed name.
+/// Converts `value` to another unit. Also returns the printed name of the unit.
 pub fn scale(value: i64, from: &str, to: &str) -> (f64, String) {
     let scale = UnitScale::new(from, to);
     let (scaled, unit) = scale.apply(value);
     (scaled, unit.to_string())
 }
 
-/// Whether two names are those of units of one family.
+/// Whether two names belong to units of the same family.
 pub fn convertible(a: &str, b: &str) -> bool {
     let mut families = UNIT_FAMILIES.iter();
     families.any(|family| family.find(a).is_some() && family.find(b).is_some())
 }
 
-/// Returns `value` with a unit that is chosen by its size.
+/// Returns `value` as text, in a unit that suits its size.
 pub fn label(value: i64, unit: &str) -> String {
     scaled_label(value, unit, "auto")
 }
 
-/// Returns `value` in the unit `to`, followed by that unit.
+/// Returns `value` as text, converted to the unit `to` and followed by this unit.
 pub fn scaled_label(value: i64, from: &str, to: &str) -> String {
     UnitScale::new(from, to).label(value)
 }
@@ -221,7 +221,7 @@ fn two_digits(value: f64) -> String {
 mod tests {
     use super::*;
 
-    /// The expected texts are those of pprof.
+    /// Checks texts against pprof's.
     #[test]
     fn labels() {
         let table = [

@@ -1,4 +1,4 @@
-//! The boxes beside a node of a picture, which show the labels of the node's samples.
+//! The boxes for labels that a picture shows beside a node.
 
 use std::fmt::Write;
 
@@ -7,13 +7,13 @@ use crate::graph::{NodeTag, NodeTags, mean, sort_as_go, truncate_as_go};
 use super::measurement::{UnitScale, label};
 use super::options::{PprofReportOptions, PprofValueFormatter};
 
-/// Largest number of boxes of one kind beside a node.
+/// Maximum number of boxes of one kind beside a node.
 const MAX_BOXES: usize = 4;
 
 /// Writes the boxes beside nodes.
 pub(super) struct NodeletWriter<'a> {
     values: &'a PprofValueFormatter,
-    /// The unit of the sizes. `same` converts from this unit to itself, as pprof does.
+    /// The unit of the sizes. As pprof does, `same` converts from this unit to itself.
     unit: &'a str,
     same: UnitScale,
 }
@@ -28,9 +28,8 @@ impl<'a> NodeletWriter<'a> {
         }
     }
 
-    /// Returns the boxes of the node with number `n`. With `flat` they show only flats. A node that
-    /// calls no other is drawn without `flat` and shows cums, because these include the values of
-    /// its removed callees.
+    /// Returns the boxes of the node with number `n`, with flats or with cums. `flat` is false for
+    /// a node without callees: its cums include the values of removed callees.
     pub(super) fn boxes(&self, tags: &NodeTags, n: usize, flat: bool) -> String {
         let mut text = String::new();
         let mut texts = tags.texts.clone();
@@ -99,8 +98,8 @@ impl<'a> NodeletWriter<'a> {
         }
     }
 
-    /// Returns at most [`MAX_BOXES`] tags: the heaviest ones. Every other tag joins the nearest of
-    /// these, which becomes a range.
+    /// Reduces tags to at most [`MAX_BOXES`]: the heaviest ones stay. Each other tag is joined to
+    /// the nearest of them, which becomes a range.
     fn collapse(&self, sizes: &[NodeTag], flat: bool) -> Vec<NodeTag> {
         let mut sizes = sizes.to_vec();
         sort(&mut sizes, flat);
@@ -124,7 +123,7 @@ impl<'a> NodeletWriter<'a> {
         joined
     }
 
-    /// Joins the sizes of a group, which is not empty, to one tag.
+    /// Joins a non-empty group of sizes to one tag.
     fn join(&self, group: &[NodeTag]) -> NodeTag {
         let (mut least, mut most) = (group[0].value, group[0].value);
         let (mut flat, mut cum) = ((0, 0), (0, 0));
@@ -153,7 +152,7 @@ impl<'a> NodeletWriter<'a> {
     }
 }
 
-/// Sorts by the absolute value that is shown, then by name.
+/// Sorts by the absolute value of the flat or cum, then by name.
 fn sort(tags: &mut [NodeTag], flat: bool) {
     let cum = |tag: &NodeTag| if flat { 0 } else { tag.cum.0 };
     sort_as_go(tags, |a, b| {

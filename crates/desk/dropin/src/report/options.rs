@@ -1,5 +1,5 @@
-//! Options of pprof's printers: its flags, and values that its driver computes before a report is
-//! made.
+//! Options of pprof's printers: its flags, and values that its driver computes before it makes a
+//! report.
 
 use std::collections::HashMap;
 
@@ -9,12 +9,12 @@ use regex::Regex;
 use super::measurement::UnitScale;
 use super::zone::ReportTimeZone;
 
-/// Options of a report, named as in pprof where it has a name for them.
+/// Options of a report. Their names are pprof's where pprof has one.
 #[derive(Clone, Debug)]
 pub struct PprofReportOptions {
     /// Whether rows are sorted by cum instead of flat.
     pub cum_sort: bool,
-    /// Whether the graph is a call tree. Only dot and callgrind obey it.
+    /// Whether the graph is a call tree. Only dot and callgrind use this option.
     pub call_tree: bool,
     /// Whether nodes of negative value are left out.
     pub drop_negative: bool,
@@ -26,11 +26,13 @@ pub struct PprofReportOptions {
     pub active_filters: Vec<String>,
     /// The unit of each key of number labels, taken from the whole profile before filters.
     pub num_label_units: HashMap<String, String>,
-    /// The largest number of nodes to show; 0 shows all.
+    /// Maximum number of nodes to show; 0 shows all.
     pub node_count: usize,
-    /// Nodes whose cum is below this share of the sum of flats are dropped.
+    /// Smallest share of the sum of flats that the cum of a shown node has. Smaller nodes are left
+    /// out.
     pub node_fraction: f64,
-    /// Edges below this share of the sum of flats are dropped.
+    /// Smallest share of the sum of flats that the weight of a shown edge has. Lighter edges are
+    /// left out.
     pub edge_fraction: f64,
     /// Position of the sample type in [`heapprof_profile::Profile::sample_type`].
     pub column: usize,
@@ -42,13 +44,13 @@ pub struct PprofReportOptions {
     pub sample_unit: String,
     /// The wanted unit: `minimum`, `auto` or a name.
     pub output_unit: String,
-    /// The sum that percentages refer to: that of all samples before filters, or after filters with
-    /// `relative_percentages`.
+    /// The total for percentages: the sum of all samples before filters or, with
+    /// `relative_percentages`, after filters.
     pub total: i64,
     /// The regular expression of `-peek` or `-list`.
     pub symbol: Option<Regex>,
-    /// Folders in which sources are searched, as a list separated by `:`. They also serve as a
-    /// guess at what to trim from file names.
+    /// Folders in which sources are searched, as a list separated by `:`. If `trim_path` is empty,
+    /// file names are cut after folders with the same names.
     pub source_path: String,
     /// Prefixes to trim from file names, as a list separated by `:`.
     pub trim_path: String,
@@ -57,7 +59,7 @@ pub struct PprofReportOptions {
 }
 
 impl Default for PprofReportOptions {
-    /// Returns pprof's options without flags, for a profile of which nothing is known yet.
+    /// Returns pprof's defaults, without the values that depend on a profile.
     fn default() -> Self {
         Self {
             cum_sort: false,
@@ -85,12 +87,12 @@ impl Default for PprofReportOptions {
 }
 
 impl PprofReportOptions {
-    /// Returns how values of the sample type are shown in the requested unit.
+    /// Returns a formatter for values of the sample type in the requested unit.
     pub fn values(&self) -> PprofValueFormatter {
         self.values_in(&self.output_unit)
     }
 
-    /// Returns how values of the sample type are shown in `unit`.
+    /// Returns a formatter for values of the sample type in `unit`.
     pub fn values_in(&self, unit: &str) -> PprofValueFormatter {
         PprofValueFormatter {
             ratio: self.ratio,
@@ -98,13 +100,13 @@ impl PprofReportOptions {
         }
     }
 
-    /// Returns the unit of `bytes` labels, the only number labels that pictures show.
+    /// Returns the unit of `bytes` labels, the only number labels in pictures.
     pub(super) fn bytes_unit(&self) -> &str {
         self.num_label_units.get("bytes").map_or("", String::as_str)
     }
 }
 
-/// Formats values of the sample type: divides, scales, and adds the unit.
+/// Formats values of the sample type: multiplies by the ratio, converts, and adds the unit.
 #[derive(Clone, Debug)]
 pub struct PprofValueFormatter {
     ratio: f64,
@@ -112,7 +114,7 @@ pub struct PprofValueFormatter {
 }
 
 impl PprofValueFormatter {
-    /// Returns a value as text.
+    /// Returns a value as text with its unit.
     pub fn show(&self, value: i64) -> String {
         let value = match self.ratio > 0.0 && self.ratio != 1.0 {
             true => truncate_as_go(value as f64 * self.ratio),

@@ -1,7 +1,7 @@
 //! `-raw`: the whole content of the profile, as text.
 //!
-//! The text of a location or a label set is built once, and samples copy it. Source: google/pprof,
-//! profile/profile.go.
+//! The text of each location and label set is built once and copied for each sample. Source:
+//! google/pprof, profile/profile.go.
 
 use std::io::{self, Write};
 
@@ -91,7 +91,7 @@ fn samples(profile: &Profile, out: &mut TextSpool<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes texts on one line and numbers on the next, each sorted by their shown text.
+/// Writes text labels on one line and number labels on the next, each sorted by their text.
 fn label_lines(profile: &Profile, labels: &[Label], out: &mut String) {
     let (texts, numbers): (Vec<Label>, Vec<Label>) =
         labels.iter().partition(|label| !label.str.is_empty());

@@ -1,4 +1,4 @@
-//! Function names as pprof's pictures shorten them: without packages, namespaces, arguments and
+//! Shortens function names as pprof's pictures do: without packages, namespaces, arguments and
 //! versions.
 
 use std::sync::LazyLock;
@@ -9,12 +9,12 @@ fn compile(pattern: &'static str) -> Regex {
     Regex::new(pattern).expect("a pattern of ours")
 }
 
-/// Matches `/v2` and so on, the version of a Go module within a package's path.
+/// Regular expression for the version of a Go module in a package's path, such as `/v2`.
 static GO_MODULE_VERSION: LazyLock<Regex> =
     LazyLock::new(|| compile(r"^(.*?)/v(?:[2-9]|[1-9][0-9]+)([./].*)$"));
 
-/// Match the part of a name to keep: the text after the path for Go, class and method for Java and
-/// for C++.
+/// Regular expressions for the part of a name to keep: the text after the path for Go, class and
+/// method for Java and for C++.
 static KEPT_NAME_PARTS: LazyLock<[Regex; 3]> = LazyLock::new(|| {
     [
         compile(r"^(?:[0-9A-Za-z_.\-]+/)+([^.]+\..+)"),
@@ -43,7 +43,7 @@ pub(super) fn shorten(name: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The expected names are from pprof's own pictures of a profile with these names.
+    /// Checks names against pprof's own pictures of a profile with these names.
     #[test]
     fn names() {
         let table = [

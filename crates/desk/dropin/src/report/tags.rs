@@ -47,12 +47,12 @@ pub fn tags(
     out.write_all(align_right(&text).as_bytes())
 }
 
-/// Returns, for each key, its values with the sums of their samples, sorted by the absolute value
-/// of the sum and then by name.
+/// Returns, for each label key, its values with the sums of their samples, sorted by the absolute
+/// value of the sum and then by name.
 ///
 /// pprof compares the absolute values of sums, and compares names only if the sums are equal. So
-/// neither of two sums that differ only in sign comes first. pprof sorts the values in the order of
-/// a Go map, which is mostly the order of their first samples.
+/// the order of two sums that differ only in sign depends on the order before the sort. In pprof,
+/// this is the order of a Go map, which is mostly the order of the values' first samples.
 fn worth(profile: &Profile, options: &PprofReportOptions) -> BTreeMap<String, Vec<(String, i64)>> {
     let mut of_set = vec![None; profile.label_sets.len()];
     let mut met = Vec::new();

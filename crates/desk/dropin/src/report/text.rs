@@ -1,10 +1,10 @@
-//! Fast output of large texts: pieces that are built once and copied often, and numbers without the
-//! formatting machinery.
+//! Fast output of large texts: text pieces are built once and copied often, and numbers are written
+//! without formatting macros.
 
 use heapprof_text::decimal;
 use std::io::{self, Write};
 
-/// Texts in one string, found by their number.
+/// Text pieces in one string, numbered from 0.
 #[derive(Default)]
 pub(super) struct TextPieces {
     text: String,
@@ -29,7 +29,7 @@ impl TextPieces {
     }
 }
 
-/// Collects text for a writer, so that it is written in large parts.
+/// Buffer for a writer, which writes text in large parts.
 pub(super) struct TextSpool<'a> {
     text: String,
     out: &'a mut dyn Write,
@@ -50,7 +50,7 @@ impl<'a> TextSpool<'a> {
         &mut self.text
     }
 
-    /// Writes the collected text if it is large enough.
+    /// Writes the buffered text if it is large enough.
     pub(super) fn spill(&mut self) -> io::Result<()> {
         if self.text.len() >= SPOOL_CHUNK_SIZE {
             self.out.write_all(self.text.as_bytes())?;

@@ -22,7 +22,7 @@ pub(super) fn report_counts(graph: &CallGraph<'_>, dropped_edges: usize) -> Repo
     }
 }
 
-/// Returns the graph, how its values are shown, and the lines above the report.
+/// Returns the graph, the formatter for its values, and the lines above the report.
 pub(super) fn graph_with_header<'a>(
     profile: &'a Profile,
     options: &PprofReportOptions,

@@ -15,7 +15,7 @@ use super::options::PprofReportOptions;
 use super::text::{TextPieces, TextSpool, push_aligned};
 
 const SEPARATOR: &str = "-----------+-------------------------------------------------------\n";
-/// Blank column for a value, and the space between a value and a name.
+/// Empty column in place of a value, and the space between a value and a name.
 const VALUE_MARGIN: &str = "             ";
 
 /// Prints all samples that have a stack.
@@ -65,7 +65,7 @@ pub fn traces(
     out.finish()
 }
 
-/// Appends the lines of a location in a stack: one for each function, the innermost first.
+/// Appends the stack lines of a location: one for each function, beginning with the innermost.
 fn lines(profile: &Profile, location: &Location, out: &mut String) {
     let lines = profile.lines(location);
     if lines.is_empty() {
@@ -83,7 +83,8 @@ fn lines(profile: &Profile, location: &Location, out: &mut String) {
     }
 }
 
-/// Appends one line for each key: texts first, then numbers, each group sorted by the lines' text.
+/// Appends one line for each label key: first for texts, then for numbers, each group sorted by the
+/// text of the line.
 fn label_lines(
     profile: &Profile,
     options: &PprofReportOptions,

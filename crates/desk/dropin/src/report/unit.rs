@@ -1,4 +1,4 @@
-//! Chooses the unit of a report for `-unit=minimum`, so that the smallest value is visible.
+//! Chooses the unit of a report for `-unit=minimum`, in which the smallest value is visible.
 
 use crate::graph::{CallGraph, truncate_as_go};
 
@@ -6,7 +6,7 @@ use super::measurement::scale;
 use super::options::PprofReportOptions;
 
 /// Returns the unit for the values of `graph`. With `whole`, values are shown as whole numbers, so
-/// in this unit none may be below one.
+/// no value may be below one in this unit.
 pub(super) fn output_unit(
     graph: &CallGraph<'_>,
     options: &PprofReportOptions,

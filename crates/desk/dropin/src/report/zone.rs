@@ -1,8 +1,7 @@
-//! The time zone of the times that pprof prints: that of TZ, otherwise that of the machine,
-//! otherwise UTC.
+//! The time zone for printed times: from TZ, otherwise from the machine's settings, otherwise UTC.
 //!
-//! The rules are Go's (package time, zoneinfo_unix): TZ names a file; a POSIX rule in TZ is not
-//! understood. So scripts get the same text from pprof and heapprof.
+//! The rules are Go's (package time, zoneinfo_unix): TZ names a file, and POSIX rules in TZ are not
+//! supported. So scripts get the same text from pprof and heapprof.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -11,7 +10,7 @@ use jiff::tz::TimeZone;
 #[derive(Clone, Debug)]
 pub struct ReportTimeZone(TimeZone);
 
-/// Folders in which Go searches for zones by name.
+/// Folders in which zones are searched by name, as in Go.
 const ZONE_FOLDERS: [&str; 4] = [
     "/usr/share/zoneinfo/",
     "/usr/share/lib/zoneinfo/",
@@ -89,7 +88,7 @@ mod tests {
         assert_eq!(utc.show(i64::MIN), "1677-09-21 00:12:43 UTC");
     }
 
-    /// Neither a POSIX rule nor a folder names a zone.
+    /// Checks that a POSIX rule or a folder in TZ gives UTC.
     #[test]
     fn what_names_no_zone_is_utc() {
         for tz in ["", ":", "XYZ3", "/", "../..", "/etc/hostname"] {

@@ -2,10 +2,10 @@
 
 use heapprof_profile::{Profile, StringId};
 
-/// The details that frames keep.
+/// The details of frames that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameDetail {
-    /// Whether inlined functions are kept. If not, only the function that they were inlined into
+    /// Whether inlined functions are kept. Otherwise only the function that contains their code
     /// stays.
     pub inlines: bool,
     /// Whether function names are kept.
@@ -20,8 +20,8 @@ pub struct FrameDetail {
     pub address: bool,
 }
 
-/// Removes from the profile the details that `detail` does not keep. Locations stay separate, even
-/// if they become equal.
+/// Removes all details from the profile's frames except those in `detail`. Locations stay separate,
+/// even if they become equal.
 pub fn aggregate(profile: &mut Profile, detail: FrameDetail) {
     for mapping in &mut profile.mapping {
         mapping.has_inline_frames &= detail.inlines;

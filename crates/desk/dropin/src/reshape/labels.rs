@@ -1,5 +1,5 @@
-//! Labels: filters samples by them, chooses which are shown, makes frames of them, and finds the
-//! units of their numbers.
+//! Labels: filters samples by labels, selects the labels to show, makes frames from labels, and
+//! finds the units of number labels.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -13,10 +13,10 @@ use heapprof_totals::label_filter::LabelFilter;
 /// The units of number labels, by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelUnits {
-    /// The unit assumed for all numbers of a key: the first one seen, otherwise bytes for sizes,
+    /// Unit for all numbers with a key: the first unit in the profile, otherwise bytes for sizes,
     /// otherwise the key itself.
     pub units: HashMap<String, String>,
-    /// Other units that occur with a key, sorted.
+    /// Further units that occur with a key, sorted.
     pub ignored: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -49,7 +49,7 @@ pub fn label_units(profile: &Profile) -> LabelUnits {
     units
 }
 
-/// Returns the label sets of the samples, in the order of their first sample.
+/// Returns the label sets that samples use, in the order of their first sample.
 fn sets_in_use(profile: &Profile) -> Vec<LabelSetIndex> {
     let mut seen = vec![false; profile.label_sets.len()];
     let mut sets = Vec::new();
@@ -62,8 +62,8 @@ fn sets_in_use(profile: &Profile) -> Vec<LabelSetIndex> {
     sets
 }
 
-/// Keeps samples whose labels match `focus` and do not match `ignore`. Returns for each of the two
-/// whether it matched any sample. A missing `focus` matches all samples.
+/// Keeps samples whose labels match `focus` and do not match `ignore`. Returns whether `focus`
+/// matched any sample, and whether `ignore` did. A missing `focus` matches all samples.
 pub fn keep_by_label(
     profile: &mut Profile,
     focus: Option<&LabelFilter>,
@@ -89,8 +89,8 @@ pub fn keep_by_label(
     (any_focused, any_ignored)
 }
 
-/// Keeps labels whose key matches `show` and does not match `hide`. Returns for each of the two
-/// whether it matched any label of a sample.
+/// Keeps labels whose key matches `show` and does not match `hide`. Returns whether `show` matched
+/// any label of a sample, and whether `hide` did.
 pub fn keep_label_keys(
     profile: &mut Profile,
     show: Option<&Regex>,
@@ -120,7 +120,7 @@ pub fn drop_empty_labels(profile: &mut Profile) {
     }
 }
 
-/// Adds the text label to every sample, replacing texts that the sample has for the same key.
+/// Adds a text label to every sample, replacing texts that the sample has for the same key.
 pub fn set_label(profile: &mut Profile, key: &str, value: &str) {
     let label = Label {
         key: profile.strings.intern(key),
@@ -134,7 +134,7 @@ pub fn set_label(profile: &mut Profile, key: &str, value: &str) {
     });
 }
 
-/// Changes each label set that a sample has.
+/// Applies `change` to each label set that a sample has.
 fn change_labels(profile: &mut Profile, mut change: impl FnMut(&Profile, &mut Vec<Label>)) {
     let mut changed = vec![LabelSetIndex(0); profile.label_sets.len()];
     for set in sets_in_use(profile) {
@@ -150,9 +150,10 @@ fn change_labels(profile: &mut Profile, mut change: impl FnMut(&Profile, &mut Ve
     profile.samples.relabel(|set| changed[set.index()]);
 }
 
-/// Adds a frame for each key: at the root with the first key outermost, and at the leaf with the
-/// last key innermost. `show` formats a number with its unit. Returns whether any sample has a
-/// label of a root key, and whether any has one of a leaf key.
+/// Adds a frame for each key to every stack: for root keys at the root, the first key outermost;
+/// for leaf keys at the leaf, the last key innermost. `show` formats a number with its unit.
+/// Returns whether any sample has a label with a root key, and whether any sample has a label with
+/// a leaf key.
 pub fn add_label_frames(
     profile: &mut Profile,
     root: &[&str],
@@ -191,7 +192,7 @@ pub fn add_label_frames(
     (any_root, any_leaf)
 }
 
-/// Returns the values that labels have for a key: texts, then numbers.
+/// Returns the values of the labels with a key: texts, then numbers.
 fn values(
     profile: &Profile,
     labels: &[Label],
@@ -207,7 +208,7 @@ fn values(
         .collect()
 }
 
-/// Locations and functions made of labels, numbered after those of the profile.
+/// Locations and functions made from labels. Their ids follow the ids in the profile.
 struct LabelFrames {
     locations: HashMap<(String, String), LocationIndex>,
     next_location: u64,

@@ -8,38 +8,38 @@ use heapprof_totals::filter::RegexMatches;
 /// The filters by name, which are applied together.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NameFilters<'a> {
-    /// Keeps only samples with a matching location.
+    /// Regular expression: only samples with a matching location are kept.
     pub focus: Option<&'a Regex>,
-    /// Leaves out samples with a matching location. On the same location, `ignore` wins over
-    /// `focus`.
+    /// Regular expression: samples with a matching location are removed. If `focus` matches the
+    /// same location, `ignore` wins.
     pub ignore: Option<&'a Regex>,
-    /// Leaves out matching lines.
+    /// Regular expression: matching lines are removed.
     pub hide: Option<&'a Regex>,
-    /// Keeps only matching lines.
+    /// Regular expression: only matching lines are kept.
     pub show: Option<&'a Regex>,
 }
 
-/// The filters that matched something.
+/// Results of the filters by name: which of them matched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FilterMatches {
-    /// Whether any location is in focus.
+    /// Whether `focus` matched any location.
     pub focus: bool,
-    /// Whether any location is ignored.
+    /// Whether `ignore` matched any location.
     pub ignore: bool,
-    /// Whether any location is hidden, in part or as a whole.
+    /// Whether `hide` matched any location or any of its lines.
     pub hide: bool,
-    /// Whether any location is matched by `show`.
+    /// Whether `show` matched any location.
     pub show: bool,
 }
 
-/// Effects of a location on the samples that contain it.
+/// Bits for the effects of a location on the samples that contain it.
 mod filter_bits {
     pub(super) const FOCUS: u8 = 1;
     pub(super) const IGNORE: u8 = 2;
     pub(super) const HIDDEN: u8 = 4;
 }
 
-/// Applies the filters by name. A sample without any remaining location is removed.
+/// Applies the filters by name. A sample without a remaining location is removed.
 pub fn keep_by_name(profile: &mut Profile, filters: NameFilters<'_>) -> FilterMatches {
     let NameFilters {
         focus,
@@ -121,8 +121,8 @@ pub fn keep_by_name(profile: &mut Profile, filters: NameFilters<'_>) -> FilterMa
     matched
 }
 
-/// Keeps the lines of a location that match, or those that do not. If its mapping matches, all
-/// lines match. Returns how many lines are left.
+/// Keeps the matching lines of a location or, if `matching` is false, the other lines. If the
+/// location's mapping matches, all its lines match. Returns the number of lines that remain.
 fn keep_lines(
     profile: &mut Profile,
     l: usize,
@@ -146,8 +146,8 @@ fn keep_lines(
     kept.len()
 }
 
-/// Cuts the callers of the match nearest to the root, including the functions that it was inlined
-/// into. Samples without a match are removed. Returns whether anything matches.
+/// Cuts the callers of the matching function that is nearest to the root, including those that it
+/// was inlined into. Samples without a match are removed. Returns whether anything matches.
 pub fn show_from(profile: &mut Profile, regex: &Regex) -> bool {
     let matches = RegexMatches::new(profile, regex);
     let mut from = vec![false; profile.location.len()];

@@ -1,4 +1,4 @@
-//! Cutting stacks below a function, for the profile's own drop_frames and for prune_from.
+//! Cuts stacks below a function, for the profile's own drop_frames and for prune_from.
 
 use heapprof_profile::Profile;
 use regex::Regex;
@@ -6,9 +6,9 @@ use regex::Regex;
 use heapprof_totals::filter::simple_name;
 use heapprof_totals::pattern::go_regex;
 
-/// Cuts frames that `drop_frames` matches, and all frames that they called, unless `keep_frames`
-/// matches them. Matching frames at the root stay, up to the first frame that does not match. If a
-/// regular expression is invalid, returns an error and leaves the profile as it is.
+/// Removes each frame that `drop_frames` matches and `keep_frames` does not match, with all frames
+/// that it called. Matching frames at the root stay, up to the first frame that does not match. If
+/// a regular expression is invalid, returns an error and leaves the profile unchanged.
 pub fn drop_uninteresting(profile: &mut Profile) -> Result<(), String> {
     let whole = |id| match profile.text(id) {
         "" => Ok(None),
@@ -58,7 +58,7 @@ pub fn drop_uninteresting(profile: &mut Profile) -> Result<(), String> {
     Ok(())
 }
 
-/// Cuts the frames called by the match nearest to the leaf. Names are matched without their
+/// Removes the frames that the match nearest to the leaf called. Names are matched without their
 /// parameters.
 pub fn prune_from(profile: &mut Profile, regex: &Regex) {
     let matches = functions(profile, |name| regex.is_match(name));
@@ -78,7 +78,7 @@ pub fn prune_from(profile: &mut Profile, regex: &Regex) {
     });
 }
 
-/// Returns for each function whether its simple name satisfies `is`.
+/// Returns for each function whether `is` returns true for its name without parameters.
 fn functions(profile: &Profile, is: impl Fn(&str) -> bool) -> Vec<bool> {
     let functions = profile.function.iter();
     functions

@@ -1,9 +1,8 @@
-//! Recognizes JSON of other tools by names in its first bytes. Nothing is parsed, and no more is
-//! read.
+//! Recognizes JSON of other tools by names in a file's first bytes. The JSON is not parsed.
 
 use super::SPEEDSCOPE_ADVICE;
 
-/// The text for JSON of an unknown kind.
+/// Description of JSON of an unknown kind.
 pub(crate) const UNKNOWN_JSON: &str = "is JSON";
 
 /// Advice on what to do with a file.

@@ -1,9 +1,9 @@
-//! Reads maps of bpftrace whose keys are stacks: `@bytes[ustack] = sum(arg0)` and the like, as
-//! bpftrace prints them.
+//! Reads maps of bpftrace whose keys are stacks, such as `@bytes[ustack] = sum(arg0)`, in the form
+//! that bpftrace prints.
 //!
-//! Each map is a sample type, and the values that several maps have for one stack are one sample. A
-//! map may be printed repeatedly, for example every few seconds. Each print is a part of the file,
-//! and the last one is read unless the user asks for another. bpftrace prints a map from its
+//! Each map is a sample type. If several maps have a value for a stack, these values form one
+//! sample. A map may be printed repeatedly, for example every few seconds. Each print is a part of
+//! the file. The last print is read unless the user selects another. bpftrace prints a map from its
 //! smallest value to its largest, so a new print begins if a value is smaller than the one before,
 //! or if a key recurs.
 
@@ -26,7 +26,7 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
     head.split(|&b| b == b'\n').any(begins)
 }
 
-/// Whether a line begins a map by stacks. Such a line may be among other output.
+/// Whether a line begins a map whose keys are stacks. The line may be among other output.
 pub(crate) fn begins(line: &[u8]) -> bool {
     matches!(opening(line), Some((_, rest)) if !is_whole(rest))
 }
@@ -40,7 +40,7 @@ fn opening(line: &[u8]) -> Option<(&[u8], &[u8])> {
     plain.then_some((name, rest))
 }
 
-/// Whether the key and the value are on one line. Such a map has no stacks.
+/// Whether a line also has the end of the key, and the value. Such a map has no stacks.
 fn is_whole(rest: &[u8]) -> bool {
     memchr::memmem::find(rest, b"]: ").is_some()
 }
@@ -73,8 +73,9 @@ pub(crate) fn read(
 }
 
 struct BpftraceFile {
-    /// Keys of the maps, with numbers of frames instead of locations: frames that differ only in
-    /// their offsets become one location, but are different keys. The values are in `maps`.
+    /// The keys of all maps. Stacks consist of numbers in `frames` instead of locations: frames
+    /// that differ only in their offsets become one location, but are different keys. The values
+    /// are in `maps`.
     tally: SampleTally,
     frames: TextTable,
     maps: BpftraceMaps,

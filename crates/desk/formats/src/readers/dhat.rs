@@ -1,10 +1,10 @@
-//! Reads JSON of Valgrind's DHAT, version 2, which the Rust crate `dhat` writes too. DHAT's author
-//! describes the format in `dhat/dh_main.c`.
+//! Reads JSON of Valgrind's DHAT, version 2. The Rust crate `dhat` writes this format, too. DHAT's
+//! author describes the format in `dhat/dh_main.c`.
 //!
-//! A program point is a stack with three amounts: memory that was allocated there in total, memory
-//! in use when the heap was largest (t-gmax), and memory in use at the end. The maximum of a single
-//! point (`mb`, `mbk`) is ignored, because maxima of different moments can't be added. The accesses
-//! by offset (`acc`) are ignored too.
+//! A program point is a stack with three amounts: the memory that it allocated in total, its memory
+//! in use when the heap was largest (t-gmax), and its memory in use at the end. The maximum of a
+//! single point (`mb`, `mbk`) is ignored, because maxima at different moments can't be added. The
+//! accesses by offset (`acc`) are ignored too.
 
 use std::fmt;
 
@@ -34,13 +34,13 @@ pub(crate) fn read(
     file.reading()
 }
 
-/// Part of the data that a file must record so that a value of its program points is known.
+/// Data that a file must record before a value of its program points is known.
 #[derive(Clone, Copy)]
 enum ValueRequirement {
     Nothing,
-    /// The file has `bklt`: lifetimes of blocks.
+    /// Lifetimes of blocks (`bklt`).
     Lifetimes,
-    /// The file has `bkacc`: reads and writes in blocks.
+    /// Reads and writes in blocks (`bkacc`).
     Accesses,
 }
 
@@ -83,7 +83,7 @@ struct DhatFile {
 #[derive(Default)]
 struct ProgramPoints {
     value: Vec<[i64; VALUE_COUNT]>,
-    /// Whether any point has each of the values.
+    /// For each value: whether any program point has it.
     present: [bool; VALUE_COUNT],
     frame: Vec<u32>,
     end: Vec<usize>,
@@ -305,7 +305,8 @@ impl<'de> Visitor<'de> for ProgramPointSeed<'_> {
     }
 }
 
-/// A key of a program point. There are millions of them, so they are not kept as text.
+/// A key in the JSON of a program point. There are millions of keys, so they are not stored as
+/// text.
 enum PointKey {
     Value(usize),
     Frames,

@@ -1,9 +1,9 @@
-//! Reads aggregations of dtrace whose keys are stacks: ``@[ustack()] = count()`` and the like, as
-//! dtrace prints them when it ends.
+//! Reads aggregations of dtrace whose keys are stacks, such as ``@[ustack()] = count()``, in the
+//! form that dtrace prints when it ends.
 //!
-//! A record consists of its keys, its frames, and an indented number before an empty line. The
-//! output does not show which function aggregated, so the values are samples unless `--values`
-//! gives another type. Equal stacks are added up.
+//! A record consists of keys, frames, and an indented number. An empty line follows the number. The
+//! output does not show which function computed the numbers, so they are read as samples unless
+//! `--values` gives another type. Equal stacks are added up.
 
 use heapprof_profile::{Label, LocationIndex};
 
@@ -16,7 +16,7 @@ use crate::reading::{FormatReadOptions, ProfileReading};
 use crate::symbol_frame;
 use crate::tally::SampleTally;
 
-/// Whether a line is a frame wherever it is in its record.
+/// Whether a line is a frame wherever it occurs in a record.
 fn is_frame(text: &[u8]) -> bool {
     text.contains(&b'`') || address(text).is_some()
 }
@@ -72,7 +72,7 @@ struct DtraceRecord {
     tally: SampleTally,
     labels: Vec<Label>,
     stack: Vec<LocationIndex>,
-    /// A number after frames. It is the value if the next line is empty.
+    /// A number in the current record that is its value if the next line is empty.
     pending_value: Option<(i64, Vec<u8>)>,
     records: usize,
 }
@@ -128,7 +128,7 @@ impl DtraceRecord {
         Ok(())
     }
 
-    /// Ends the record if its value has been read.
+    /// Adds the current record to the profile if its value has been read.
     fn release(&mut self) -> Result<(), FormatError> {
         if let Some((value, _)) = self.pending_value.take() {
             let labels = self.tally.builder.label_set(&mut self.labels);

@@ -1,9 +1,10 @@
 //! Reads folded stacks, the form that flame graph tools exchange: `main;parse;alloc 96`, root
 //! first.
 //!
-//! The text does not say what the numbers count. They are samples unless `--values` gives another
-//! type. Files of `difffolded.pl` and `inferno-diff-folded` have two numbers, before and after.
-//! Each of them is a sample type; `FILE#1` and `FILE#2` are profiles with only one of them.
+//! The text does not state what the numbers count. They are read as samples unless `--values` gives
+//! another type. Files of `difffolded.pl` and `inferno-diff-folded` have two numbers, before and
+//! after. Each number is a sample type. `FILE#1` and `FILE#2` select the first or the second number
+//! alone.
 
 use heapprof_profile::LocationIndex;
 
@@ -15,7 +16,7 @@ use crate::lines::LineReader;
 use crate::reading::{FormatReadOptions, PartSelector, ProfileReading};
 use crate::tally::{FrameModule, SampleTally, TextFrame};
 
-/// Name that users of this crate write for a stack without frames.
+/// Name that programs with this crate write for a stack without frames.
 const EMPTY_STACK: &[u8] = b"(empty stack)";
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
@@ -155,8 +156,8 @@ impl FoldedFile {
     }
 }
 
-/// Reads a frame: a name, or an unsymbolized frame as users of this crate write it, e.g.
-/// `0x401000 [app]`.
+/// Reads a frame: a name, or an unsymbolized frame such as `0x401000 [app]`, which programs with
+/// this crate write.
 pub(crate) fn frame(text: &str) -> TextFrame<'_> {
     let (digits, rest) = text.split_once(' ').unwrap_or((text, ""));
     let module = rest.strip_prefix('[').and_then(|r| r.strip_suffix(']'));

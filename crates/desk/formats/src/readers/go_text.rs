@@ -1,7 +1,7 @@
 //! Reads Go's heap profile as text, `/debug/pprof/heap?debug=1`, in which the names follow each
 //! stack as comments.
 //!
-//! Values are read as pprof reads them. pprof ignores the names; here they are matched with the
+//! Values are read as pprof reads them. pprof ignores the names. This reader matches them with the
 //! addresses before them.
 
 use heapprof_profile::{Line, LocationIndex, ProfileBuilder};
@@ -83,7 +83,7 @@ struct GoNamedFrame {
     line: Line,
 }
 
-/// Reader of the samples, with the sample whose comments are being read.
+/// Reader of the samples, with the state of the sample whose comments are being read.
 struct GoSampleReader {
     builder: ProfileBuilder,
     pending: bool,
@@ -172,13 +172,12 @@ impl GoSampleReader {
     }
 }
 
-/// Returns the addresses of a stack with their lines, innermost first.
+/// Returns the addresses of a stack, each with its functions and lines, innermost first.
 ///
 /// Go writes a comment for each frame, in order, with the address of the call. Frames that were
-/// inlined into one call share its address. Go leaves out its runtime's functions at the leaf
-/// (which make the allocation) and the outermost function, `runtime.goexit`. Go's protobuf profiles
-/// leave these functions out too, and so does this function. A frame whose name Go does not know
-/// stays an address.
+/// inlined into one call share its address. Go leaves out the runtime's allocating functions at the
+/// leaf, and the outermost function, `runtime.goexit`. Go's protobuf profiles leave these functions
+/// out too, and so does this function. A frame whose name Go does not know stays an address.
 fn frames(addresses: &[u64], named: &[GoNamedFrame]) -> Vec<(u64, Vec<Line>)> {
     if named.is_empty() {
         return addresses.iter().map(|&a| (a, Vec::new())).collect();

@@ -1,9 +1,8 @@
 //! Reads the heap profile text of gperftools and tcmalloc: `HEAPPROFILE` dumps, `/pprof/heap`,
 //! growth and fragmentation.
 //!
-//! Files are read as pprof reads them, with exactly pprof's numbers if
-//! `FormatReadOptions::as_pprof` is set: `heapprof pprof` prints the same bytes as pprof for such a
-//! file.
+//! Files are read as pprof reads them. If `FormatReadOptions::as_pprof` is set, the numbers are
+//! exactly pprof's, so `heapprof pprof` prints the same bytes as pprof.
 
 use heapprof_profile::Profile;
 
@@ -41,8 +40,8 @@ pub(crate) fn read(
     ))
 }
 
-/// Reads samples up to the memory map or a line for which `ends` is true. `lines` is on that line
-/// afterwards.
+/// Reads samples up to the memory map, or up to a line for which `ends` is true. `lines` then stays
+/// on that line.
 pub(crate) fn samples(
     kind: &mut HeapProfileKind,
     lines: &mut LineReader<'_>,

@@ -5,8 +5,8 @@
 //! heaptrack's `accumulatedtracedata.cpp`.
 //!
 //! The sums equal those of `heaptrack_print`, which goes through the file twice to find the heap's
-//! largest moment. Here the file is read once: each trace keeps its memory in use at the last
-//! maximum, until there is a later maximum.
+//! largest moment. This reader goes through the file once: it stores the memory in use of each
+//! trace at the largest moment so far, and replaces it when a larger moment follows.
 
 mod sites;
 
@@ -24,7 +24,7 @@ use crate::tally::{FrameBudget, FrameModule, SampleTally, TextFrame};
 use crate::texts::TextTable;
 use sites::{HeaptrackAllocation, HeaptrackSites};
 
-/// Newest version of the format that is known, the one of heaptrack 1.4 and 1.5.
+/// Newest version of the format that can be read. heaptrack 1.4 and 1.5 write it.
 const NEWEST_VERSION: u64 = 3;
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
@@ -39,7 +39,7 @@ pub(crate) fn read(
     lines: &mut LineReader<'_>,
     options: &FormatReadOptions,
 ) -> Result<ProfileReading, FormatError> {
-    /// Number of bytes that are read before the memory is checked again.
+    /// Number of bytes that are read between two checks of the memory limit.
     const MEMORY_CHECK_INTERVAL: u64 = 1 << 20;
     let limit = options.max_memory();
     let mut file = HeaptrackFile::default();
@@ -61,15 +61,15 @@ struct HeaptrackFile {
     version: u64,
     texts: TextTable,
     instructions: Vec<HeaptrackInstruction>,
-    /// The functions of all instructions, one instruction after the other.
+    /// The functions of all instructions, in the order of the instructions.
     frames: Vec<HeaptrackFunction>,
-    /// The instruction and the parent of each trace, both counted from 1. The parent of a root is
-    /// 0.
+    /// The numbers of the instruction and of the parent of each trace, both from 1. A root has the
+    /// parent 0.
     traces: Vec<(u32, u32)>,
     sites: HeaptrackSites,
     command: String,
     is_attached: bool,
-    /// Number of milliseconds since the start.
+    /// Time of the last time stamp, in milliseconds since the start.
     time: i64,
     page_size: i64,
     /// Size of the largest resident set, in pages.
@@ -307,7 +307,7 @@ impl HeaptrackFile {
         ))
     }
 
-    /// Makes a location for each instruction.
+    /// Makes a location for each instruction, and returns them in order.
     fn locations(&self, tally: &mut SampleTally) -> Vec<LocationIndex> {
         let text = |number: u32| {
             number
@@ -345,12 +345,12 @@ impl HeaptrackFile {
     }
 }
 
-/// Returns the entry with this number of a table that counts from 1.
+/// Returns the entry with a number from 1; `None` if the table has no such entry.
 fn entry<T>(table: &[T], number: u32) -> Option<&T> {
     table.get((number as usize).checked_sub(1)?)
 }
 
-/// Checks that a number is 0 or the number of a table's entry.
+/// Checks that a number is 0 or the number of an entry in a table.
 fn index(
     lines: &LineReader<'_>,
     number: u64,
@@ -384,7 +384,8 @@ fn numbers<const N: usize>(
 mod tests {
     use crate::profile_text::{read, samples};
 
-    /// A program whose `main` allocates 16 bytes twice in an inlined function, and frees one block.
+    /// Log of a program whose `main` allocates 16 bytes twice in an inlined function, and frees one
+    /// block.
     const EVENTS: &str = "i 20 1 2 3 7 4 3 8\ni 30 1\nt 2 0\nt 1 1\n";
 
     #[test]

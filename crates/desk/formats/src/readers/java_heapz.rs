@@ -1,8 +1,8 @@
-//! Reads heap profiles of Google's Java agent: `--- heapz 1 ---`, attributes, samples of numbered
-//! frames, and the names of the frames.
+//! Reads heap profiles of Google's Java agent. A file consists of `--- heapz 1 ---`, attributes,
+//! samples whose frames are numbers, and the names of the frames.
 //!
-//! Profiles are read as pprof reads them. The numbers of frames are not addresses and are left out,
-//! and a name is one function whatever its file.
+//! Profiles are read as pprof reads them. The numbers of frames are left out, because they are not
+//! addresses. Frames with the same name are one function, even if their files differ.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Line, ProfileBuilder, StringId};
@@ -100,7 +100,7 @@ fn attributes(lines: &mut LineReader<'_>) -> Result<String, FormatError> {
     unit.ok_or_else(|| lines.wrong("`resolution=bytes`"))
 }
 
-/// Splits a sample line into its parts: `BYTES COUNT @ 0xID …`.
+/// Splits a sample line, `BYTES COUNT @ 0xID …`, into its three parts.
 fn sample(line: &[u8]) -> Option<[&[u8]; 3]> {
     let at = memchr::memchr(b'@', line)?;
     let mut words = line[..at]
@@ -114,7 +114,7 @@ fn sample(line: &[u8]) -> Option<[&[u8]; 3]> {
         .then_some([bytes, count, &line[at + 1..]])
 }
 
-/// Reads the names of the frames and gives them to the locations.
+/// Reads the names of the frames, and sets the functions of the locations.
 fn names(
     lines: &mut LineReader<'_>,
     builder: &mut ProfileBuilder,
@@ -169,8 +169,8 @@ fn names(
     Ok(())
 }
 
-/// Returns the function, file and line of a frame: `java.lang.Thread.run (Thread.java:744)`,
-/// `name (/path/lib.so)`, a stub, or only a name.
+/// Returns the function, file and line of a frame. A frame has the form `java.lang.Thread.run
+/// (Thread.java:744)`, `name (/path/lib.so)`, a stub, or only a name.
 fn frame_parts(frame: &str) -> (&str, &str, i64) {
     if let Some((function, place)) = frame.strip_suffix(')').and_then(in_parentheses) {
         if let Some((file, line)) = place.rsplit_once(':')

@@ -1,9 +1,9 @@
 //! Reads jemalloc's dumps: `heap_v2/PERIOD`, then for each stack `@ addresses`, its totals (`t*`)
 //! and the counts of its threads.
 //!
-//! Some versions of jemalloc have the other header, `heap profile: … @ heap_v2/PERIOD`. That is
-//! tcmalloc's format, and the reader of gperftools reads it. The meaning of lines and the rule for
-//! unsampling are known from jeprof. A dump of jemalloc 5.3 already contains counts that are
+//! Some versions of jemalloc write the header `heap profile: … @ heap_v2/PERIOD` instead. This is
+//! tcmalloc's format, which the reader of gperftools reads. The meaning of lines and the rule for
+//! unsampling are the same as in jeprof. A dump of jemalloc 5.3 already contains counts that are
 //! adjusted so that this rule gives unbiased values.
 
 use foldhash::{HashMap, HashMapExt};
@@ -31,7 +31,7 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
     first.is_some_and(|line| period(line.trim_ascii()).is_some())
 }
 
-/// Returns the digits of the header, if the line is one.
+/// Returns the digits of the period if the line is a header.
 fn period(line: &[u8]) -> Option<&[u8]> {
     let digits = line.strip_prefix(b"heap_v2/")?;
     (!digits.is_empty() && digits.iter().all(u8::is_ascii_digit)).then_some(digits)
@@ -84,14 +84,16 @@ type JemallocCounts = [i64; 4];
 
 struct JemallocDump {
     period: i64,
-    /// Whether each thread keeps its own numbers, instead of a share of the stack's total.
+    /// Whether each thread has the numbers that the file has for it, instead of a share of the
+    /// stack's total.
     as_counted: bool,
     /// Unsamplers of memory in use and of memory allocated, by thread: `*` for all threads
-    /// together, and with `as_counted` also each thread. pprof does not read jemalloc's dumps, so
-    /// no fractions are truncated as in pprof.
+    /// together, and with `as_counted` also each thread. Fractions are never truncated as in pprof,
+    /// because pprof does not read jemalloc's dumps.
     unsamplers: HashMap<Vec<u8>, [Unsampler; 2]>,
     profile: Profile,
-    /// The samples. They have two values, or four after the first allocations are found.
+    /// The samples. They have two values until the first allocations are found, and four from then
+    /// on.
     samples: Samples,
     locations: AddressLocations,
     /// The names of threads, by number.
@@ -101,9 +103,9 @@ struct JemallocDump {
     in_stacks: bool,
     has_allocations: bool,
     stack: Vec<LocationIndex>,
-    /// The totals of the stack, as in the file and unsampled.
+    /// The totals of the current stack: as in the file, then unsampled.
     total: Option<(JemallocCounts, JemallocCounts)>,
-    /// The threads of the stack, with their counts as in the file and unsampled.
+    /// The threads of the current stack, with their counts as in the file, then unsampled.
     threads: Vec<(StringId, JemallocCounts, JemallocCounts)>,
 }
 
@@ -128,9 +130,10 @@ impl JemallocDump {
         }
     }
 
-    /// Gives samples four values, if they have two. Without `prof_accum`, jemalloc counts only
-    /// memory in use. The header of the dump shows whether there are allocations, or else the first
-    /// stack that has some.
+    /// Changes all samples from two values to four, if they have two.
+    ///
+    /// Without `prof_accum`, jemalloc counts only memory in use. Allocations exist if the header of
+    /// the dump has some, or from the first stack that has some.
     fn allocations_too(&mut self) {
         if self.has_allocations {
             return;
@@ -162,7 +165,7 @@ impl JemallocDump {
         builder.finish()
     }
 
-    /// Reads `@ 0x7f9b08ca2630 0x55e4e4942191`.
+    /// Reads a line with a stack, such as `@ 0x7f9b08ca2630 0x55e4e4942191`.
     fn stack(&mut self, lines: &LineReader<'_>) -> Result<(), FormatError> {
         self.flush(lines)?;
         self.in_stacks = true;
@@ -176,8 +179,9 @@ impl JemallocDump {
         Ok(())
     }
 
-    /// Reads `t*: 1147: 1650727 [1335: 1752220]`, or the counts of a thread in the same form.
-    /// Before the first stack, a thread's counts may be followed by its name.
+    /// Reads a line with counts: of all threads, such as `t*: 1147: 1650727 [1335: 1752220]`, or of
+    /// one thread in the same form. Before the first stack, a thread's counts may be followed by
+    /// its name.
     fn counts(&mut self, lines: &LineReader<'_>) -> Result<(), FormatError> {
         let mut rest = &lines.trimmed()[1..];
         let colon = memchr::memchr(b':', rest).ok_or_else(|| lines.wrong(EXPECTED_COUNTS))?;
@@ -246,7 +250,8 @@ impl JemallocDump {
         all.or_insert_with(|| [new(), new()])
     }
 
-    /// Returns the name of a thread: `3`, or `3 worker` if the dump has names.
+    /// Returns the label for a thread: its number, such as `3`, or `3 worker` if the dump has
+    /// names.
     fn thread_name(&mut self, number: &[u8]) -> StringId {
         let mut text = String::from_utf8_lossy(number).into_owned();
         if let Some(name) = self.names.get(number) {

@@ -1,9 +1,9 @@
 //! Reads profiles in sections, as `jeprof --raw` and `google-pprof --raw` write them: `--- symbol`,
 //! a table of names by address, `---`, and the profile itself.
 //!
-//! The profile is a section such as `--- heap`, as text or in the words of google-pprof's CPU
-//! profiles. The tools also read a file without the table of names, and so does this reader.
-//! Locations of such a file have no names.
+//! The profile is a section such as `--- heap`. It consists of text, or of binary words as in
+//! google-pprof's CPU profiles. Like the tools, this reader also accepts a file without the table
+//! of names. Its locations then have no names.
 
 mod names;
 mod words;
@@ -29,7 +29,7 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
     first.is_some_and(|name| name == SYMBOL_SECTION || PROFILE_SECTIONS.contains(&name))
 }
 
-/// Returns the name in `--- name`.
+/// Returns the name of the section that a line `--- name` begins.
 fn section(line: &[u8]) -> Option<&[u8]> {
     let name = line.trim_ascii().strip_prefix(b"---")?;
     Some(name.trim_ascii())
@@ -62,8 +62,8 @@ pub(crate) fn read(
     ))
 }
 
-/// Goes to the next line that is not empty and does not begin with `%`. Lines with `%` are commands
-/// between server and tool, such as a warning.
+/// Goes to the next line that has content. Empty lines are skipped. Lines that begin with `%` are
+/// skipped, too: they are commands between server and tool, such as a warning.
 fn next_line(lines: &mut LineReader<'_>) -> Result<(), FormatError> {
     while lines.advance()? {
         let line = lines.trimmed();

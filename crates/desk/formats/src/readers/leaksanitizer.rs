@@ -1,11 +1,11 @@
-//! Reads leak reports of LeakSanitizer, alone or at the end of AddressSanitizer: memory that is in
-//! use and can't be reached.
+//! Reads leak reports of LeakSanitizer, alone or after a report of AddressSanitizer. Leaks are
+//! memory that is in use and can't be reached.
 //!
 //! Other output of the program and of the sanitizer may be around the reports. A report ends with a
 //! SUMMARY line, whose sums must equal the sums of its leaks.
 //!
-//! Frames must have the default form, ` #%n %p %F %L`. They have another form only if
-//! `stack_trace_format` is set.
+//! Frames must have the default form, ` #%n %p %F %L`. Only the option `stack_trace_format` changes
+//! it.
 
 use std::borrow::Cow;
 
@@ -26,7 +26,7 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
     head.split(|&b| b == b'\n').any(begins)
 }
 
-/// Whether a line is part of a report. Such a line may be among other output.
+/// Whether a line is part of a report. The line may be among other output.
 pub(crate) fn begins(line: &[u8]) -> bool {
     let title = b"ERROR: LeakSanitizer: detected memory leaks";
     memchr::memmem::find(line, title).is_some() || leak(&uncoloured(line)).is_some()
@@ -88,11 +88,11 @@ pub(crate) fn read(
 
 struct LeakSanitizerReport {
     tally: SampleTally,
-    /// The leak whose frames are being read: its kind, and its objects and bytes.
+    /// The leak whose frames are being read: its kind, then its number of objects and bytes.
     open: Option<(&'static str, [i64; 2])>,
     stack: Vec<LocationIndex>,
-    /// Error for a line that is not a frame, where the leak's first frame should be. The line may
-    /// be other output.
+    /// Error for the first line that is not a frame, although the leak's first frame was expected.
+    /// The line may be other output.
     not_a_frame: Option<FormatError>,
     /// Number of objects and bytes since the last summary.
     sums: [i64; 2],
@@ -149,7 +149,7 @@ impl LeakSanitizerReport {
         Ok(())
     }
 
-    /// Adds the leak that is being read.
+    /// Adds the leak whose frames were read to the profile.
     fn close(&mut self) -> Result<(), FormatError> {
         let Some((kind, values)) = self.open.take() else {
             return Ok(());
@@ -196,7 +196,7 @@ impl LeakSanitizerReport {
     }
 }
 
-/// Returns the kind of the leak that a line begins, and the rest of the line.
+/// Returns the kind of leak and the rest of the line, if the line begins a leak.
 fn leak(line: &[u8]) -> Option<(&'static str, &[u8])> {
     let line = line.trim_ascii();
     let direct = line
@@ -214,7 +214,7 @@ fn sizes(text: &[u8], ending: &[u8]) -> Option<[i64; 2]> {
     Some([whole(objects)?, whole(&text[..middle])?])
 }
 
-/// Returns the text after `#N ` in a line.
+/// Returns the text of a frame after its `#N `.
 fn frame_text(line: &[u8]) -> Option<&[u8]> {
     let rest = line.strip_prefix(b"#")?;
     let space = rest.iter().position(|&b| b == b' ')?;
@@ -271,9 +271,9 @@ fn frame(text: &str) -> Option<TextFrame<'_>> {
     Some(frame)
 }
 
-/// Splits `operator new(unsigned long) ../a b.cpp:95`. The file begins at the first ` /`, otherwise
-/// after the last space. The space must not be within parentheses or angle brackets, and what
-/// follows it must look like a file.
+/// Splits `operator new(unsigned long) ../a b.cpp:95` into function and file. The file begins at
+/// the first ` /`, or else after the last space that is not within parentheses or angle brackets
+/// and is followed by text that looks like a file.
 fn function_and_file(text: &str) -> (&str, &str) {
     let mut depth = 0i64;
     let mut last = None;

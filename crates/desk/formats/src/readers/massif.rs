@@ -1,10 +1,11 @@
-//! Reads snapshots of Valgrind's Massif: each is a profile, and the peak is read unless the user
-//! asks for another.
+//! Reads snapshots of Valgrind's Massif. Each snapshot is a profile. The peak is read unless the
+//! user selects another snapshot.
 //!
-//! The format is what Massif's own `ms_print` reads. A tree goes from the functions that allocate
-//! to their callers. The bytes of a node include the bytes of all its callers, so the rest of its
-//! bytes belongs to the node itself. Valgrind's `--xtree-memory` writes the same format, but its
-//! snapshots are different measures instead of moments.
+//! The accepted format is the one that Massif's own `ms_print` accepts. A tree goes from the
+//! functions that allocate to their callers. The bytes of a node include the bytes of all its
+//! callers. The bytes that its callers do not account for belong to the node itself. Valgrind's
+//! `--xtree-memory` writes the same format, but its snapshots are different measures instead of
+//! moments.
 
 mod snapshot;
 
@@ -73,7 +74,7 @@ pub(crate) fn read(
     }
 }
 
-/// Whether a snapshot replaces the one that has been chosen so far.
+/// Whether a snapshot should replace the snapshot that was chosen so far.
 fn is_chosen(
     part: Option<PartSelector>,
     new: &MassifSnapshot,
@@ -92,14 +93,14 @@ fn is_chosen(
     }
 }
 
-/// Facts about a file, in addition to the snapshot that is read.
+/// Facts about a file, other than the snapshot that is read.
 #[derive(Default)]
 struct MassifFile {
     options: String,
     command: String,
     time_unit: String,
     snapshots: u64,
-    /// Whether any snapshot has memory in the heap. With `--heap=no`, no snapshot has.
+    /// Whether any snapshot has heap memory. No snapshot has any with `--heap=no`.
     has_heap: bool,
     first: u64,
     last: u64,
@@ -125,7 +126,7 @@ impl MassifFile {
     }
 
     fn count(&mut self, snapshot: &MassifSnapshot) {
-        /// Maximum length of the list, in bytes. More numbers do not help the user.
+        /// Maximum length of the list of snapshots, in bytes. A longer list does not help the user.
         const MAX_LIST_BYTES: usize = 400;
         if self.snapshots == 0 {
             self.first = snapshot.number;
@@ -198,7 +199,7 @@ impl MassifFile {
         ))
     }
 
-    /// Describes which snapshot this is, and which others the file has.
+    /// Describes which snapshot was read, and which other snapshots the file has.
     fn which(&self, snapshot: &MassifSnapshot) -> String {
         let peak = if snapshot.is_peak { " (peak)" } else { "" };
         let detailed = match self.detailed.as_str() {
@@ -313,8 +314,8 @@ mod tests {
         assert_eq!(samples(&read(&text))[0], "f40@f.c:1 40 40");
     }
 
-    /// `ms_print` skips empty lines and comments. So files that mail programs and editors have
-    /// changed can be read.
+    /// Checks that empty lines and comments are skipped anywhere, as in `ms_print`, so that files
+    /// that mail programs and editors have changed can be read.
     #[test]
     fn empty_lines_and_comments_stand_anywhere() {
         let tree = "peak\nn1: 7 (heap)\n n0: 7 0x1: f (f.c:1)\n";

@@ -1,8 +1,8 @@
-//! Reads reports of memleak, a tool of bcc, which lists every few seconds the memory that was
-//! allocated while it watched and is not freed yet.
+//! Reads reports of memleak, a tool of bcc. Every few seconds, memleak lists the memory that was
+//! allocated since it was started and not freed yet.
 //!
-//! Each report is a profile. The last one is read unless the user asks for another. Both versions
-//! of the tool are supported, the one in Python and the one in C.
+//! Each report is a profile. The last report is read unless the user selects another. Both versions
+//! of the tool, in Python and in C, are supported.
 
 use heapprof_profile::{LocationIndex, Profile};
 
@@ -22,7 +22,7 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
     head.split(|&b| b == b'\n').any(begins)
 }
 
-/// Whether a line is part of a report. Such a line may be among other output.
+/// Whether a line is part of a report. The line may be among other output.
 pub(crate) fn begins(line: &[u8]) -> bool {
     is_report(line) || entry(line).is_some()
 }
@@ -91,7 +91,7 @@ struct MemleakFile {
 }
 
 impl MemleakFile {
-    /// Ends the current report, and keeps it if the user asks for it.
+    /// Ends the current report, and stores it if it is the selected one so far.
     fn close(&mut self) -> Result<(), FormatError> {
         let mut report = std::mem::replace(&mut self.current, MemleakReport::new());
         report.close_stack()?;
@@ -151,8 +151,8 @@ impl MemleakReport {
         }
     }
 
-    /// Whether a line belongs to the stack that is being read, although the line does not begin
-    /// with a tab, as in pasted reports.
+    /// Whether a line without a tab at its beginning is a frame of the stack that is being read.
+    /// Pasted reports have such lines.
     fn is_frame(&self, line: &[u8]) -> bool {
         self.values.is_some() && line.starts_with(b"    ") && !line.trim_ascii().is_empty()
     }

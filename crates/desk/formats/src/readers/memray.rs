@@ -1,13 +1,13 @@
 //! Reads captures of memray, a profiler of Python, as `memray run` writes them.
 //!
-//! A capture is a header and then records. Two kinds exist: a list of all allocations and frees,
-//! and the sums of each stack (from `memray run --aggregate`). The format is described by memray's
-//! `records.h`, `record_writer.cpp` and `record_reader.cpp`. The layout has a version, and memray
-//! itself reads only the newest. This reader supports versions 10 to 13, which memray 1.7 to 1.20
-//! write.
+//! A capture is a header followed by records. There are two kinds of captures: a list of all
+//! allocations and frees, and the sums of each stack (from `memray run --aggregate`). The format is
+//! described by memray's `records.h`, `record_writer.cpp` and `record_reader.cpp`. The layout has a
+//! version, and memray itself reads only the newest. This reader supports versions 10 to 13, which
+//! memray 1.7 to 1.20 write.
 //!
-//! The sums equal those of memray's `FileReader`, which goes through a list twice. Here a list is
-//! read only once, like heaptrack's data.
+//! The sums equal the sums of memray's `FileReader`, which goes through a list twice. This reader
+//! goes through it once.
 
 mod capture;
 mod header;
@@ -38,7 +38,7 @@ pub(crate) fn read(
     stream: &mut dyn Read,
     options: &FormatReadOptions,
 ) -> Result<ProfileReading, FormatError> {
-    /// Number of bytes that are read before the memory is checked again.
+    /// Number of bytes that are read between two checks of the memory limit.
     const MEMORY_CHECK_INTERVAL: u64 = 64 << 10;
     let limit = options.max_memory();
     // memray extends the file in large steps, so a program that is killed leaves zeros at its end.

@@ -3,14 +3,14 @@
 //!
 //! The numbers are pages of the process's address space (`/proc/PID/statm`), before the call and
 //! after it. A call within another call ends first, so its line comes first. The file does not name
-//! callers. If the process grew, the caller can be found: it began when there were no more pages
-//! than before the call that it made. So each call's own growth is the growth that the calls within
-//! it do not account for, and the growths of all calls add up to the growth of the process. For
-//! calls that changed nothing, the caller can't be found. They count as made by the next call that
-//! changed something.
+//! callers. If the process grew, the caller can be found: when the caller began, there were no more
+//! pages than when its callee began. The own growth of a call is its growth without the growth of
+//! the calls within it, so the own growths of all calls add up to the growth of the process. The
+//! caller of a call that changed nothing can't be found. Such a call counts as made by the next
+//! call that changed something.
 //!
-//! A function may begin at a size at which it has begun before, after the process returned to that
-//! size. Either it was called again (in a loop that takes memory and gives it back) or it called
+//! A function may begin twice at the same size, because the process returned to this size. Either
+//! the function was called again (in a loop that takes memory and gives it back) or it called
 //! itself. In both cases the call is counted at the place of the first call. Otherwise a loop would
 //! look like a recursion with a frame for each pass.
 
@@ -26,7 +26,7 @@ use crate::lines::LineReader;
 use crate::reading::{FormatReadOptions, MprofCall, ProfileReading};
 use crate::tally::{FrameBudget, SampleTally, overflow};
 
-/// Size of a page on the machines that Perl profiles come from. The file does not contain it.
+/// Size of a page in bytes on usual machines that run Perl. The file does not contain the size.
 const PAGE_SIZE: i64 = 4096;
 
 /// Splits a line into its three parts. Perl's names contain colons themselves.
@@ -52,22 +52,23 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
     lines.clone().next().is_some_and(is_call) && 2 * calls > lines.count()
 }
 
-/// A call that has ended, with other calls that are counted together with it.
+/// A call that has ended, together with later calls of the function at the same place.
 struct MprofCallGroup {
     function: u32,
     before: i64,
     /// Number of calls in this group.
     calls: i64,
-    /// Own growth of the calls in pages, without the calls within them.
+    /// Growth of these calls in pages, without the growth of the calls within them.
     own: i64,
-    /// Number of the call that contains these calls; [`NO_CALLER`] if there is none, or none yet.
+    /// Number of the call that contains these calls; [`NO_CALLER`] if there is none, or if it has
+    /// not ended yet.
     caller: u32,
     line: u64,
 }
 
 const NO_CALLER: u32 = u32::MAX;
 
-/// A stack: a function, and the number of the stack that called it, or [`NO_CALLER`].
+/// A stack as a function and the number of the caller's stack, which is [`NO_CALLER`] for a root.
 type MprofStack = (LocationIndex, u32);
 
 pub(crate) fn read(
@@ -239,7 +240,7 @@ fn profile(
 mod tests {
     use crate::profile_text::{read, samples};
 
-    /// Returns the samples of a text, with pages of 4096 bytes as values.
+    /// Returns the samples of a text. Pages have 4096 bytes.
     fn pages(text: &str) -> Vec<String> {
         let lines = samples(&read(text)).into_iter().map(|line| {
             let (rest, bytes) = line.rsplit_once(' ').unwrap();

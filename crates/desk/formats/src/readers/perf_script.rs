@@ -3,9 +3,9 @@
 //!
 //! A block is a line about the event, `COMMAND PID [CPU] TIME: EVENT: ARGUMENTS`, its frames, and
 //! an empty line. Old versions leave out the time unless an option asks for it. Without `-g`, the
-//! only frame is on the event's line. If the probe recorded how many bytes were requested
-//! (`perf probe -x libc.so.6 'malloc bytes=%di'`), these bytes are the values. Otherwise each event
-//! counts once. Equal stacks are added up.
+//! only frame is on the event's line. If the probe recorded the number of requested bytes (`perf
+//! probe -x libc.so.6 'malloc bytes=%di'`), this number is the value. Otherwise each event counts
+//! once. Equal stacks are added up.
 
 mod event;
 
@@ -44,11 +44,11 @@ fn is_aside(line: &[u8]) -> bool {
         || memchr::memmem::find(line, b": PERF_RECORD_").is_some()
 }
 
-/// Form of the first line of a block, for people.
+/// Form of the first line of a block, for errors.
 const EXPECTED_EVENT: &str = "COMMAND PID [CPU] TIME: EVENT:";
 
-/// Returns how many bytes were requested, if the probe recorded it: `bytes`, `bytes_alloc` or
-/// `size`, multiplied by `n` or `nmemb`.
+/// Returns the number of requested bytes if the probe recorded it. It is the argument `bytes`,
+/// `bytes_alloc` or `size`, multiplied by `n` or `nmemb`.
 fn bytes(lines: &LineReader<'_>, arguments: &[u8]) -> Result<Option<i64>, FormatError> {
     let mut size = None;
     let mut count = 1;
@@ -96,8 +96,8 @@ pub(crate) fn read(
 
 struct PerfScriptFile {
     tally: SampleTally,
-    /// The event whose frames are being read: its labels, the location to use if it has no frames,
-    /// and its bytes.
+    /// The event whose frames are being read: its labels, its location if no frames follow, and its
+    /// bytes.
     block: Option<(LabelSetIndex, LocationIndex, i64)>,
     /// Frames of the block, one after the other. `ends` holds the end of each frame.
     frames: Vec<u8>,
@@ -159,7 +159,7 @@ impl PerfScriptFile {
         self.ends.push(self.frames.len());
     }
 
-    /// Adds the event that is being read.
+    /// Adds the event whose frames were read to the profile.
     fn close(&mut self, lines: &LineReader<'_>) -> Result<(), FormatError> {
         let Some((labels, unknown, bytes)) = self.block.take() else {
             return Ok(());
@@ -205,8 +205,8 @@ impl PerfScriptFile {
         Ok(())
     }
 
-    /// Returns the end of the frames, from `from` on, that make one location: inlined functions and
-    /// the function around them.
+    /// Returns the end of the group of frames, beginning at `from`, that make one location: inlined
+    /// functions and the function around them.
     fn group(&self, lines: &LineReader<'_>, from: usize) -> Result<usize, FormatError> {
         let mut here = None;
         for i in from..self.ends.len() {
@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(types(&read_with(&text, options)), ["faults/count"]);
     }
 
-    /// Tests the forms that `stackcollapse-perf.pl` names, and forms of old versions.
+    /// Checks the forms of events that `stackcollapse-perf.pl` names, and forms of old versions.
     #[test]
     fn events_of_all_versions() {
         let table = [
@@ -372,7 +372,7 @@ mod tests {
         assert_eq!(samples(&read(text)), ["f [command=java] [event=cycles] 1"]);
     }
 
-    /// Without `-g` there is one frame, on the line of the event.
+    /// Checks that without `-g` the only frame is read from the line of the event.
     #[test]
     fn frames_on_the_line_of_the_event() {
         let text = "              dd 30 cycles:  ffffffff81 read_tsc ([kernel.kallsyms])\n\

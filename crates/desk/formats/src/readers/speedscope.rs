@@ -1,10 +1,10 @@
 //! Reads JSON of speedscope: profiles that share their frames, as lists of stacks or of frames that
 //! open and close.
 //!
-//! The format is described in `file-format-spec.ts` of speedscope. From a file that heapprof wrote,
-//! the original profile is restored, with a sample type from each profile of the file. From any
-//! other file all profiles are read, each with its name as a label, unless the user asks for one of
-//! them. There is a sample type for each unit, and times are nanoseconds.
+//! The format is described in `file-format-spec.ts` of speedscope. A file that heapprof wrote
+//! becomes the original profile again: each profile in the file becomes a sample type. From any
+//! other file all profiles are read, unless the user selects one. The name of each profile becomes
+//! a label, and each unit becomes a sample type. Times are nanoseconds.
 
 mod file;
 mod timeline;
@@ -38,7 +38,7 @@ pub(crate) fn read(
     file.reading(options)
 }
 
-/// A sample type, which holds the values of one or more profiles of the file.
+/// A sample type, with the values of one or more profiles of the file.
 struct SpeedscopeColumn {
     name: String,
     unit: String,
@@ -110,7 +110,7 @@ impl SpeedscopeFile {
         ))
     }
 
-    /// Adds the entries of the profiles that have a column.
+    /// Adds the entries of all profiles for which `of_profile` has a column.
     fn add(
         &self,
         tally: &mut SampleTally,

@@ -2,8 +2,8 @@
 //!
 //! Such a file is a pickle of a `tracemalloc.Snapshot`. `Lib/tracemalloc.py` of Python's sources
 //! defines its attributes: a list of traces, each a tuple of a domain, a size, and a tuple of
-//! frames, innermost first. From Python 3.9 on, a trace also has the number of frames that the
-//! stack had. A frame is a file and a line; tracemalloc does not record functions.
+//! frames, innermost first. From Python 3.9 on, a trace also has the original number of frames of
+//! the stack. A frame is a file and a line; tracemalloc does not record functions.
 
 mod pickle;
 
@@ -20,7 +20,7 @@ use crate::tally::{FrameBudget, SampleTally, TextFrame, overflow};
 use pickle::{Pickle, PickleClass, PickleValue};
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
-    /// Number of bytes within which the name of the module must occur.
+    /// Number of bytes at the beginning of a file that must contain the name of the module.
     const SNIFFED_BYTES: usize = 32;
     matches!(head, [0x80, 2..=5, ..])
         && memchr::memmem::find(&head[..head.len().min(SNIFFED_BYTES)], b"tracemalloc").is_some()
@@ -76,16 +76,16 @@ pub(crate) fn read(
     ))
 }
 
-/// Sums of the traces that were read so far.
+/// The sums of the traces that were read so far.
 struct TracemallocSnapshot<'a> {
     pickle: &'a Pickle,
     tally: SampleTally,
     frames: FrameBudget,
     /// Locations by file and line.
     locations: HashMap<(u32, i64), LocationIndex>,
-    /// Samples by domain and tuple of frames. In real files, equal stacks are one tuple.
+    /// Samples by domain and tuple of frames. In real files, equal stacks share one tuple.
     samples: HashMap<(i64, PickleValue), u32>,
-    /// Number of traces that had more frames than were kept.
+    /// Number of traces whose stack had more frames than tracemalloc recorded.
     cut: u64,
 }
 
@@ -139,8 +139,8 @@ impl TracemallocSnapshot<'_> {
         Ok(Some(()))
     }
 
-    /// Returns the location of a line. The name of its function is the file and the line, so that
-    /// reports by function are reports by line, like tracemalloc's own reports.
+    /// Returns the location of a line. Its function is named by the file and the line, so that
+    /// reports by function are reports by line, as in tracemalloc.
     fn location(&mut self, file: u32, line: i64) -> Result<LocationIndex, FormatError> {
         if let Some(&known) = self.locations.get(&(file, line)) {
             return Ok(known);

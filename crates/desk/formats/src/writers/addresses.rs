@@ -1,11 +1,10 @@
-//! Chooses addresses for a format in which places are only addresses: each location gets an address
-//! that no other location has.
+//! Chooses a distinct address for each location, for a format in which frames are only addresses.
 
 use foldhash::{HashSet, HashSetExt};
 use heapprof_profile::{Mapping, Profile};
 
-/// First address for places without a usable address: above the addresses of programs, below the
-/// kernel.
+/// First address for locations without a usable address. It is above the addresses of programs and
+/// below the kernel.
 const FIRST_MADE_ADDRESS: u64 = 0x7000_0000_0000_0000;
 
 /// Addresses of all locations, and the mappings that hold them.
@@ -18,9 +17,9 @@ pub(super) struct LocationAddresses {
 }
 
 impl LocationAddresses {
-    /// Chooses the addresses. Addresses stay as they are, except if mappings overlap, if two
-    /// locations have the same address, or if an address that is in no mapping would seem to be in
-    /// one. With names, an address and the one after it are the same place.
+    /// Chooses the addresses. Addresses stay unchanged, except where mappings overlap, where two
+    /// locations have the same address, or where an address outside all mappings would seem to be
+    /// in one. With names, an address and the address after it are one place.
     pub(super) fn new(profile: &Profile, with_names: bool) -> Self {
         let mut next = FIRST_MADE_ADDRESS;
         let mut mapping = tightened(profile);
@@ -97,13 +96,13 @@ fn is_of_file(mapping: &Mapping) -> bool {
     !mapping.filename.is_empty() || !mapping.build_id.is_empty()
 }
 
-/// Whether this is the mapping that readers of text invent for addresses that are in no mapping.
+/// Whether a mapping is the one that readers of text add for addresses that are in no mapping.
 fn is_everything(mapping: &Mapping) -> bool {
     mapping.memory_start == 0 && mapping.memory_limit == u64::MAX
 }
 
-/// Returns the mappings. If only the end of a mapping is known, the mapping begins at the page of
-/// its first known address.
+/// Returns the mappings. A mapping that begins at 0 because only its end is known begins at the
+/// page of its first known address instead.
 fn tightened(profile: &Profile) -> Vec<Mapping> {
     const PAGE_SIZE: u64 = 4096;
     let mut first = vec![u64::MAX; profile.mapping.len()];

@@ -1,9 +1,9 @@
-//! Writes Firefox Profiler's JSON in its processed format: a thread for each sample type, with
-//! tables that all threads share.
+//! Writes Firefox Profiler's JSON in its processed format. The file has a thread for each sample
+//! type, and tables that all threads share.
 //!
-//! The format has version 60, which later versions of the profiler convert (`src/types/profile.ts`
-//! and `docs-developer/CHANGELOG-formats.md` of its repository). The format has no place for
-//! labels. Times have no meaning here: the time of a sample is its number.
+//! The format version is 60. Newer versions of the profiler convert it (see `src/types/profile.ts`
+//! and `docs-developer/CHANGELOG-formats.md` in its repository). The format has no place for
+//! labels. Times have no meaning: the time of a sample is its index.
 
 mod tables;
 
@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use super::WriteError;
 use tables::FirefoxTables;
 
-/// Version of the processed format. The next constant is the version of the Gecko format behind it.
+/// Version of the processed format. The next constant is the version of the Gecko format that it is
+/// based on.
 const FORMAT_VERSION: u32 = 60;
 const GECKO_VERSION: u32 = 32;
 

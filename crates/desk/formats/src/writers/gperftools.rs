@@ -1,8 +1,8 @@
 //! Writes the heap profile text of gperftools, which pprof, google-pprof and jeprof read.
 //!
-//! The text holds blocks and bytes, in use and allocated, at addresses. It has no names: the tools
-//! find them in the binaries. [`GperftoolsForm::Symbolized`] puts a table of names before the text,
-//! for google-pprof and jeprof.
+//! The text holds blocks and bytes, in use and allocated, for stacks of addresses. It has no names,
+//! because the tools read them from the binaries. [`GperftoolsForm::Symbolized`] puts a table of
+//! names before the text, for google-pprof and jeprof.
 
 use std::io::Write;
 
@@ -14,9 +14,10 @@ use super::addresses::LocationAddresses;
 /// Form of the text: with or without names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GperftoolsForm {
-    /// The text has only addresses, as the libraries write it.
+    /// Text with addresses only, as gperftools' own libraries write it.
     Plain,
-    /// The text begins with `--- symbol` and names, as `google-pprof --raw` writes it.
+    /// Text after a table of names that begins with `--- symbol`, as `google-pprof --raw` writes
+    /// it.
     Symbolized,
 }
 
@@ -93,8 +94,9 @@ fn in_a_line(name: &str) -> String {
     name.replace(char::is_control, " ")
 }
 
-/// Writes names by address. The tools look up the first address of a stack as it is written, and
-/// the other addresses minus one.
+/// Writes names by address. Each name is written for the location's address and for the next
+/// address. The tools look up the first address of a stack unchanged, and the other addresses minus
+/// one.
 fn symbols(
     profile: &Profile,
     addresses: &LocationAddresses,
@@ -126,7 +128,7 @@ fn symbols(
 
 /// Sample types that become blocks and bytes, in use and allocated.
 struct GperftoolsColumns {
-    /// The columns of objects and bytes in use, and of objects and bytes allocated.
+    /// Positions of the sample types: objects and bytes in use, then objects and bytes allocated.
     column: [Option<usize>; 4],
     /// Number of bytes in the unit of each column.
     factor: [i64; 4],

@@ -12,8 +12,8 @@ use serde_json::json;
 
 use super::WriteError;
 
-/// Writes a profile called `name`. If `lines` is set, calls at two lines of a function are two
-/// frames.
+/// Writes a profile under the name `name`. If `lines` is set, calls at different lines of a
+/// function are different frames.
 pub fn write_speedscope(
     profile: &Profile,
     name: &str,
@@ -68,7 +68,8 @@ pub fn write_speedscope(
     Ok(())
 }
 
-/// Returns the factor for a value, the unit of the result, and speedscope's word for that unit.
+/// Returns the factor that converts a value, the unit of the result, and speedscope's name of that
+/// unit.
 fn unit_of(unit: &str) -> (i64, &str, &'static str) {
     match Unit::parse(unit) {
         Some(Unit {
@@ -103,12 +104,13 @@ fn weights(profile: &Profile, at: usize, factor: i64) -> Result<Vec<(usize, i64)
         .collect()
 }
 
-/// Frames of all locations, each distinct frame once.
+/// The distinct frames of all locations.
 struct SpeedscopeFrameTable<'p> {
     profile: &'p Profile,
     /// Distinct frames: a function at a line, or a location without symbols.
     frame: Vec<SpeedscopeFrame>,
-    /// Frames of each location, outermost first. `end` holds the end of each location's frames.
+    /// Indexes in `frame` of the frames of all locations, outermost first. `end` holds the end of
+    /// each location's frames.
     of_location: Vec<u32>,
     end: Vec<usize>,
 }
@@ -181,7 +183,7 @@ impl<'p> SpeedscopeFrameTable<'p> {
         Ok(())
     }
 
-    /// Writes the numbers of a stack's frames, root first.
+    /// Writes the frame indexes of a stack, root first.
     fn stack(
         &self,
         profile: &Profile,

@@ -55,8 +55,8 @@ pub fn heapwalk_allocator(
     Ok(text)
 }
 
-/// Returns a line about the size from which blocks get mappings of their own, and about the blocks
-/// that have one.
+/// Returns the lines about mapped blocks: the size from which malloc gives a block a mapping of its
+/// own, and the sum of the blocks with such mappings.
 fn threshold(settings: &MallocSettings, summary: &HeapSummary, measure: &UnitFormatter) -> String {
     let grows = match settings.is_dynamic {
         true => "; that grows when such a block is freed",
@@ -122,8 +122,8 @@ fn arena_name(arena: &ArenaSum) -> String {
     }
 }
 
-/// Makes the table of the lists of free blocks of each arena. Lists of one kind whose largest
-/// chunks are between the same powers of two are one row.
+/// Makes the table of the lists of free blocks of each arena. Lists of one kind share a row if
+/// their largest chunks are between the same two powers of two.
 fn lists(summary: &HeapSummary, limit: usize, measure: &UnitFormatter) -> ReportTable {
     let mut table = ReportTable::new(&[
         ("arena", ColumnAlign::Left),

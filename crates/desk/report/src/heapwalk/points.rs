@@ -12,34 +12,35 @@ use crate::table::{ColumnAlign, ReportTable, printable};
 pub struct BlockReferrers {
     /// The block in words: its address, size, state and content.
     pub block: String,
-    /// The path that leads to the block and ends with it, each step in words: from a root, or from
-    /// the block that leaked first. Empty if there is no such path.
+    /// The path to the block, each step in words: from a root, or from the first block of a leak,
+    /// to the block itself. Empty if there is no such path.
     pub way: Vec<String>,
     /// Whether the path begins at a root.
     pub has_root: bool,
-    /// All words that point to the block: what each word is in, and the offset in the block that it
-    /// points to.
+    /// All words in memory that point to the block, each with a description of where the word is,
+    /// and the offset in the block that it points to.
     pub referrers: Vec<(String, u64)>,
 }
 
-/// A block, or a variable or stack outside of malloc's memory, through which other blocks are
-/// reached.
+/// A block and the memory that it retains: blocks that are reached only through it. A variable or
+/// stack outside of malloc's memory may take the place of the block.
 #[derive(Clone, Debug, Default)]
 pub struct RetainedBlock {
     /// The bytes that would be freed with the block, including its own.
     pub retained: u64,
     /// The bytes of the block itself; 0 for a variable or a stack.
     pub size: u64,
-    /// The address.
+    /// The address of the block, variable or stack.
     pub at: u64,
-    /// The class of the block, or its kind of content.
+    /// The class of the block, or the kind of its content; for a variable or a stack, its
+    /// description.
     pub what: String,
-    /// The root from which the block is reached, in words; empty if it is a root.
+    /// The root from which the block is reached, in words; empty for a variable or a stack.
     pub root: String,
 }
 
-/// Writes how much memory would be freed with each block, with at most `limit` rows. A block may
-/// also be in the memory that another one retains, so the rows do not add up.
+/// Writes how much memory would be freed with each block, with at most `limit` rows. The memory
+/// that a block retains may contain other blocks of the list, so the rows do not add up.
 ///
 /// # Errors
 /// The report can't be written in this format, or the unit is no unit of bytes.

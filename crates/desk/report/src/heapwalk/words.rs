@@ -1,4 +1,4 @@
-//! Describes blocks, and what points to them, in words.
+//! Descriptions of blocks, and of the pointers to them, in words.
 
 use std::collections::HashMap;
 
@@ -15,17 +15,17 @@ const MAX_RETAINED_BLOCKS: usize = 10_000;
 /// Maximum number of bytes of a block that are shown.
 const MAX_SHOWN_BYTES: u64 = 4096;
 
-/// A walked heap, and names for what is in it.
+/// A walked heap, with all that is needed to describe its blocks in words.
 pub struct HeapDescriber<'a> {
-    /// The memory.
+    /// The memory of the process.
     pub image: &'a ProcessImage,
-    /// The blocks.
+    /// The heap of malloc, with its blocks.
     pub heap: &'a MallocHeap,
     /// The states of the blocks.
     pub marks: &'a ChunkMarks,
-    /// What the blocks are.
+    /// The classes of blocks, or the kinds of their content.
     pub kinds: BlockKinds<'a>,
-    /// Finds the variable at an address: where it begins, and its name.
+    /// A function that finds the variable at an address, and returns its beginning and its name.
     pub variable: Box<dyn Fn(u64) -> Option<(u64, String)> + 'a>,
 }
 
@@ -35,7 +35,7 @@ impl HeapDescriber<'_> {
         self.heap.find(at)
     }
 
-    /// Returns what a block is: the name of its class, or its kind of content.
+    /// Returns the class of a block, or the kind of its content.
     pub fn block_class(&mut self, number: usize) -> &str {
         let kind = self.kinds.classify(&self.heap.chunks[number]);
         self.kinds.name(kind)
@@ -93,7 +93,8 @@ impl HeapDescriber<'_> {
         })
     }
 
-    /// Returns where the memory that contains a root begins, and describes that memory.
+    /// Describes the memory that contains a root, such as a stack or a variable, and returns its
+    /// beginning and the description.
     fn holder(&self, root: PointerSource) -> (u64, String) {
         let at = match root {
             PointerSource::Root(at) => at,
@@ -120,8 +121,8 @@ impl HeapDescriber<'_> {
         }
     }
 
-    /// Returns the blocks and variables through which other blocks are reached, the one that
-    /// retains most first, and how many rows are left out.
+    /// Returns the blocks and variables that retain other blocks, largest first, and the number of
+    /// rows that are left out.
     pub fn most_retained(&mut self) -> (Vec<RetainedBlock>, usize) {
         let mut holders: Vec<(u64, String)> = Vec::new();
         let mut numbers: HashMap<(u64, String), u32> = HashMap::new();

@@ -29,8 +29,8 @@ fn document(value: &ValueDescription) -> Value {
     })
 }
 
-/// Writes the size of a value. `variable` is the name that it was asked for by, and `contents` is
-/// its text, if that was asked for.
+/// Writes the size of a value. `variable` is the name by which the user named the value. `contents`
+/// is the text of the value, if the user asked for it.
 ///
 /// # Errors
 /// The report can't be written in this format, or the unit is no unit of bytes.
@@ -92,8 +92,8 @@ fn shown_contents(contents: Option<&str>) -> String {
     })
 }
 
-/// Writes the type of a value, and the path by which it is reached. `contents` is its text, if that
-/// was asked for.
+/// Writes the type of a value, and the path by which the value is reached. `contents` is the text
+/// of the value, if the user asked for it.
 ///
 /// # Errors
 /// The report can't be written in this format, or the unit is no unit of bytes.

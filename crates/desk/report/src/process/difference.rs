@@ -12,7 +12,7 @@ use crate::measure::UnitFormatter;
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable, RowTint, printable};
 
-/// The fields whose changes a table of text shows.
+/// The fields whose changes are columns of a table of text.
 const TEXT_FIELDS: [&str; 6] = ["size", "pss", "uss", "shared_clean", "shared_dirty", "swap"];
 
 /// A part of a process's memory, before and now.

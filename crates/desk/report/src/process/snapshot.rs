@@ -17,14 +17,14 @@ pub struct ProcessSnapshot {
     pub name: String,
     /// The command line of the process, if it has one.
     pub title: Option<String>,
-    /// The time when the process began, in clock ticks, and the id of the machine's boot that the
-    /// ticks count from.
+    /// The time when the process began, in clock ticks since the machine's boot, and the id of that
+    /// boot.
     pub began: (u64, String),
     /// The time of the moment, in nanoseconds since 1970.
     pub time_nanos: i64,
-    /// The memory of the process by parts, if this user may read it.
+    /// The parts of the process's memory, if this user may read them.
     pub parts: Option<ProcessParts>,
-    /// The counters of the kernel, by its own names for them.
+    /// The counters of the kernel, by the kernel's own names for them.
     pub counters: Vec<(String, Option<u64>)>,
     /// The control group of the process, if its files are on this machine.
     pub cgroup: Option<Cgroup>,
@@ -46,7 +46,7 @@ pub struct ProcessParts {
     pub rounding: MemoryUsage,
     /// The total.
     pub total: MemoryUsage,
-    /// Whether the total is the one in `smaps_rollup`.
+    /// Whether the total comes from the kernel's file `smaps_rollup`.
     pub is_as_kernel_sums: bool,
 }
 

@@ -1,18 +1,19 @@
-//! The operators, by the two letters of their code.
+//! Table of the operators. Each has a code of two letters.
 
 /// How an expression with an operator is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OperatorForm {
     Unary,
-    /// `++` and `--`. They follow the operand, unless an underscore follows the letters.
+    /// `++` and `--`. The operator is written after the operand, or before it if an underscore
+    /// follows the letters.
     Step,
     Binary,
     Conditional,
     Call,
     /// `static_cast` and similar casts.
     NamedCast,
-    /// A word with a type in parentheses, as in `sizeof`. In `OfExpression`, the operand is an
-    /// expression.
+    /// A word with a type in parentheses, as in `sizeof`. The next variant has an expression in
+    /// parentheses instead.
     OfType,
     OfExpression,
     New,

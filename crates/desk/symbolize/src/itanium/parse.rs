@@ -1,5 +1,5 @@
-//! The grammar of linker names. A name is read from left to right. This module reads whole names,
-//! and its submodules read their parts.
+//! Parser of linker names, from left to right. This module parses whole names, and its submodules
+//! parse their parts.
 
 mod expression;
 mod name;
@@ -11,16 +11,17 @@ use super::{MemberQualifiers, NameNode, NodeId};
 const MAX_DEPTH: u32 = 200;
 /// Maximum number of nodes that are made. No real name has more parts.
 const MAX_NODES: usize = 1 << 16;
-/// Maximum number of parse steps. No real name needs more. Some parts are tried in two ways, so if
+/// Maximum number of parse steps. No real name needs more. Some parts are parsed in two ways. If
 /// such parts are nested, each level doubles the number of steps.
 const MAX_STEPS: usize = 1 << 18;
 
-/// Facts about a name that decide how a function's signature is read.
+/// Properties of a name that determine how the function's signature is parsed.
 #[derive(Default)]
 struct NameKind {
-    /// Whether the name ends in template arguments. If so, the return type follows.
+    /// Whether the name ends in template arguments. If it does, the signature begins with the
+    /// return type.
     is_template: bool,
-    /// Whether the name is that of a constructor, destructor or conversion, which have no return
+    /// Whether the name belongs to a constructor, destructor or conversion, which have no return
     /// type.
     has_no_return: bool,
     qualifiers: MemberQualifiers,
@@ -33,18 +34,18 @@ pub(super) struct NameParser<'a> {
     nodes: Vec<NameNode<'a>>,
     made: usize,
     steps: usize,
-    /// The parts to which `S_` and so on refer. A template parameter is stored with its number,
-    /// because its argument may differ when it is used again.
+    /// The parts to which `S_`, `S0_` and so on refer. A template parameter is stored with its
+    /// number, because its argument may differ when it is used again.
     substitutions: Vec<(NodeId, Option<u64>)>,
-    /// The arguments to which `T_` and so on refer.
+    /// The arguments to which `T_`, `T0_` and so on refer.
     parameters: Vec<NodeId>,
-    /// Whether the parser is within a function's name, and not within a type. The template
-    /// arguments in such a name are those to which `T_` and so on refer.
+    /// Whether the parser is within a function's name, and not within a type. `T_` and so on refer
+    /// to the template arguments of such a name.
     is_naming: bool,
     /// Template parameters that were used before their arguments were read.
     forward: Vec<NodeId>,
-    /// Whether the parser is within the type of a conversion operator. The operator's template
-    /// arguments follow that type.
+    /// Whether the parser is within the type of a conversion operator. The template arguments of
+    /// the operator follow this type.
     is_early: bool,
     /// Whether the parser is within a lambda's parameters.
     is_lambda: bool,
@@ -123,7 +124,7 @@ impl<'a> NameParser<'a> {
         parsed
     }
 
-    /// Reads bytes as long as `accept` accepts them, and returns them as text.
+    /// Reads bytes while `accept` returns true, and returns them as text.
     pub(super) fn take(&mut self, accept: impl Fn(u8) -> bool) -> &'a str {
         let rest = self.rest();
         let length = rest.iter().position(|&b| !accept(b)).unwrap_or(rest.len());
@@ -147,7 +148,7 @@ impl<'a> NameParser<'a> {
         number.checked_add(1)
     }
 
-    /// Reads parts until `E`.
+    /// Reads parts up to `E`, which is skipped.
     pub(super) fn until_end(
         &mut self,
         mut part: impl FnMut(&mut Self) -> Option<NodeId>,

@@ -1,4 +1,5 @@
-//! Writes the tree as text. A type is written as in a declaration: around the declared name.
+//! Writes the tree as text. A type is written as in a declaration, with one half before the
+//! declared name and the other after it.
 
 mod expression;
 
@@ -328,7 +329,7 @@ impl<'n, 'a> NamePrinter<'n, 'a> {
         self.push(sign);
     }
 
-    /// Whether a pointer to this type writes its sign in parentheses.
+    /// Whether a pointer or reference to this type needs parentheses.
     fn needs_parentheses(&self, of: NodeId) -> bool {
         let of = self.unqualified(of);
         matches!(of, NameNode::FunctionType { .. } | NameNode::Array(..))
@@ -349,7 +350,7 @@ impl<'n, 'a> NamePrinter<'n, 'a> {
         self.node(of)
     }
 
-    /// Whether this type writes anything after the declared name.
+    /// Whether a part of this type is written after the declared name.
     fn has_right(&self, mut of: NodeId) -> bool {
         // A hostile name may say that a part contains itself.
         for _ in 0..MAX_DEPTH {
@@ -440,8 +441,8 @@ impl<'n, 'a> NamePrinter<'n, 'a> {
         self.right(of);
     }
 
-    /// Writes a function, or any other node as a whole. The return type is left out for a function
-    /// that is the scope of a named entity.
+    /// Writes a function, or any other node as a whole. Without `with_return`, the return type is
+    /// left out, as for a function that is the scope of another name.
     fn function(&mut self, id: NodeId, with_return: bool) {
         let NameNode::Function {
             returns,

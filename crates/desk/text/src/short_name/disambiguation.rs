@@ -1,4 +1,4 @@
-//! The differences that tell names apart which become equal when they are short.
+//! Finds the differences between names that have equal short names.
 
 use std::collections::HashSet;
 
@@ -9,11 +9,11 @@ use super::{
     is_of_cpp_or_rust, parse, without_versions,
 };
 
-/// Largest number of types that are searched for what tells names apart.
+/// Maximum number of types in a name that are searched for differences.
 const MAX_SEARCHED_TYPES: usize = 64;
 
-/// Returns those of `all` whose short names may equal that of one of `shown`. A reader of one row
-/// of two must see which one it is.
+/// Returns the names in `all` whose short names may equal the short name of a name in `shown`. If a
+/// report shows only one of two such names, the reader must see which one it is.
 pub fn similar_names<'s, 'n>(
     shown: impl Iterator<Item = &'s str>,
     all: impl Iterator<Item = &'n str>,
@@ -22,8 +22,8 @@ pub fn similar_names<'s, 'n>(
     all.filter(|name| words.contains(last_word(name))).collect()
 }
 
-/// Returns a function's own name, roughly. Names that are equal when they are short have it in
-/// common.
+/// Returns the last word of a function's name, which is roughly the name without scopes, arguments
+/// and parameters. Names with equal short names have equal last words.
 fn last_word(name: &str) -> &str {
     let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '~';
     let (mut depth, mut start, mut last) = (0usize, None, "");
@@ -50,9 +50,9 @@ fn last_word(name: &str) -> &str {
     }
 }
 
-/// Returns what differs in each of these names, in at most `width` columns: as few types of their
-/// arguments and parameters as tell the names apart. The caller numbers those that are equal after
-/// they are cut.
+/// Returns the differences between these names, each in at most `width` columns. A difference
+/// consists of as few types from the arguments and parameters as needed to distinguish the names.
+/// The caller numbers differences that are equal after they are cut.
 pub(super) fn differences(names: &[&str], width: usize) -> Vec<String> {
     let cut_all = |texts: Vec<String>| texts.iter().map(|text| cut(text, width)).collect();
     if !names
@@ -99,8 +99,8 @@ pub(super) fn differences(names: &[&str], width: usize) -> Vec<String> {
     }
 }
 
-/// Returns the types and values of which a name's arguments and parameters are made, from left to
-/// right, without defaults: `std::pair`, `int const` and `A` of `f<std::pair<int const, A>>()`.
+/// Returns the types and values in a name's arguments and parameters, from left to right, without
+/// defaults: `std::pair`, `int const` and `A` for `f<std::pair<int const, A>>()`.
 fn types(name: &str) -> Vec<String> {
     let parts = parse(name);
     let mut all = Vec::new();
@@ -137,8 +137,8 @@ fn arguments<'p, 'n>(parts: &'p [ShortNamePart<'n>]) -> Vec<&'p [ShortNamePart<'
     all
 }
 
-/// Returns the part of each name that is between the common beginning and the common end of all of
-/// them, extended to whole words.
+/// Returns the middle of each name, between the common beginning and the common end of all names,
+/// extended to whole words.
 fn between(names: &[&str]) -> Vec<String> {
     let common = |a: &str, b: &str| a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
     let backwards = |a: &str, b: &str| {

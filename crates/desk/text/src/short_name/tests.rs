@@ -1,4 +1,4 @@
-//! Long names and their short forms, and names that are no names.
+//! Checks short names, also of texts that are not names.
 
 use super::*;
 
@@ -148,8 +148,8 @@ fn whatever_a_name_is_it_is_done_soon() {
     }
 }
 
-/// Whole arguments tell instances of one template apart. They are as short as elsewhere, and no
-/// defaults are among them.
+/// Checks that whole arguments distinguish instances of one template. They are shortened as
+/// elsewhere, and contain no defaults.
 #[test]
 fn instances_differ_by_whole_arguments() {
     let node = |key: &str, value: &str| {
@@ -178,7 +178,8 @@ fn instances_differ_by_whole_arguments() {
     );
 }
 
-/// Names may be equal when they are short only if the names themselves are equal.
+/// Checks that names are found as similar if they may have equal short names, and only if their
+/// last words are equal.
 #[test]
 fn names_that_may_be_confused_are_found() {
     let all = [

@@ -1,17 +1,17 @@
-//! Taking nodes out of a call tree that has too many.
+//! Removes nodes from a call tree that has too many.
 
 use super::{CallTree, NO_PARENT, is_heavy};
 
 impl CallTree {
-    /// Takes out the nodes that a tree with the least weights `least` would not have. These must
-    /// not be below the least weights that this tree was built with.
+    /// Removes the nodes that a tree with the minimum weights `least` would not have. They must not
+    /// be below the minimum weights of this tree.
     pub fn cut(&mut self, least: &[i64]) {
         let is_kept = |tree: &Self, at: usize| is_heavy(tree.weight_of(at), least);
         self.retain(is_kept);
     }
 
-    /// Keeps the `most` heaviest nodes. Of equally heavy nodes, those that come first are kept. A
-    /// node is as heavy as its largest share of the `whole` of a column.
+    /// Keeps the `most` heaviest nodes, and removes the others. Of equally heavy nodes, the first
+    /// are kept. The weight of a node is its largest share of a column's sum in `whole`.
     pub fn keep(&mut self, most: usize, whole: &[i64]) {
         if self.node.len() <= most {
             return;
@@ -32,8 +32,8 @@ impl CallTree {
         self.retain(|_, at| is_kept[at]);
     }
 
-    /// Takes out the nodes for which `is_kept` is false. It must be true for the parent of every
-    /// node for which it is true.
+    /// Removes the nodes for which `is_kept` is false. If `is_kept` is true for a node, it must be
+    /// true for its parent.
     fn retain(&mut self, is_kept: impl Fn(&Self, usize) -> bool) {
         let width = self.width;
         // The new number of each node. A node that stays has a parent that stays and comes before

@@ -1,7 +1,7 @@
 //! The small subtrees of a large call tree, each built from a copy of its stacks.
 //!
 //! The stacks of a subtree lie far from each other in memory, and are read once for each frame. So
-//! they are copied to where they lie close together, and several threads work at subtrees.
+//! they are first copied next to each other. Several threads build subtrees.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,27 +11,27 @@ use super::{
 };
 use crate::error::TotalsError;
 
-/// Least number of stacks for which a tree is built in pieces.
+/// Minimum number of stacks for which a tree is built in pieces.
 pub(super) const MIN_PARALLEL_STACKS: usize = 1 << 16;
-/// Largest number of stacks in a piece. A subtree of more stacks is split further.
+/// Maximum number of stacks in a piece. A subtree of more stacks is split further.
 const MAX_PIECE_STACKS: usize = 1 << 14;
-/// Least number of stacks in a piece. A subtree of fewer stacks is not worth a copy.
+/// Minimum number of stacks in a piece. A subtree of fewer stacks is not worth a copy.
 const MIN_PIECE_STACKS: usize = 1 << 5;
-/// Largest number of threads that build pieces.
+/// Maximum number of threads that build pieces.
 const MAX_THREADS: usize = 8;
 
-/// A subtree that was put off and is still to be built.
+/// A deferred subtree, which is still to be built.
 struct SubtreePiece {
     /// The number of the piece's root in the tree.
     node: u32,
-    /// The piece's stacks: the range `start..end` of the order.
+    /// Start of the piece's stacks in `order`. The next field is their end.
     start: usize,
     end: usize,
     /// The entities from the root of the tree to the root of the piece.
     path: Vec<u32>,
 }
 
-/// The subtrees that were put off so that threads build them later.
+/// The deferred subtrees, which threads build later.
 pub(super) struct SubtreePieces {
     is_enabled: bool,
     pieces: Vec<SubtreePiece>,
@@ -41,7 +41,7 @@ pub(super) struct SubtreePieces {
 type GrownSubtree = (CallTree, Vec<i64>);
 
 impl SubtreePieces {
-    /// Makes an empty list that puts small subtrees off.
+    /// Makes an empty list that defers small subtrees.
     pub(super) fn enabled() -> Self {
         Self {
             is_enabled: true,
@@ -49,7 +49,7 @@ impl SubtreePieces {
         }
     }
 
-    /// Makes an empty list that puts no subtree off.
+    /// Makes an empty list that defers no subtree.
     pub(super) fn disabled() -> Self {
         Self {
             is_enabled: false,
@@ -57,7 +57,7 @@ impl SubtreePieces {
         }
     }
 
-    /// Puts the subtree of a node off if it has the right size, and returns whether it was put off.
+    /// Defers the subtree of a node if it has the right size. Returns whether it was deferred.
     pub(super) fn take(&mut self, node: u32, task: &NodeTask, path: &[u32]) -> bool {
         let is_taken = self.is_enabled
             && (MIN_PIECE_STACKS..=MAX_PIECE_STACKS).contains(&(task.end - task.start));
@@ -72,7 +72,7 @@ impl SubtreePieces {
         is_taken
     }
 
-    /// Builds the subtrees that were put off, in several threads.
+    /// Builds the deferred subtrees in several threads.
     pub(super) fn grow(
         self,
         stacks: &EntityStacks,
@@ -121,7 +121,7 @@ impl SubtreePieces {
 }
 
 impl SubtreePiece {
-    /// Copies the parts of the piece's stacks that are below its root.
+    /// Copies the piece's stacks without the frames from the tree's root to the piece's root.
     fn copy(&self, stacks: &EntityStacks, order: &[u32], reverse: bool) -> EntityStacks {
         let mut near = EntityStacks {
             width: stacks.width,
@@ -145,7 +145,7 @@ impl SubtreePiece {
 pub(super) struct GrownSubtrees(Vec<(u32, GrownSubtree)>);
 
 impl GrownSubtrees {
-    /// Puts each subtree behind its root.
+    /// Inserts each subtree into `tree` after its root.
     pub(super) fn put_into(self, tree: &mut CallTree) -> Result<(), TotalsError> {
         if self.0.is_empty() {
             return Ok(());
@@ -196,8 +196,8 @@ impl GrownSubtrees {
 }
 
 impl CallTree {
-    /// Appends the weights of the sums `sums` of tree `of`, if this tree has weights. If `of` has
-    /// no negative value, its totals are its weights.
+    /// Appends the weights at `sums` of the tree `of` if `is_signed`. If `of` has no negative
+    /// value, its totals are its weights.
     pub(super) fn add_weight(
         &mut self,
         is_signed: bool,

@@ -1,9 +1,9 @@
-//! The stacks that a call tree is made of.
+//! The stacks from which a call tree is built.
 
 /// Stacks of entities, leaf first, with `width` values each.
 #[derive(Default)]
 pub struct EntityStacks {
-    /// The entities of all stacks, one stack behind the other.
+    /// The entities of all stacks, one stack after the other.
     pub entity: Vec<u32>,
     /// The end of each stack in `entity`.
     pub end: Vec<usize>,
@@ -31,7 +31,7 @@ impl EntityStacks {
         &self.value[i * self.width..(i + 1) * self.width]
     }
 
-    /// Copies the stacks `which` without the `depth` frames nearest to the root.
+    /// Copies the stacks with the numbers `which`, without the `depth` frames nearest to the root.
     pub fn below(&self, which: &[u32], depth: usize) -> Self {
         let mut below = Self {
             width: self.width,
@@ -47,9 +47,9 @@ impl EntityStacks {
         below
     }
 
-    /// Merges equal stacks if values have both signs. The values then cancel before they are
-    /// weighed, however the file spread them over samples. If no value is negative, the stacks stay
-    /// as they are, because merging would not change their weights.
+    /// Merges equal stacks if any value is negative. Then values of both signs cancel before they
+    /// are weighed, no matter how the file spread them over samples. Otherwise the stacks stay
+    /// unchanged, because merging would not change their weights.
     pub fn merge_equal(self) -> Self {
         if self.value.iter().all(|&v| v >= 0) {
             return self;

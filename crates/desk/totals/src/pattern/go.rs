@@ -1,6 +1,6 @@
-//! Go's regular expressions, as pprof's users write them, for the `regex` crate.
+//! Translates Go's regular expressions, which users of pprof write, for the `regex` crate.
 //!
-//! Both are the language of RE2 but differ in details, which are translated here:
+//! Both use the syntax of RE2 but differ in details, which are translated:
 //!
 //! * A `{` that begins no repetition stands for itself (`{{closure}}`). So do `[`, `&&`, `~~` and
 //!   `--` in a class, and `\<`.
@@ -8,8 +8,8 @@
 //! * Stacked repetitions (`a**`), more than 1000 repetitions, and flags other than `imsU` are
 //!   errors.
 //!
-//! One difference stays: `\b` takes letters beyond ASCII into account, which Go's does not. Source:
-//! Go's package regexp/syntax.
+//! One difference remains: `\b` takes letters beyond ASCII into account, unlike in Go. Source: Go's
+//! package regexp/syntax.
 
 use regex::Regex;
 
@@ -32,7 +32,7 @@ struct GoRegexTranslator<'a> {
     out: String,
 }
 
-/// Largest number of repetitions that an expression may ask for.
+/// Maximum number of repetitions in an expression.
 const MAX_REPETITIONS: u32 = 1000;
 
 impl<'a> GoRegexTranslator<'a> {
@@ -225,7 +225,7 @@ impl<'a> GoRegexTranslator<'a> {
 mod tests {
     use super::go_regex;
 
-    /// Checks expressions for which the expected results come from Go's regexp.
+    /// Compares matches of expressions with the results of Go's regexp.
     #[test]
     fn as_in_go() {
         let matching = [

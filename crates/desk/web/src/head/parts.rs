@@ -1,4 +1,4 @@
-//! The parts of a container's head. Each is made from rows that were checked.
+//! The parts of a container's head, which are made from checked rows.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub(super) struct FunctionsJson<'a> {
     name: Vec<&'a str>,
     file: Vec<u32>,
     module: Vec<u32>,
-    /// The mapped file of each function, or -1 without one.
+    /// The index of each function's mapped file; -1 if it has none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     mapped: Vec<i64>,
     start: Vec<u32>,
@@ -53,7 +53,7 @@ pub(super) struct HistoryJson<'a> {
     inuse: &'a [i64],
     #[serde(skip_serializing_if = "Option::is_none")]
     objects: Option<&'a [i64]>,
-    /// The resident set in bytes at each moment, or -1 if unknown.
+    /// The resident set in bytes at each moment; -1 if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     rss: Option<Vec<i64>>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,30 +1,29 @@
-//! Requests to a server and its answers, independent of HTTP.
+//! Requests to the server, and their answers, without the details of HTTP.
 
 use crate::ServedPage;
 
 /// Media type of JSON.
 pub const JSON_MEDIA_TYPE: &str = "application/json";
 
-/// The program that answers the requests of a page.
+/// Answers the requests of a page.
 pub trait ApiHandler: Send + Sync + 'static {
-    /// Returns the page.
+    /// Returns the page itself.
     fn page(&self) -> ServedPage;
 
-    /// Returns which body may be sent to a path of the API. `None` means that the path takes no
-    /// body.
+    /// Returns the kind of body that a path of the API accepts; `None` if the path accepts no body.
     ///
     /// # Errors
-    /// The path accepts no body now.
+    /// The path can't accept a body now.
     fn accepted_body(&self, path: &str) -> Result<Option<AcceptedBody>, ApiRefusal>;
 
-    /// Answers a request. This may take long, and other threads may call it at the same time.
+    /// Answers a request. This may take long. Several threads may call it at the same time.
     ///
     /// # Errors
     /// The request is wrong, or there is no answer.
     fn answer(&self, asked: &ApiRequest) -> Result<ApiAnswer, ApiRefusal>;
 }
 
-/// The body that a path accepts.
+/// The kind of body that a path accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AcceptedBody {
     /// The media type of the body.
@@ -40,9 +39,9 @@ pub struct ApiRequest {
     pub path: String,
     /// The parameters in the order of the URL, without the token.
     pub parameters: Vec<(String, String)>,
-    /// The body, if the path accepts one.
+    /// The body; empty if the path accepts none.
     pub body: Vec<u8>,
-    /// The tag of the answer that the client already has.
+    /// The tag of the answer that the client has already.
     pub known_tag: Option<String>,
 }
 
@@ -57,12 +56,12 @@ impl ApiRequest {
     }
 }
 
-/// An answer.
+/// An answer to a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ApiAnswer {
     /// The media type of the body.
     pub media: &'static str,
-    /// The body. `None` means that the answer the client already has is still valid.
+    /// The body; `None` if the answer that the client has already is still valid.
     pub body: Option<Vec<u8>>,
     /// A text that changes whenever the answer changes.
     pub tag: Option<String>,
@@ -71,7 +70,7 @@ pub struct ApiAnswer {
 }
 
 impl ApiAnswer {
-    /// Makes an answer in JSON.
+    /// Makes an answer with a JSON body.
     #[must_use]
     pub fn json(body: &serde_json::Value) -> Self {
         Self {
@@ -82,7 +81,7 @@ impl ApiAnswer {
     }
 }
 
-/// A refusal: why there is no answer.
+/// A refusal of a request, with the reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ApiRefusal {
     /// The HTTP status code.
@@ -91,14 +90,14 @@ pub struct ApiRefusal {
     pub what: String,
     /// The cause of the problem.
     pub cause: String,
-    /// Advice on what helps.
+    /// Advice on how to solve the problem.
     pub help: String,
-    /// The methods that the path accepts, if the request used another one.
+    /// The methods that the path accepts, if the request used any other method.
     pub allowed: Option<&'static str>,
 }
 
 impl ApiRefusal {
-    /// Makes a refusal from the problem and the advice.
+    /// Makes a refusal from the HTTP status, the problem and the advice.
     #[must_use]
     pub fn new(status: u16, what: impl Into<String>, help: impl Into<String>) -> Self {
         Self {

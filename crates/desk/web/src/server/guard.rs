@@ -1,5 +1,5 @@
-//! The rules for requests: which are allowed, and for what. The head of a request decides, before
-//! anything else is read.
+//! The rules that decide whether a request is allowed, and what its target is. They need only the
+//! head of the request, before anything else is read.
 
 use hyper::header::{
     CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, IF_NONE_MATCH,
@@ -12,9 +12,9 @@ use super::API_PATH;
 use super::answer::{AcceptedBody, ApiHandler, ApiRefusal, ApiRequest};
 use super::token::AccessToken;
 
-/// Maximum length of a parameter's name and value in bytes. Patterns are shorter.
+/// Maximum length of a parameter's name and value in bytes. Real patterns are shorter.
 const MAX_PARAMETER_LENGTH: usize = 8 << 10;
-/// Maximum number of parameters.
+/// Maximum number of parameters of a request.
 const MAX_PARAMETERS: usize = 64;
 
 /// The target of an allowed request.
@@ -22,15 +22,15 @@ const MAX_PARAMETERS: usize = 64;
 pub(super) enum RequestTarget {
     /// The page.
     Page,
-    /// An answer of the API.
+    /// A request to the API.
     Answer(ApiRequest),
-    /// An answer of the API to a body that the client sends.
+    /// A request to the API with a body.
     Upload(ApiRequest, AcceptedBody),
 }
 
 /// Checks the requests to a server.
 pub(super) struct RequestGuard {
-    /// The host names by which clients on this machine may address the server.
+    /// The host names under which clients on this machine may reach the server.
     hosts: [String; 2],
     token: AccessToken,
 }
@@ -47,8 +47,8 @@ impl RequestGuard {
         }
     }
 
-    /// Returns the target of a request, or why it is refused. Without the token, a client learns
-    /// nothing else.
+    /// Returns the target of a request, or the reason for refusing it. A client without the token
+    /// gets no other information.
     pub(super) fn check_request(
         &self,
         head: &Parts,
@@ -107,8 +107,8 @@ impl RequestGuard {
         Ok(RequestTarget::Upload(asked, takes))
     }
 
-    /// Refuses a request to another host name. A foreign page can make a browser send requests here
-    /// under a name of its own, but it can't use our names.
+    /// Refuses a request to any host name but the server's. A foreign page can make a browser send
+    /// requests to this server under the foreign page's host name, but not under the server's.
     fn check_host(&self, head: &Parts) -> Result<(), ApiRefusal> {
         let ours = |host: &str| self.hosts.iter().any(|our| our.eq_ignore_ascii_case(host));
         let named = single_header(&head.headers, &HOST)?.is_some_and(ours);
@@ -189,7 +189,7 @@ fn parameters(uri: &Uri) -> Result<Vec<(String, String)>, ApiRefusal> {
     }
 }
 
-/// Refuses parameters that occur twice, because they would make two questions.
+/// Refuses parameters that occur twice, because the request would be ambiguous.
 fn check_once(parameters: &[(String, String)]) -> Result<(), ApiRefusal> {
     let mut names: Vec<&str> = parameters.iter().map(|(name, _)| name.as_str()).collect();
     names.sort_unstable();
@@ -247,7 +247,7 @@ mod tests {
         max_bytes: 100,
     };
 
-    /// Takes a body at `load` only.
+    /// An API that accepts a body at the path `load` only.
     struct UploadHandler;
 
     impl ApiHandler for UploadHandler {
@@ -268,7 +268,7 @@ mod tests {
         }
     }
 
-    /// Checks a request to port 9000. `TOKEN` in the address stands for the token.
+    /// Checks a request to port 9000. `TOKEN` in the address is replaced by the token.
     fn check(
         method: &str,
         address: &str,
@@ -285,7 +285,7 @@ mod tests {
         guard.check_request(&head, &UploadHandler)
     }
 
-    /// Returns the status of a request: 200 if it is allowed.
+    /// Returns the HTTP status of a request; 200 if it is allowed.
     fn status(method: &str, address: &str, headers: &[(&str, &str)]) -> u16 {
         check(method, address, headers).map_or_else(|refusal| refusal.status, |_| 200)
     }

@@ -1,6 +1,6 @@
-//! The connections that have not sent a request yet. They lose their place if another connection
-//! needs it: otherwise a client that opens many connections and stays silent would lock the page
-//! out.
+//! The connections that have not sent a request yet. The oldest of them is closed if another
+//! connection needs its place. Otherwise a client could block the page by opening many silent
+//! connections.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,14 +8,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// One notifier for each waiting connection, the oldest first. It asks the connection to close.
+/// One notifier for each waiting connection, the oldest first. A notification asks the connection
+/// to close.
 type WaitingConnections = Mutex<VecDeque<Arc<Notify>>>;
 
 /// The list of connections that have not sent a request yet.
 #[derive(Default)]
 pub(super) struct ConnectionLobby(Arc<WaitingConnections>);
 
-/// The entry of a connection in the lobby. Dropping it removes the entry.
+/// The entry of a connection in the list of waiting connections. Dropping it removes the entry.
 pub(super) struct LobbySeat {
     lobby: Arc<WaitingConnections>,
     wanted: Arc<Notify>,
@@ -23,7 +24,7 @@ pub(super) struct LobbySeat {
 }
 
 impl ConnectionLobby {
-    /// Adds a connection.
+    /// Adds a connection to the list.
     pub(super) fn enter(&self) -> LobbySeat {
         let wanted = Arc::new(Notify::new());
         lock_waiting(&self.0).push_back(wanted.clone());
@@ -43,15 +44,15 @@ impl ConnectionLobby {
 }
 
 impl LobbySeat {
-    /// Removes the connection from the lobby because it has sent its request. It keeps its place
-    /// from now on.
+    /// Removes the connection from the list, because it has sent its request. From now on it is not
+    /// asked to close.
     pub(super) fn leave(&self) {
         self.has_asked.store(true, Ordering::Relaxed);
         lock_waiting(&self.lobby).retain(|other| !Arc::ptr_eq(other, &self.wanted));
     }
 
-    /// Waits until another connection needs the place. Never returns once this connection has sent
-    /// its request.
+    /// Waits until the connection is asked to close. Never returns once the connection has sent its
+    /// request.
     pub(super) async fn wait_until_wanted(&self) {
         self.wanted.notified().await;
         if self.has_asked.load(Ordering::Relaxed) {

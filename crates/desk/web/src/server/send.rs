@@ -1,5 +1,5 @@
-//! Answers an HTTP request: the guard decides, a worker answers, and the headers of every answer
-//! restrict it to this page.
+//! Answers HTTP requests. The guard checks a request, a worker makes the answer, and the headers of
+//! every answer restrict it to this page.
 
 use std::convert::Infallible;
 use std::io::Write;
@@ -19,20 +19,19 @@ use tokio::sync::Semaphore;
 use super::answer::{AcceptedBody, ApiAnswer, ApiHandler, ApiRefusal, ApiRequest, JSON_MEDIA_TYPE};
 use super::guard::{RequestGuard, RequestTarget, too_large_refusal};
 
-/// Maximum number of requests that wait for a worker or are being answered. Further requests are
-/// refused with status 503.
+/// Maximum number of requests that are answered or wait for it. Further requests are refused with
+/// status 503.
 const MAX_WAITING_REQUESTS: usize = 32;
 
-/// Body limit in bytes above which a body counts as large. Only one large body is received at a
-/// time.
+/// Limit in bytes above which a body counts as large. Only one large body is received at a time.
 const LARGE_BODY_LIMIT: usize = 1 << 20;
 
-/// The header for the notes of an answer: a JSON list of texts, in ASCII.
+/// The header for the notes of an answer: a JSON list of texts in ASCII.
 const NOTES_HEADER: HeaderName = HeaderName::from_static("heapprof-notes");
 
 type HttpReply = Response<Full<Bytes>>;
 
-/// Answers requests, with the guard and the handler that this needs.
+/// Answers requests with a guard and a handler.
 pub(super) struct RequestDesk {
     guard: RequestGuard,
     answers: Arc<dyn ApiHandler>,
@@ -51,7 +50,7 @@ impl RequestDesk {
         }
     }
 
-    /// Answers one request.
+    /// Answers a request.
     pub(super) async fn handle(
         self: Arc<Self>,
         request: Request<Incoming>,
@@ -118,7 +117,7 @@ impl RequestDesk {
     }
 }
 
-/// Returns the refusal of a request that may be repeated later.
+/// Returns the refusal of a request that the client may repeat later.
 fn busy_refusal(what: &str) -> ApiRefusal {
     ApiRefusal::new(503, what, "Ask again in a moment")
 }
@@ -179,8 +178,8 @@ fn refusal_reply(refusal: &ApiRefusal) -> HttpReply {
     reply
 }
 
-/// Reports to a client that its request took too long. The client may not get the report, because
-/// no task waits for the writing.
+/// Reports to a client that its request took too long. The report may be lost, because no task
+/// waits until it is written.
 pub(super) fn send_too_slow(mut stream: TcpStream) {
     let refusal = ApiRefusal::new(408, "The request took too long", "Ask again");
     let body = refusal_text(&refusal);
@@ -192,7 +191,7 @@ pub(super) fn send_too_slow(mut stream: TcpStream) {
     let _ = stream.write_all(whole.as_bytes());
 }
 
-/// Returns the body of a refusal.
+/// Returns a refusal as JSON, for the body of a reply.
 fn refusal_text(refusal: &ApiRefusal) -> String {
     let error = serde_json::json!({
         "error": { "what": refusal.what, "cause": refusal.cause, "help": refusal.help }
@@ -229,7 +228,7 @@ fn build_reply(status: StatusCode, media: &str, policy: &str, body: Bytes) -> Ht
     reply
 }
 
-/// Returns JSON as text in which all characters are ASCII.
+/// Converts JSON to text with only ASCII characters.
 fn to_ascii_json(json: &serde_json::Value) -> String {
     let mut out = String::new();
     let mut units = [0; 2];
@@ -317,7 +316,8 @@ mod tests {
         assert_eq!(body(reply), "");
     }
 
-    /// A tag that is no header is left out, so that no line is added to the reply.
+    /// Tests that a tag which can't be a header is left out, so that it adds no header to the
+    /// reply.
     #[test]
     fn a_tag_adds_no_line() {
         let reply = answer_reply(ApiAnswer {

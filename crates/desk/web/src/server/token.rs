@@ -1,9 +1,9 @@
-//! The token that gives a browser access: 128 random bits.
+//! The access token for a browser: 128 random bits.
 
 use std::fs::File;
 use std::io::{self, Read};
 
-/// A token in hex digits.
+/// An access token in hex digits.
 pub(super) struct AccessToken(String);
 
 impl AccessToken {
@@ -22,7 +22,7 @@ impl AccessToken {
     }
 
     /// Whether a text is the token. The time of the comparison does not reveal how much of the text
-    /// is right.
+    /// is correct.
     pub(super) fn matches(&self, text: &str) -> bool {
         let (ours, given) = (self.0.as_bytes(), text.as_bytes());
         let differs = ours.iter().zip(given).fold(0, |all, (a, b)| all | (a ^ b));

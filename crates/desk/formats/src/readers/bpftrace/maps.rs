@@ -1,4 +1,4 @@
-//! Maps of a file, each with all of its printed entries.
+//! The maps of a file, with the entries of all their prints.
 
 use foldhash::{HashMap, HashMapExt};
 
@@ -19,13 +19,13 @@ struct BpftraceMap {
     name: String,
     entries: Vec<BpftraceEntry>,
     has_counts: bool,
-    /// Number of prints of the map. The next fields are the number and sum of the largest print so
-    /// far, the sum of the current print, and its last value.
+    /// Number of times that the map was printed. The next fields are the number and sum of the
+    /// largest print so far, the sum of the current print, and the last value of the current print.
     prints: u32,
     largest: (u32, i128),
     sum: i128,
     last: i64,
-    /// The last print in which each stack was seen.
+    /// The number of the last print that contains a sample, by sample.
     seen: HashMap<u32, u32>,
 }
 
@@ -35,7 +35,7 @@ struct BpftraceEntry {
     value: MapValue,
 }
 
-/// A sample type: a map, or the counts of a map that also has totals.
+/// A sample type: the values of a map, or the counts of a map that has both counts and totals.
 pub(super) struct BpftraceColumn {
     pub(super) name: String,
     pub(super) unit: String,
@@ -49,7 +49,7 @@ impl BpftraceMaps {
         self.map.is_empty()
     }
 
-    /// Returns the number of the map with this name, which is added if it is new.
+    /// Returns the index of the map with this name. A new map is added.
     pub(super) fn map(&mut self, name: &[u8]) -> Result<usize, FormatError> {
         let name = String::from_utf8_lossy(name).into_owned();
         if let Some(known) = self.map.iter().position(|map| map.name == name) {
@@ -103,7 +103,7 @@ impl BpftraceMaps {
         Ok(())
     }
 
-    /// Returns the sample types, with the prints that the options ask for.
+    /// Returns the sample types of all maps, each for the print that the options select.
     pub(super) fn columns(
         &self,
         options: &FormatReadOptions,
@@ -172,7 +172,7 @@ impl BpftraceMaps {
         }
     }
 
-    /// Describes which print was read, if there are several.
+    /// Describes which print was read; `None` if each map was printed only once.
     pub(super) fn which(&self, options: &FormatReadOptions) -> Result<Option<String>, FormatError> {
         let most = self.map.iter().map(|map| map.prints).max().unwrap_or(0);
         if most < 2 {
@@ -193,7 +193,7 @@ impl BpftraceMap {
         self.sum = 0;
     }
 
-    /// Returns the number of the print that `part` asks for.
+    /// Returns the number of the print that `part` selects.
     fn print(&self, part: Option<PartSelector>) -> Result<u32, FormatError> {
         let peak = match self.sum > self.largest.1 {
             true => self.prints,

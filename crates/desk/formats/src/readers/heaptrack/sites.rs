@@ -6,7 +6,7 @@ use foldhash::HashMap;
 use crate::error::FormatError;
 use crate::tally::overflow;
 
-/// The sample types of the values.
+/// The sample types: names and units of the values that [`HeaptrackSites::values`] returns.
 pub(super) const SAMPLE_TYPES: [(&str, &str); 7] = [
     ("alloc_objects", "count"),
     ("alloc_space", "bytes"),
@@ -24,15 +24,16 @@ pub(super) struct HeaptrackAllocation {
     pub(super) trace: u32,
 }
 
-/// Sums of all traces that allocate.
+/// The sums of all traces that allocate, and the tables to find the sums for an event.
 #[derive(Default)]
 pub(super) struct HeaptrackSites {
     /// The size and site of each allocation that the file defines.
     definition: Vec<(i64, u32)>,
     site: Vec<HeaptrackSite>,
-    /// Site of each trace, from 0; `NO_SITE` if the trace has none.
+    /// Index in `site` of each trace, by trace number from 0; `NO_SITE` if the trace does not
+    /// allocate.
     of_trace: Vec<u32>,
-    /// Blocks by their address, in files of version 0.
+    /// Size and site of each live block by its address, in files of version 0.
     pointer: HashMap<u64, (i64, u32)>,
     /// Number of events so far. The next field is the event at which the heap was largest.
     event: u64,
@@ -60,15 +61,15 @@ struct HeaptrackSite {
     allocated: [i64; 2],
     temporary: i64,
     in_use: [i64; 2],
-    /// Memory in use at the last maximum before `changed`.
+    /// Memory in use at the heap's largest moment before the event `changed`.
     in_use_at_peak: [i64; 2],
     /// The event that changed `in_use` last.
     changed: u64,
 }
 
 impl HeaptrackSite {
-    /// Changes the memory in use. First stores the old amounts, if they were still in use at the
-    /// largest moment.
+    /// Changes the memory in use. First stores the old amounts if they were in use when the heap
+    /// was largest.
     fn change(&mut self, event: u64, peak_event: u64, sign: i64, size: i64) -> Option<()> {
         if self.changed <= peak_event {
             self.in_use_at_peak = self.in_use;

@@ -12,7 +12,7 @@ use crate::stacks;
 
 const EXPECTED_LINE: &str = "`0xADDRESS NAME`, `binary=PATH` or `---`";
 
-/// Names by address.
+/// The names of functions by address.
 #[derive(Default)]
 pub(super) struct SymbolNames {
     /// All names, one after the other.
@@ -113,8 +113,8 @@ impl SymbolNames {
     }
 }
 
-/// Removes the parts of a name that nm and jeprof append: the version of its symbol and
-/// `<its address>`.
+/// Removes from a name the parts that nm and jeprof append: the version of the symbol, and its
+/// address in `<…>`.
 fn bare(name: &str) -> &str {
     let mut name = name.trim();
     if let Some((before, address)) = name.strip_suffix('>').and_then(|n| n.rsplit_once('<'))

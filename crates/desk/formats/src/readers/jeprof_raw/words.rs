@@ -1,10 +1,10 @@
-//! Reads the binary section that `google-pprof --raw` writes for a local heap profile: the 64-bit
-//! words of its CPU profiles.
+//! Reads the binary section that `google-pprof --raw` writes for a local heap profile. The section
+//! consists of 64-bit words, as in a CPU profile.
 //!
 //! The words are `0 3 0 period 0`, then for each stack its value, its depth and its addresses. The
-//! addresses of callers are already the addresses of the calls. The file does not say which of the
-//! heap's values it has. It has the one that `--inuse_space` or a similar option asked for. The
-//! value is read as bytes in use unless `FormatReadOptions::values` gives another type.
+//! addresses of callers are addresses of calls, not return addresses. Each stack has one value,
+//! which `--inuse_space` or a similar option selected. The file does not state which. It is read as
+//! bytes in use unless `FormatReadOptions::values` gives another type.
 
 use std::io::ErrorKind;
 
@@ -18,7 +18,7 @@ use crate::mapped_files;
 use crate::reading::{FormatReadOptions, ProfileReading};
 use crate::stacks::{self, AddressLocations};
 
-/// Depth of the deepest stack that google-pprof reads.
+/// Maximum number of frames of a stack, as in google-pprof.
 const MAX_STACK_DEPTH: u64 = 1 << 16;
 /// Period that `google-pprof --raw` writes. In a CPU profile, this word is the number of
 /// microseconds between its samples.

@@ -1,4 +1,4 @@
-//! Reads one snapshot: its sums, and its tree of callers.
+//! Reads one snapshot: its sums, and its tree, which goes from functions to their callers.
 
 use crate::error::{FormatError, shortened};
 use crate::figures::{decimal, value};
@@ -13,18 +13,18 @@ pub(super) struct MassifSnapshot {
     pub(super) number: u64,
     /// The time in the file's unit.
     pub(super) time: String,
-    /// Number of bytes that the program has asked for.
+    /// Number of bytes that the program requested.
     pub(super) heap: i64,
-    /// Number of bytes for headers and rounding of the allocator.
+    /// Number of bytes that the allocator added for headers and rounding.
     pub(super) extra: i64,
     /// Number of bytes in the stacks of all threads.
     pub(super) stacks: i64,
     pub(super) is_peak: bool,
     /// The text of the tree's root; empty if there is no tree.
     root: String,
-    /// The nodes of the tree without the root, each before its callers.
+    /// The nodes of the tree without the root. Each node comes before its callers.
     nodes: Vec<MassifNode>,
-    /// The frame that stands for bytes that the tree does not account for.
+    /// Number of the frame that stands for bytes that the tree does not account for.
     unaccounted: u32,
 }
 
@@ -39,7 +39,7 @@ struct MassifNode {
 /// Name of the frame that stands for callers that Massif did not list.
 const BELOW_THRESHOLD: &str = "(below massif's threshold)";
 
-/// Reads a snapshot, whose first line is the current one.
+/// Reads a snapshot from the current line on.
 pub(super) fn read(
     lines: &mut LineReader<'_>,
     frames: &mut TextTable,
@@ -88,15 +88,15 @@ impl MassifSnapshot {
         !self.root.is_empty()
     }
 
-    /// Returns the total, as in ms_print's column total(B).
+    /// Returns the total number of bytes, as in the column total(B) of ms_print.
     pub(super) fn total(&self) -> i64 {
         self.heap
             .saturating_add(self.extra)
             .saturating_add(self.stacks)
     }
 
-    /// Returns the type and unit that Valgrind's --xtree-memory measured; `None` for a snapshot of
-    /// Massif.
+    /// Returns the sample type and unit that Valgrind's --xtree-memory measured; `None` for a
+    /// snapshot of Massif.
     pub(super) fn measure(&self) -> Option<(&'static str, &'static str)> {
         let (name, _) = self.root.split_once(" : ")?;
         match name {
@@ -110,8 +110,8 @@ impl MassifSnapshot {
         }
     }
 
-    /// Reads the tree. Each node has a line, which is indented by its depth and contains the number
-    /// of callers that follow.
+    /// Reads the tree. Each node is a line, which is indented by its depth and begins with the
+    /// number of its callers.
     fn tree(
         &mut self,
         lines: &mut LineReader<'_>,
@@ -165,9 +165,9 @@ impl MassifSnapshot {
         }
     }
 
-    /// Calls `each` for each path of frames, leaf first, with the bytes that no caller accounts
-    /// for. The sum of these bytes is `heap`. Errors, including errors of `each`, name the line of
-    /// the node.
+    /// Calls `each` with each path of frames, leaf first, and the bytes of the path that no further
+    /// caller accounts for. The sum of these bytes is `heap`. Errors, including errors of `each`,
+    /// name the line of the node.
     pub(super) fn own_bytes(
         &self,
         mut each: impl FnMut(&[u32], i64) -> Result<(), FormatError>,
@@ -203,7 +203,7 @@ impl MassifSnapshot {
     }
 }
 
-/// Splits `n3: 1234 text` into its parts: callers, bytes, text.
+/// Splits `n3: 1234 text` into the number of callers, the bytes, and the text.
 fn node(line: &[u8]) -> Option<(u64, i64, &[u8])> {
     let rest = line.strip_prefix(b"n")?;
     let colon = rest.iter().position(|&b| b == b':')?;

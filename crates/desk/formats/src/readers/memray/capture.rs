@@ -10,7 +10,7 @@ use crate::format::ProfileFormat;
 use crate::reading::{FormatReadOptions, ProfileReading};
 use crate::tally::{FrameBudget, SampleTally};
 
-/// Parts of a capture that were read so far.
+/// The stacks and sums of the records that were read so far.
 pub(super) struct MemrayCapture {
     has_code: bool,
     stacks: MemrayStacks,
@@ -37,7 +37,7 @@ impl MemrayCapture {
         self.stacks.memory() + self.sites.memory()
     }
 
-    /// Processes a record, which ends at `offset`.
+    /// Processes a record. `offset` is the position of its end in the file.
     pub(super) fn record(&mut self, record: MemrayRecord, offset: u64) -> Result<(), FormatError> {
         let wrong = |expected: &str, found: &str| FormatError::Byte {
             offset,
@@ -111,7 +111,7 @@ impl MemrayCapture {
         self.sites.sum((thread, call, sum.allocator), sum)
     }
 
-    /// Makes the profile. The file has `bytes` bytes.
+    /// Makes the profile. `bytes` is the size of the file.
     pub(super) fn reading(
         self,
         header: &MemrayHeader,

@@ -1,5 +1,4 @@
-//! Reads the header of a capture of memray: the version that wrote it, the process, and the
-//! options.
+//! Reads the header of a memray capture: the format version, the process, and the options.
 
 use crate::bytes::BinaryReader;
 use crate::error::FormatError;
@@ -10,7 +9,8 @@ pub(super) const MAGIC: &[u8] = b"memray\0";
 /// Range of versions of the layout that can be read.
 const OLDEST_VERSION: u32 = 10;
 const NEWEST_VERSION: u32 = 13;
-/// First version in which a code object is described once, and frames have an offset in its code.
+/// First version in which each code object is described once. Its frames then have an offset in its
+/// code.
 const FIRST_VERSION_WITH_CODE: u32 = 12;
 
 /// Maximum number of bytes of a command line, or of a path.
@@ -21,23 +21,23 @@ pub(super) struct MemrayHeader {
     /// Version of Python that memray was built for, in the form of `PY_VERSION_HEX`. It is 0 if the
     /// file does not contain it.
     pub(super) python: u32,
-    /// Whether stacks of native code were recorded, too.
+    /// Whether stacks of native code were recorded as well.
     pub(super) is_native: bool,
     /// Whether the file has sums instead of events.
     pub(super) is_aggregated: bool,
     /// Start of the recording in milliseconds since 1970. The next field is the end in the same
-    /// unit, 0 if the program did not reach it.
+    /// unit, or 0 if the program did not record its end.
     pub(super) start: i64,
     pub(super) end: i64,
     pub(super) command: String,
     pub(super) pid: u32,
-    /// Thread that began to record. The next field is the number of its outermost frames that
-    /// belong to memray.
+    /// The thread that began the recording. The next field is the number of this thread's outermost
+    /// frames that belong to memray.
     pub(super) main_thread: u64,
     pub(super) skipped: u64,
     pub(super) allocator: &'static str,
-    /// Whether blocks of Python's own allocator were recorded; `None` if the file does not contain
-    /// this.
+    /// Whether blocks of Python's own allocator were recorded; `None` if the file does not state
+    /// it.
     pub(super) has_python_blocks: Option<bool>,
 }
 
@@ -107,13 +107,13 @@ impl MemrayHeader {
         })
     }
 
-    /// Whether code objects are described once, and frames have an offset in their code.
+    /// Whether each code object is described once, and its frames have an offset in its code.
     pub(super) fn has_code(&self) -> bool {
         self.version >= FIRST_VERSION_WITH_CODE
     }
 
-    /// Returns Python's version for people, e.g. `3.11`. The program's Python may have another
-    /// third number than the version that memray was built for.
+    /// Returns Python's version for people, e.g. `3.11`. The third number is left out, because the
+    /// program's Python may differ in it from the Python that memray was built for.
     pub(super) fn python(&self) -> Option<String> {
         let [major, minor, _micro, _level] = self.python.to_be_bytes();
         (major != 0).then(|| format!("{major}.{minor}"))
@@ -134,7 +134,8 @@ fn text(bytes: &mut BinaryReader<'_>, what: &str) -> Result<Vec<u8>, FormatError
     bytes.until(b'\0', MAX_TEXT_BYTES, what)
 }
 
-/// Skips the folder of Python's library and the two lists of paths. An empty path ends a list.
+/// Skips the path of Python's library folder and the two lists of search paths. An empty path ends
+/// a list.
 fn search_paths(bytes: &mut BinaryReader<'_>) -> Result<(), FormatError> {
     text(bytes, "the folder of Python's library")?;
     for _ in 0..2 {

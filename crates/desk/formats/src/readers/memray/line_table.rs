@@ -1,8 +1,8 @@
-//! Finds lines of Python's code by the offset of an instruction.
+//! Finds the line of Python code for the offset of an instruction.
 //!
 //! Each code object of Python has a table of its lines. The form of the table changed in 3.10 and
 //! in 3.11; `Objects/lnotab_notes.txt` and `Objects/locations.md` of Python's sources describe it.
-//! The lines are the ones that memray finds, which counts instructions in its own way.
+//! Instructions are counted as memray counts them, so the lines are the same as in memray.
 
 /// Returns the line of each offset. `offsets` must be sorted. The line is 0 if the table does not
 /// contain it.
@@ -27,8 +27,8 @@ pub(super) fn lines(python: u32, table: &[u8], first_line: i64, offsets: &[i64])
     found
 }
 
-/// Reads the table of Python 3.11 and later: entries of a byte and further bytes. Code is counted
-/// in pairs of bytes.
+/// Reads the table of Python 3.11 and later. Each entry has a first byte and further bytes. Code is
+/// counted in units of two bytes.
 fn find_lines_311(table: &[u8], first_line: i64, wanted: &[u64], found: &mut Vec<i64>) {
     let mut bytes = table.iter().copied();
     let mut wanted = wanted.iter().peekable();
@@ -75,8 +75,8 @@ fn signed(bytes: &mut impl Iterator<Item = u8>) -> Option<i64> {
     Some(if value & 1 == 1 { -size } else { size })
 }
 
-/// Reads the table of Python 3.10: pairs of a number of code bytes, and the change of the line
-/// before them.
+/// Reads the table of Python 3.10. It consists of pairs: a number of code bytes, and the change of
+/// the line at their beginning.
 fn find_lines_310(table: &[u8], first_line: i64, wanted: &[u64], found: &mut Vec<i64>) {
     /// Mark of code without a line.
     const NO_LINE: i8 = -128;
@@ -99,8 +99,8 @@ fn find_lines_310(table: &[u8], first_line: i64, wanted: &[u64], found: &mut Vec
     found.extend(wanted.map(|_| line));
 }
 
-/// Reads the table of Python up to 3.9: pairs of a number of code bytes, and the change of the line
-/// after them.
+/// Reads the table of Python up to 3.9. It consists of pairs: a number of code bytes, and the
+/// change of the line at their end.
 fn find_lines_39(table: &[u8], first_line: i64, wanted: &[u64], found: &mut Vec<i64>) {
     let (pairs, _) = table.as_chunks::<2>();
     let mut wanted = wanted.iter().peekable();
@@ -119,7 +119,7 @@ fn find_lines_39(table: &[u8], first_line: i64, wanted: &[u64], found: &mut Vec<
 mod tests {
     use super::*;
 
-    /// Python 3.11, 3.10 and 3.9 have these tables for this function:
+    /// The test has the tables that Python 3.11, 3.10 and 3.9 make for this function:
     ///
     /// ```text
     /// def f(a):

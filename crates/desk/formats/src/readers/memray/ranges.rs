@@ -3,32 +3,32 @@
 //!
 //! A program may unmap the middle of a mapping, or several mappings at once. The file does not show
 //! which mappings were replaced by others, so mappings may overlap, and then memray unmaps all of
-//! them. The mappings are divided into classes by the power of two of their length. So the mappings
-//! at an address are found without their neighbours, however many there are.
+//! them. The mappings are divided into classes by the power of two of their length. So the search
+//! for the mappings at an address does not visit other mappings.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::FormatError;
 
-/// Maximum number of pieces for each byte of the file, in addition to `MIN_PIECE_LIMIT`. When one
-/// unmapping leaves parts of several mappings, each mapping after the first one adds a piece. In
-/// real files, mappings that overlap are few. An artificial file can cut parts of thousands at
-/// once.
+/// Maximum number of pieces of mappings for each byte of the file, in addition to
+/// `MIN_PIECE_LIMIT`. When one unmapping leaves parts of several mappings, each mapping after the
+/// first one adds a piece. In real files, mappings that overlap are few. An artificial file can cut
+/// thousands of mappings at once.
 const MAX_PIECES_PER_BYTE: u64 = 1;
 const MIN_PIECE_LIMIT: u64 = 1 << 16;
 
-/// The mappings that are left.
+/// The mapped memory: all mappings and parts of mappings that were not unmapped.
 #[derive(Default)]
 pub(super) struct MemrayMappings {
     /// End and site of each mapping, by class, first address and number.
     from: BTreeMap<(u32, u64, u64), (u64, u32)>,
-    /// First address of each mapping, by class, the cell that holds the first address, the end, and
-    /// the number. A cell is as long as the shortest mapping of its class.
+    /// The mappings, sorted by class, cell of the first address, end, number, and first address. A
+    /// cell is as long as the shortest mapping of its class.
     to: BTreeSet<(u32, u64, u64, u64, u64)>,
     /// Number of mappings in each class.
     count: BTreeMap<u32, usize>,
     number: u64,
-    /// Number of pieces, as `MAX_PIECES_PER_BYTE` counts them.
+    /// Number of pieces, which `MAX_PIECES_PER_BYTE` limits.
     pieces: u64,
 }
 
@@ -57,8 +57,8 @@ impl MemrayMappings {
         *self.count.entry(class).or_default() += 1;
     }
 
-    /// Unmaps the memory between two addresses. `read` is the number of bytes of the file that were
-    /// read.
+    /// Unmaps the memory between two addresses, and returns the unmapped part of each mapping.
+    /// `read` is the number of bytes of the file that were read.
     pub(super) fn remove(
         &mut self,
         start: u64,
@@ -128,7 +128,7 @@ fn class(start: u64, end: u64) -> u32 {
 mod tests {
     use super::*;
 
-    /// Compares with a list, in which every mapping is checked.
+    /// Checks that the result is the same as with a list in which every mapping is compared.
     #[test]
     fn as_if_all_were_compared() {
         let mut seed = 7u64;

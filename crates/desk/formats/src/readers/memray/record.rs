@@ -1,8 +1,8 @@
 //! Records of a capture of memray, and the functions that allocate and free.
 
-/// Content of a record.
+/// A record of a capture.
 pub(super) enum MemrayRecord {
-    /// The end of the capture. A program that is killed leaves no end mark.
+    /// The end of the capture. It has no end mark if the program was killed.
     End { is_marked: bool },
     /// A block was allocated or freed. A free has no size, unless it frees a mapping.
     Block {
@@ -15,11 +15,11 @@ pub(super) enum MemrayRecord {
     Push(u64, i64),
     /// The running thread returned from this number of functions.
     Pop(u64),
-    /// The thread that is running from now on.
+    /// From now on, the given thread is running.
     Thread(u64),
     /// Name of the running thread.
     ThreadName(Vec<u8>),
-    /// A function, with the table of its lines.
+    /// The description of a function, with the table of its lines.
     Code {
         id: u64,
         name: Vec<u8>,
@@ -27,7 +27,7 @@ pub(super) enum MemrayRecord {
         first_line: i64,
         lines: Vec<u8>,
     },
-    /// In old files: a function and a line in it.
+    /// The description of a frame in an old file: a function and a line in it.
     Frame {
         id: u64,
         name: Vec<u8>,
@@ -36,11 +36,12 @@ pub(super) enum MemrayRecord {
     },
     /// The resident set in bytes, and the milliseconds since the start.
     Resident { bytes: u64, time: u64 },
-    /// In a file with sums: the number of a frame, and the values of [`MemrayRecord::Push`].
+    /// A frame in a file with sums: its number, and the values as in [`MemrayRecord::Push`].
     NumberedFrame { number: u64, code: u64, offset: i64 },
-    /// In a file with sums: a stack, as its innermost frame and the number of the stack outside.
+    /// A stack in a file with sums: its innermost frame, and the number of the stack of the
+    /// callers.
     Stack { frame: u64, parent: u64 },
-    /// In a file with sums: a thread's memory, for one stack and allocator.
+    /// The sums of a thread, stack and allocator, in a file with sums.
     Sum(MemrayStackSum),
     /// A record that a profile does not need.
     Other,
@@ -57,14 +58,14 @@ pub(super) struct MemrayStackSum {
     pub(super) in_use: [u64; 2],
 }
 
-/// A function that allocates or frees, by its number in newer files.
+/// A function that allocates or frees, as the number that files from version 12 on use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct MemrayAllocator(u8);
 
 pub(super) const MMAP: MemrayAllocator = MemrayAllocator(14);
 pub(super) const MUNMAP: MemrayAllocator = MemrayAllocator(15);
 
-/// Names of the functions, from number 1.
+/// Names of the allocating and freeing functions, from number 1.
 const ALLOCATOR_NAMES: [&str; 15] = [
     "pymalloc_free",
     "pymalloc_malloc",
@@ -83,7 +84,7 @@ const ALLOCATOR_NAMES: [&str; 15] = [
     "munmap",
 ];
 
-/// Numbers of newer files for the functions that files up to version 11 number from 1.
+/// Numbers in newer files of the functions 1 to 15 in files up to version 11.
 const OLD_ALLOCATOR_NUMBERS: [u8; 15] = [6, 5, 8, 7, 9, 10, 11, 12, 13, 14, 15, 2, 3, 4, 1];
 
 impl MemrayAllocator {
@@ -102,7 +103,7 @@ impl MemrayAllocator {
         ALLOCATOR_NAMES[usize::from(self.0) - 1]
     }
 
-    /// Whether records of this function have a size: all do, except functions that free one block.
+    /// Whether records of this function have a size. Only functions that free one block have none.
     pub(super) fn has_size(self) -> bool {
         !matches!(self.0, 1 | 5)
     }

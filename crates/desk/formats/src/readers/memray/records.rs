@@ -1,8 +1,8 @@
 //! Reads the records of a capture of memray one by one, in all supported layouts.
 //!
-//! Numbers are often written as the difference from the last number of their kind. From version 12
-//! on, a list of allocations refers to an address by its position among the last fifteen, if it is
-//! one of them.
+//! Numbers are often written as the difference from the last number of the same kind. From version
+//! 12 on, a list of allocations refers to an address by its position among the last fifteen, if it
+//! is one of them.
 
 use crate::bytes::BinaryReader;
 use crate::error::FormatError;
@@ -23,11 +23,12 @@ pub(super) struct MemrayRecords<'a> {
     is_native: bool,
     /// Beginning of the recording, in milliseconds since 1970.
     start: u64,
-    /// Last number of each kind: line, address and frame.
+    /// Last line number. The next fields are the last address and the last frame. New numbers of
+    /// each kind are written as differences from them.
     line: i64,
     pointer: u64,
     frame: u64,
-    /// The last addresses, newest first.
+    /// The last fifteen addresses, newest first.
     recent: [u64; 15],
 }
 
@@ -83,7 +84,7 @@ impl<'a> MemrayRecords<'a> {
         }
     }
 
-    /// Reads a record of a list, from version 12 on; `None` if there is no such kind.
+    /// Reads a record of a list, from version 12 on; `None` if the kind does not exist.
     fn event(&mut self, kind: u8) -> Result<Option<MemrayRecord>, FormatError> {
         let record = match kind {
             1 => MemrayRecord::End { is_marked: true },
@@ -301,8 +302,8 @@ impl<'a> MemrayRecords<'a> {
         Ok(words)
     }
 
-    /// Reads an address: the one at `place` among the last ones, or a new one. Addresses are
-    /// multiples of 8.
+    /// Reads an address: the entry at `place` of the recent addresses, or a new address if there is
+    /// no such entry. Addresses are multiples of 8.
     fn address(&mut self, place: u8) -> Result<u64, FormatError> {
         if let Some(&known) = self.recent.get(usize::from(place)) {
             return Ok(known);

@@ -1,9 +1,8 @@
 //! Sums of each stack: its allocations, its memory in use, and its memory in use when the heap was
 //! largest.
 //!
-//! memray takes a moment as the largest one if no later moment is as large. So the last of equal
-//! maxima is the peak, and it includes blocks without bytes that are allocated while the heap is
-//! that large.
+//! If the heap is largest at several moments, memray takes the last of them as the peak. So the
+//! peak includes blocks of 0 bytes that are allocated while the heap has this size.
 
 use foldhash::HashMap;
 
@@ -25,23 +24,23 @@ pub(super) const SAMPLE_TYPES: [(&str, &str); 6] = [
 /// Origin of an allocation: its thread, its stack, and the function that allocated the memory.
 pub(super) type MemraySiteKey = (u32, u32, MemrayAllocator);
 
-/// The sums of a stack, in blocks and bytes.
+/// The sums of one thread, stack and allocating function, in blocks and bytes.
 struct MemraySite {
     key: MemraySiteKey,
     allocated: [i64; 2],
     in_use: [i64; 2],
-    /// Memory in use at the last maximum before `changed`.
+    /// Memory in use at the heap's largest moment before the event `changed`.
     in_use_at_peak: [i64; 2],
     /// The event that changed `in_use` last.
     changed: u64,
 }
 
-/// Sums of all stacks that allocate.
+/// The sums of all sites that allocate, and the tables to find the sums for an event.
 #[derive(Default)]
 pub(super) struct MemraySites {
     site: Vec<MemraySite>,
     number: HashMap<MemraySiteKey, u32>,
-    /// Sizes and sites of blocks, by their address.
+    /// Size and site of each live block, by its address.
     block: HashMap<u64, (i64, u32)>,
     mapped: MemrayMappings,
     /// Number of events so far. The next field is the event at which the heap was largest.
@@ -139,8 +138,8 @@ impl MemraySites {
         self.change(site, 1, size)
     }
 
-    /// Changes a site's memory in use. First stores the old amounts, if they were still in use at
-    /// the largest moment.
+    /// Changes a site's memory in use. First stores the old amounts if they were in use when the
+    /// heap was largest.
     fn change(&mut self, site: u32, blocks: i64, bytes: i64) -> Result<(), FormatError> {
         let site = &mut self.site[site as usize];
         if site.changed <= self.peak_event {
@@ -156,7 +155,7 @@ impl MemraySites {
         Ok(())
     }
 
-    /// Adds the sums of a file that has no events.
+    /// Adds a sum of a file that has sums instead of events.
     pub(super) fn sum(
         &mut self,
         key: MemraySiteKey,

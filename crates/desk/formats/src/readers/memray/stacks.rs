@@ -29,7 +29,8 @@ pub(super) struct MemrayStacks {
     /// Frames, each a code object and an offset in it.
     frame: Vec<(u64, i64)>,
     frame_of: HashMap<(u64, i64), u32>,
-    /// Calls, numbered from 1. Each has the number of the call outside, or 0, and the frame.
+    /// Calls, numbered from 1. Each call has the number of the caller's call (0 if there is none)
+    /// and a frame.
     call: Vec<(u32, u32)>,
     call_of: HashMap<(u32, u32), u32>,
     threads: HashMap<u64, u32>,
@@ -57,7 +58,7 @@ impl MemrayStacks {
         tables as u64 + self.texts.memory()
     }
 
-    /// Returns the number of a thread, which is added if it is new.
+    /// Returns the index of a thread. A new thread is added.
     pub(super) fn thread(&mut self, id: u64) -> Result<u32, FormatError> {
         if let Some(&number) = self.threads.get(&id) {
             return Ok(number);
@@ -111,8 +112,8 @@ impl MemrayStacks {
         Ok(stack.map(|stack| stack.push(call)))
     }
 
-    /// Ends the innermost calls of the running thread. If it has fewer than `count`, the error is
-    /// their number.
+    /// Ends the `count` innermost calls of the running thread. If the thread has fewer calls, the
+    /// error is the number of its calls.
     pub(super) fn pop(&mut self, count: u64) -> Result<(), usize> {
         let stack = self
             .running
@@ -146,8 +147,8 @@ impl MemrayStacks {
         u32::try_from(self.call.len()).map_err(|_| overflow("calls"))
     }
 
-    /// Adds a frame of a file with sums, which numbers its frames. Returns `None` if the number is
-    /// not the next one.
+    /// Adds a frame of a file with sums. Such a file numbers its frames in order. Returns `None` if
+    /// `number` is not the next number.
     pub(super) fn numbered_frame(
         &mut self,
         number: u64,
@@ -157,8 +158,8 @@ impl MemrayStacks {
         Ok((self.add_frame(code, offset)? as u64 == number).then_some(()))
     }
 
-    /// Adds a call of a file with sums, which numbers frames and calls. Returns `None` if the
-    /// number of the frame or of the call outside is unknown.
+    /// Adds a call of a file with sums. Such a file numbers its frames and calls in order. Returns
+    /// `None` if `frame` or `outside` is unknown.
     pub(super) fn numbered_call(
         &mut self,
         frame: u64,
@@ -178,7 +179,7 @@ impl MemrayStacks {
         })
     }
 
-    /// Returns the number of a call, or 0, if it is valid; otherwise `None`.
+    /// Returns a number if it is 0 or the number of a known call; otherwise `None`.
     pub(super) fn known_call(&self, number: u64) -> Option<u32> {
         let number = u32::try_from(number).ok()?;
         (number as usize <= self.call.len()).then_some(number)
@@ -189,7 +190,8 @@ impl MemrayStacks {
         self.call.len()
     }
 
-    /// Stores the description of code, or of a frame of an old file. Other records are ignored.
+    /// Stores the description of a code object, or of a frame of an old file. Other records are
+    /// ignored.
     pub(super) fn describe(&mut self, record: MemrayRecord) -> Result<(), FormatError> {
         let (id, name, file, line, table) = match record {
             MemrayRecord::Code {
@@ -275,7 +277,7 @@ impl MemrayStacks {
         locations
     }
 
-    /// Returns the frames of a call and of the calls outside it, innermost first.
+    /// Returns the frames of a call and of its callers, innermost first.
     pub(super) fn frames(&self, call: u32) -> impl Iterator<Item = u32> {
         let at = |call: u32| Some(*self.call.get((call as usize).checked_sub(1)?)?);
         // The call outside has a smaller number, so this iteration ends.

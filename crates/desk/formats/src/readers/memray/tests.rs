@@ -1,4 +1,5 @@
-//! Checks that captures of memray give memray's own sums, and that damage is reported in one line.
+//! Checks that captures of memray give the same sums as memray, and that damage is reported in one
+//! line.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,8 +10,8 @@ fn capture(name: &str) -> Vec<u8> {
     std::fs::read(folder("sample-profiles/memray").join(name)).unwrap()
 }
 
-/// Computes the rows of `sample-profiles/memray/rows.py`: by kind and line the blocks, the bytes,
-/// and the bytes including calls.
+/// Computes the rows of `sample-profiles/memray/rows.py`: blocks, bytes, and bytes including
+/// callees, by kind and line.
 fn rows(reading: &ProfileReading) -> BTreeMap<String, [i64; 3]> {
     let profile = &reading.profile;
     let mut rows: BTreeMap<String, [i64; 3]> = BTreeMap::new();
@@ -78,8 +79,8 @@ fn sums_are_those_of_memray() {
     assert_eq!(files, 10);
 }
 
-/// A file with sums has counts that equal the counts of a list. memray's own reader does not have
-/// them.
+/// Checks that the counts in a file with sums equal the counts of a list. memray's own reader does
+/// not read these counts.
 #[test]
 fn both_kinds_of_files_say_the_same() {
     // The memory that the start of a thread takes changes from run to run.
@@ -341,7 +342,8 @@ fn changed_bytes_are_no_panic() {
     assert!(read_anyway > 30, "{read_anyway}");
 }
 
-/// Each call is within the one before it, and each call allocates.
+/// Checks the memory for a capture in which each call is within the one before it, and each call
+/// allocates.
 #[test]
 fn deep_stacks_take_bounded_memory() {
     let deep = |depth: usize| {

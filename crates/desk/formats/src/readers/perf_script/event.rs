@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::figures::{decimal, hex};
 
-/// First line of a block.
+/// The first line of a block, which describes an event.
 pub(super) struct PerfEvent<'a> {
     pub(super) command: &'a [u8],
     pub(super) name: &'a [u8],
@@ -53,8 +53,8 @@ pub(super) fn timed(line: &[u8]) -> Option<PerfEvent<'_>> {
 }
 
 /// Reads `COMMAND PID [CPU] PERIOD EVENT:`, where the processor and the period may be missing. A
-/// command may contain numbers. So, as in `stackcollapse-perf.pl`, the process is the first number
-/// that is followed by the rest of this form.
+/// command may contain numbers. So the process is the first number after which the rest of the line
+/// has this form, as in `stackcollapse-perf.pl`.
 pub(super) fn untimed(line: &[u8]) -> Option<PerfEvent<'_>> {
     let mut words = spans(line).peekable();
     // The first word belongs to the command.
@@ -81,8 +81,8 @@ pub(super) fn untimed(line: &[u8]) -> Option<PerfEvent<'_>> {
     None
 }
 
-/// Reads `COMMAND PID [CPU]`, which `-F comm,pid,ip,sym` prints. The text begins at the start of
-/// the line, which no frame does.
+/// Reads `COMMAND PID [CPU]`, which `-F comm,pid,ip,sym` prints. The line must not be indented,
+/// because frames are.
 pub(super) fn bare(line: &[u8]) -> Option<PerfEvent<'_>> {
     let mut words: Vec<Range<usize>> = spans(line).collect();
     words.pop_if(|word| is_cpu(&line[word.clone()]));
@@ -94,8 +94,8 @@ pub(super) fn bare(line: &[u8]) -> Option<PerfEvent<'_>> {
     })
 }
 
-/// Whether a line begins like a frame that perf prints: with a tab and an address of 16 digits, in
-/// which blanks replace leading zeros.
+/// Whether a line begins like a frame that perf prints: with a tab, and an address that is padded
+/// with blanks to 16 characters.
 pub(super) fn is_column(line: &[u8]) -> bool {
     let rest = line.strip_prefix(b"\t");
     let address = rest.and_then(|rest| spans(rest).next().map(|word| (rest, word)));
@@ -113,7 +113,7 @@ pub(super) fn starts_blank(line: &[u8]) -> bool {
     line.first().is_some_and(u8::is_ascii_whitespace)
 }
 
-/// Returns the range of each word.
+/// Returns the range of each word in a text.
 fn spans(text: &[u8]) -> impl Iterator<Item = Range<usize>> + Clone {
     let begin = text.as_ptr() as usize;
     words(text).map(move |word| {
@@ -127,7 +127,7 @@ pub(super) fn words(text: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> + Clo
         .filter(|word| !word.is_empty())
 }
 
-/// Whether a word is a processor: `[002]`.
+/// Whether a word is a processor number such as `[002]`.
 fn is_cpu(word: &[u8]) -> bool {
     word.starts_with(b"[") && word.ends_with(b"]")
 }
@@ -137,7 +137,8 @@ fn is_mode(word: &[u8]) -> bool {
     word.len() <= 3 && word.iter().all(u8::is_ascii_alphabetic)
 }
 
-/// Whether a word is a process: `25607` or `24636/25607`. -1 is a thread that perf does not know.
+/// Whether a word is a process, such as `25607`, or a process and thread, such as `24636/25607`.
+/// perf writes -1 for an unknown thread.
 fn is_process(word: &[u8]) -> bool {
     let mut numbers = word.split(|&b| b == b'/');
     numbers.all(|number| decimal(number.strip_prefix(b"-").unwrap_or(number)).is_some())

@@ -22,7 +22,7 @@ pub(super) struct SpeedscopeFile {
     pub(super) text: String,
     pub(super) frames: Vec<SharedFrame>,
     pub(super) profiles: Vec<SpeedscopeProfile>,
-    /// Stacks by number, leaf first. They consist of numbers of frames instead of locations.
+    /// Stacks, leaf first. They consist of indexes in `frames` instead of locations.
     pub(super) stacks: SampleTally,
 }
 
@@ -40,7 +40,7 @@ impl Default for SpeedscopeFile {
     }
 }
 
-/// A frame. Its texts are ranges of [`SpeedscopeFile::text`].
+/// A frame. Its name and its file are ranges of [`SpeedscopeFile::text`].
 pub(super) struct SharedFrame {
     pub(super) name: Range<usize>,
     pub(super) file: Range<usize>,
@@ -57,7 +57,7 @@ pub(super) struct SpeedscopeProfile {
     pub(super) total: i128,
 }
 
-/// Reads a whole file.
+/// Reader of a whole file into a [`SpeedscopeFile`].
 pub(super) struct SpeedscopeFileSeed<'f>(pub(super) &'f mut SpeedscopeFile);
 
 impl<'de> DeserializeSeed<'de> for SpeedscopeFileSeed<'_> {
@@ -130,7 +130,7 @@ impl<'de> DeserializeSeed<'de> for SharedFramesSeed<'_> {
     }
 }
 
-/// A frame in the form of the JSON.
+/// A frame as the JSON represents it.
 #[derive(Deserialize)]
 struct JsonFrame {
     name: String,
@@ -289,7 +289,7 @@ impl<'de> Visitor<'de> for ProfileSeed<'_> {
     }
 }
 
-/// A stack of frames, which is reversed so that it is leaf first.
+/// A stack, leaf first. The JSON lists its frames root first.
 struct SpeedscopeStack(Vec<LocationIndex>);
 
 impl<'de> Deserialize<'de> for SpeedscopeStack {

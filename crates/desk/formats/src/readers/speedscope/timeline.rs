@@ -1,5 +1,5 @@
-//! Reads profiles of frames that open and close. The value between two events belongs to the frames
-//! that are open then.
+//! Reads profiles in which frames open and close. The value between two events belongs to the stack
+//! of frames that are open then.
 
 use foldhash::HashMap;
 use heapprof_profile::LocationIndex;
@@ -9,7 +9,7 @@ use super::unit::{JsonNumber, SpeedscopeUnit};
 use crate::json::WholeNumber;
 use crate::tally::{FrameBudget, SampleTally};
 
-/// An event in the form of the JSON.
+/// An event as the JSON represents it.
 #[derive(Deserialize)]
 pub(super) struct SpeedscopeEvent {
     r#type: SpeedscopeEventKind,
@@ -35,17 +35,16 @@ pub(super) struct SpeedscopeTimeline {
 
 struct SpeedscopeNode {
     frame: u32,
-    /// Position of the caller in the list; [`NO_CALLER`] for a root.
+    /// Index of the caller's node; [`NO_CALLER`] for a root.
     caller: usize,
     value: i64,
 }
 
-/// Position that stands for the missing caller of roots.
+/// Index that roots have instead of a caller.
 const NO_CALLER: usize = usize::MAX;
 
 impl SpeedscopeTimeline {
-    /// Processes the events in order. Returns the values of all stacks, which are added to
-    /// `stacks`.
+    /// Processes the events in order. Adds the stacks to `stacks`, and returns the value of each.
     pub(super) fn play(
         mut self,
         events: &[SpeedscopeEvent],

@@ -1,4 +1,4 @@
-//! Units of a profile's values, and the numbers of JSON.
+//! Units of a profile's values, and conversion of the numbers in JSON.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub(super) enum SpeedscopeUnit {
     #[default]
     None,
     Bytes,
-    /// A unit of time, as its number of nanoseconds.
+    /// A unit of time, with its length in nanoseconds.
     Time(i64),
 }
 

@@ -16,7 +16,7 @@ use crate::texts::TextTable;
 
 /// Maximum number of bytes of a text.
 const MAX_TEXT_BYTES: u64 = 64 << 10;
-/// Number of bytes that are read before the memory is checked again.
+/// Number of bytes that are read between two checks of the memory limit.
 const MEMORY_CHECK_INTERVAL: u64 = 64 << 10;
 
 /// A class of Python's module tracemalloc.
@@ -26,7 +26,7 @@ pub(super) enum PickleClass {
     Traces,
 }
 
-/// A value of the machine. Numbers without a name are positions in [`Pickle`].
+/// A value on the machine's stack. Unnamed numbers are positions in the tables of [`Pickle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum PickleValue {
     None,
@@ -38,11 +38,11 @@ pub(super) enum PickleValue {
     Dictionary(u32),
     Class(PickleClass),
     Object(u32),
-    /// A mark on the stack.
+    /// A mark on the stack, which begins a group of values.
     Mark,
 }
 
-/// Everything that a pickle has made.
+/// All values that the pickle's instructions have made.
 #[derive(Default)]
 pub(super) struct Pickle {
     texts: TextTable,
@@ -52,7 +52,8 @@ pub(super) struct Pickle {
     /// Total number of items of all lists and dictionaries.
     in_lists: usize,
     dictionaries: Vec<Vec<(PickleValue, PickleValue)>>,
-    /// Classes of objects, with the positions of their attributes in `dictionaries`.
+    /// Class of each object, and the position of its attributes in `dictionaries` after they are
+    /// set.
     objects: Vec<(PickleClass, Option<u32>)>,
 }
 
@@ -68,7 +69,7 @@ impl Pickle {
         }
     }
 
-    /// Returns an attribute of an object of this class.
+    /// Returns an attribute of an object if the object is of this class.
     pub(super) fn attribute(
         &self,
         object: PickleValue,
@@ -105,7 +106,7 @@ impl Pickle {
     }
 }
 
-/// Reads a pickle to its end. Returns everything that it made, and the value that it stands for.
+/// Reads a pickle to its end. Returns all values that were made, and the result.
 pub(super) fn read(
     bytes: &mut BinaryReader<'_>,
     limit: u64,
@@ -140,11 +141,12 @@ struct PickleMachine<'a, 'b> {
     memo: Vec<PickleValue>,
 }
 
-/// Description of a missing instruction, for errors.
+/// Description of a valid instruction, for errors.
 const EXPECTED_INSTRUCTION: &str = "an instruction of the pickle";
 
 impl PickleMachine<'_, '_> {
-    /// Executes one instruction. After the last one, returns the value that the pickle stands for.
+    /// Executes one instruction. Returns the result of the pickle after the last instruction,
+    /// otherwise `None`.
     fn step(&mut self) -> Result<Option<PickleValue>, FormatError> {
         const EXPECTED_TEXT: &str = "a text of the pickle";
         let instruction = self.bytes.byte(EXPECTED_INSTRUCTION)?;
@@ -315,9 +317,9 @@ impl PickleMachine<'_, '_> {
         mark.ok_or_else(|| self.lacks("a mark"))
     }
 
-    /// Returns the position on the stack of the first value that is to be added to a container, and
-    /// the container below it. If `many`, all values since the mark are added, otherwise the last
-    /// `count`.
+    /// Finds the values on the stack that are to be added to a container. Returns the position of
+    /// the first value, and the container, which is below it. If `many`, the values are all values
+    /// since the mark, otherwise the last `count` values.
     fn added(&self, many: bool, count: usize) -> Result<(usize, Option<PickleValue>), FormatError> {
         let start = match many {
             true => self.mark()?,
@@ -327,7 +329,7 @@ impl PickleMachine<'_, '_> {
         Ok((start, below.copied()))
     }
 
-    /// Adds the last item to a list, or if `many` all items since the mark.
+    /// Appends the last value on the stack to a list. If `many`, appends all values since the mark.
     fn append(&mut self, many: bool) -> Result<(), FormatError> {
         let (start, Some(PickleValue::List(list))) = self.added(many, 1)? else {
             return Err(self.lacks("a list"));
@@ -341,7 +343,8 @@ impl PickleMachine<'_, '_> {
         Ok(())
     }
 
-    /// Sets the last key of a dictionary, or if `many` all keys since the mark.
+    /// Sets a key of a dictionary to a value, both from the top of the stack. If `many`, sets all
+    /// pairs since the mark.
     fn set(&mut self, many: bool) -> Result<(), FormatError> {
         let (start, Some(PickleValue::Dictionary(dictionary))) = self.added(many, 2)? else {
             return Err(self.lacks("a dictionary"));
@@ -412,7 +415,7 @@ impl PickleMachine<'_, '_> {
         self.stack.pop().ok_or_else(|| self.lacks(what))
     }
 
-    /// Makes an error for an instruction that needs something that is not on the stack.
+    /// Makes an error for an instruction that needs a value that is not on the stack.
     fn lacks(&self, what: &str) -> FormatError {
         self.bytes.wrong(
             &format!("{what} on the stack of the pickle"),
@@ -421,7 +424,7 @@ impl PickleMachine<'_, '_> {
     }
 }
 
-/// Returns the position of the last of `count` things.
+/// Returns the position of the last of `count` entries as 32 bits.
 fn place(count: usize) -> Result<u32, FormatError> {
     u32::try_from(count - 1).map_err(|_| overflow("the pickle's objects"))
 }

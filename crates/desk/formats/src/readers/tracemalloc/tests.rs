@@ -115,7 +115,7 @@ fn traces_are_added_up() {
     assert!(read_bytes(&made(b"")).profile.samples.is_empty());
 }
 
-/// Each line of a path needs a text with the whole path.
+/// Checks the memory limit. Each line of a path needs a text with the whole path.
 #[test]
 fn many_lines_of_a_long_path_take_too_much_memory() {
     let path = [b'a'; 60_000];
@@ -255,7 +255,7 @@ fn changed_bytes_are_no_panic() {
     assert!(read_anyway > 30, "{read_anyway}");
 }
 
-/// The pickle has one stack of many frames, in many domains.
+/// Checks the memory for a pickle that has one stack of many frames, in many domains.
 #[test]
 fn a_stack_in_many_domains_takes_bounded_memory() {
     let mut traces = b"(K\x00K\x01(X\x01\0\0\0aK\x01\x86q\x09".to_vec();

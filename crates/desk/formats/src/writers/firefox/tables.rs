@@ -8,18 +8,19 @@ use heapprof_profile::{FunctionIndex, Profile};
 
 use super::super::WriteError;
 
-/// Type of a resource that is a library.
+/// Number of the resource type for libraries.
 const LIBRARY_RESOURCE: u32 = 1;
 
 /// The tables of a profile.
 pub(super) struct FirefoxTables {
     text: Vec<String>,
     text_index: HashMap<String, u32>,
-    /// The texts of file names, by their numbers.
+    /// Index in `text` of the name of each source file.
     source: Vec<u32>,
     function: Vec<FirefoxFunction>,
     frame: Vec<FirefoxFrame>,
-    /// Frame and prefix of each stack. The prefix is [`NO_STACK`] if there is none.
+    /// Frame and prefix (the stack of the callers) of each stack. The prefix is [`NO_STACK`] for a
+    /// root.
     stack: Vec<(u32, u32)>,
     /// The stack of each sample; [`NO_STACK`] for an empty one.
     of_sample: Vec<u32>,
@@ -32,13 +33,13 @@ struct FirefoxFunction {
     name: u32,
     source: Option<u32>,
     start_line: i64,
-    /// Mapping that the function is in.
+    /// Index of the mapping that contains the function.
     library: Option<u32>,
 }
 
 struct FirefoxFrame {
     function: u32,
-    /// Depth of inlining; 0 for the function that others were inlined into.
+    /// Depth of inlining; 0 for a function that is not inlined.
     inline_depth: usize,
     line: i64,
     column: i64,
@@ -281,7 +282,7 @@ struct NullableNumber(Option<i64>);
 impl NullableNumber {
     const NULL: Self = Self(None);
 
-    /// Makes a number from a value for which 0 means unknown.
+    /// Makes a nullable number from a value in which 0 means unknown.
     fn from_nonzero(number: i64) -> Self {
         Self((number != 0).then_some(number))
     }
@@ -308,10 +309,10 @@ impl Display for NullableNumber {
     }
 }
 
-/// Writes tables column by column. Each column is computed only when it is written.
+/// Writer of tables, column by column. Each column is computed only when it is written.
 struct JsonTableWriter<'w, W> {
     writer: &'w mut W,
-    /// Text that is written before the next table, and before the next column.
+    /// The texts to write before the next table and before the next column.
     before: [&'static str; 2],
 }
 

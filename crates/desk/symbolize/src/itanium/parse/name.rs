@@ -259,7 +259,7 @@ impl<'a> NameParser<'a> {
         }))
     }
 
-    /// Reads `S_` and so on, or an abbreviation of the ABI.
+    /// Reads a reference to an earlier part (`S_`, `S0_` and so on), or an abbreviation of the ABI.
     pub(super) fn substitution(&mut self) -> Option<NodeId> {
         self.expect("S")?;
         let standard = [
@@ -310,7 +310,7 @@ impl<'a> NameParser<'a> {
         Some((self.argument(number)?, Some(number)))
     }
 
-    /// Returns the argument of a template parameter.
+    /// Returns the argument of the template parameter with this number.
     pub(super) fn argument(&mut self, number: u64) -> Option<NodeId> {
         if self.is_lambda {
             return self.node(NameNode::Auto(number.checked_add(1)?));
@@ -332,8 +332,8 @@ impl<'a> NameParser<'a> {
         }
     }
 
-    /// Reads `I`, arguments, `E`. Arguments of a name (`of_name`) become the arguments of later
-    /// template parameters.
+    /// Reads template arguments: `I`, the arguments, `E`. If `of_name`, later template parameters
+    /// refer to these arguments.
     pub(super) fn template_arguments(&mut self, of_name: bool) -> Option<Vec<NodeId>> {
         self.expect("I")?;
         if of_name {

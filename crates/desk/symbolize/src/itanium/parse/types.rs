@@ -114,8 +114,8 @@ impl<'a> NameParser<'a> {
         Some(found)
     }
 
-    /// Reads the name of a class. Its template arguments are not those of the function that has the
-    /// class as a parameter.
+    /// Reads the name of a class. `T_` and so on do not refer to its template arguments, but to the
+    /// arguments of the function that has the class as a parameter.
     pub(super) fn class(&mut self) -> Option<NodeId> {
         let before = std::mem::replace(&mut self.is_naming, false);
         let name = self.name(&mut NameKind::default());
