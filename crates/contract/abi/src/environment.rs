@@ -1,41 +1,41 @@
 //! The environment variables of heapprof's collectors, in one table.
 //!
-//! The collectors read them, `heapprof record` sets them, and docs/environment.md shows them. No
-//! other code writes the name of a variable.
+//! The collectors read the variables, `heapprof record` sets them, and docs/environment.md lists
+//! them. The name of a variable occurs in no other code.
 
-/// The setter of a variable.
+/// Who sets a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VariableSetter {
-    /// The user. `record` removes the variable, so that it does not mix with its own options.
+    /// The user sets the variable. `record` removes it, so that it does not interfere with options.
     User,
-    /// The user, or an option of `record`.
+    /// The user or an option of `record` sets the variable.
     UserOrRecord,
-    /// The user. `record` leaves the variable as it is, because it has no option for it.
+    /// The user sets the variable. `record` does not change it, because it has no option for it.
     UserPassthrough,
-    /// Only `record`.
+    /// Only `record` sets the variable.
     Record,
-    /// Only `watch`. `record` leaves the variable as it is.
+    /// Only `watch` sets the variable. `record` does not change it.
     Watch,
-    /// The user of an existing gperftools setup.
+    /// The user of an existing gperftools setup sets the variable.
     Gperftools,
 }
 
-/// An environment variable, as documentation shows it.
+/// An environment variable, with its documentation.
 #[derive(Clone, Copy, Debug)]
 pub struct EnvironmentVariable {
     /// Name of the variable.
     pub name: &'static str,
     /// Allowed values, in Markdown.
     pub form: &'static str,
-    /// The setter of the variable.
+    /// Who sets the variable.
     pub setter: VariableSetter,
-    /// Value that applies if the variable is not set, in Markdown.
+    /// Value that is used if the variable is not set, in Markdown.
     pub default: &'static str,
     /// Effect of the variable, in Markdown.
     pub meaning: &'static str,
 }
 
-/// Defines a constant for each row, and the table of all rows.
+/// Defines a constant for the name in each row, and a table of all rows.
 macro_rules! variables {
     ($(
         $constant:ident $name:literal, $setter:ident, $form:literal, $default:literal,
@@ -52,7 +52,8 @@ macro_rules! variables {
             };
         )*
 
-        /// All variables: heapprof's own, then those of gperftools that an existing setup may have.
+        /// All variables: first heapprof's, then gperftools' variables, which an existing setup may
+        /// have.
         pub const ALL: &[EnvironmentVariable] = &[$($constant),*];
     };
 }

@@ -1,46 +1,46 @@
-//! Addresses of frames, and at which address the code of a frame is looked up.
+//! Addresses of frames, and the address by which the code of a frame is found.
 
-/// Address of a frame's code, as it stands in a stack.
+/// Address of a frame's code, as it is stored in a stack.
 ///
-/// The frame of a call has its return address, which lies behind the call, and may lie behind the
-/// function. The frame of an instruction, where a signal came or a walk began, has the address of
-/// the instruction plus one. So the code of both is found by the same rule:
-/// [`lookup_address`](Self::lookup_address).
+/// For the frame of a call, this is the return address, which lies behind the call, and maybe
+/// behind the function. For the frame of an instruction (at a signal, or where a walk begins), it
+/// is the address of the instruction plus one. So [`lookup_address`](Self::lookup_address) is right
+/// for both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct FrameAddress(u64);
 
 impl FrameAddress {
-    /// Returns the address of a frame that goes on at `address` when its callee returns.
+    /// Returns the address of a frame that will continue at `address` when its callee returns.
     #[inline(always)]
     #[must_use]
     pub const fn from_return_address(address: u64) -> Self {
         Self(address)
     }
 
-    /// Returns the address of a frame that was about to run the instruction at exactly `address`.
+    /// Returns the address of a frame whose next instruction is at `address`.
     #[inline(always)]
     #[must_use]
     pub const fn from_instruction(address: u64) -> Self {
         Self(address.wrapping_add(1))
     }
 
-    /// Returns the address that stands in a stack as `word`.
+    /// Returns the address that a stack's `word` contains.
     #[inline(always)]
     #[must_use]
     pub const fn from_word(word: u64) -> Self {
         Self(word)
     }
 
-    /// Returns the word that stands for the address in a stack.
+    /// Returns the word by which a stack contains the address.
     #[inline(always)]
     #[must_use]
     pub const fn to_word(self) -> u64 {
         self.0
     }
 
-    /// Returns an address in the call or the instruction at which the frame is. Rules, functions
-    /// and files are looked up by it.
+    /// Returns an address inside the frame's call or instruction, by which unwinding rules,
+    /// functions and files are found.
     #[inline(always)]
     #[must_use]
     pub const fn lookup_address(self) -> u64 {

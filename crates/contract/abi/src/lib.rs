@@ -1,13 +1,14 @@
-//! What the collector inside a program and the tools outside agree on.
+//! The contract between the collector inside a program and the tools outside.
 //!
-//! * The [ledger](LedgerHeader): how the engine's tables lie in memory, and in the file that
+//! * The [ledger](LedgerHeader): the layout of the engine's tables in memory, and in the file that
 //!   outlives a process. Readers outside the program find the tables by it.
-//! * The numbers by which the ledger names things, such as [`StackNumber`].
-//! * The [`log`] of events, which the ledger leads to.
-//! * The [`letter`] by which `heapprof attach` asks a program that has loaded the library.
+//! * The numbers by which the ledger refers to its entries, such as [`StackNumber`].
+//! * The [`log`] of events, to which the ledger leads.
+//! * The [`letter`] by which `heapprof attach` sends requests to a program that has loaded the
+//!   library.
 //! * The [`environment`] variables.
 //!
-//! This crate must never know how either side works.
+//! This crate must not depend on the implementation of either side.
 #![no_std]
 #![forbid(unsafe_code)]
 

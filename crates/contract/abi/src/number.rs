@@ -1,5 +1,5 @@
-//! Numbers by which the ledger names things. Each kind has a type of its own, so that none is taken
-//! for another.
+//! Numbers of the ledger's entries. Each kind of entry has its own type of number, so that they
+//! can't be mixed up.
 
 macro_rules! number {
     ($(#[$doc:meta])* pub struct $name:ident(u32);) => {
@@ -16,7 +16,7 @@ macro_rules! number {
                 Self(value)
             }
 
-            /// Returns the number as it stands in the ledger.
+            /// Returns the value of the number, as in the ledger.
             #[inline(always)]
             #[must_use]
             pub const fn to_u32(self) -> u32 {
@@ -26,18 +26,18 @@ macro_rules! number {
     };
 }
 
-/// Gives numbers that begin with 0 their place in a table.
+/// Adds conversions between a number that begins with 0 and an index in a table.
 macro_rules! index {
     ($($name:ident)*) => {$(
         impl $name {
-            /// Returns the number of what has this place in its table.
+            /// Returns the number of the entry at this index of its table.
             #[inline(always)]
             #[must_use]
             pub const fn from_index(index: usize) -> Self {
                 Self(index as u32)
             }
 
-            /// Returns the place in tables by this number.
+            /// Returns the index of the number's entry in its table.
             #[inline(always)]
             #[must_use]
             pub const fn to_index(self) -> usize {
@@ -48,26 +48,26 @@ macro_rules! index {
 }
 
 number! {
-    /// Number of a stack, from 0: its place in [`LedgerHeader::stack`](super::LedgerHeader::stack)
+    /// Number of a stack, from 0: its index in [`LedgerHeader::stack`](super::LedgerHeader::stack)
     /// and in each thread's counters.
     pub struct StackNumber(u32);
 }
 
 number! {
-    /// Number of a frame of an interpreter, from 0: its place in
+    /// Number of an interpreter frame, from 0: its index in
     /// [`LedgerHeader::frame`](super::LedgerHeader::frame).
     pub struct FrameNumber(u32);
 }
 
 number! {
-    /// Number of a thread, from 1, whose name is in
+    /// Number of a thread, from 1. The thread's name is in
     /// [`LedgerHeader::name`](super::LedgerHeader::name).
     pub struct ThreadNumber(u32);
 }
 
 number! {
-    /// Generation of the mappings of code, from 0. The next one begins when an address gets another
-    /// meaning. The first one is the default.
+    /// Generation of the mappings of code, from 0. A new generation begins when other code is
+    /// mapped at an address that was in use. The first one is the default.
     #[derive(Default)]
     pub struct MappingGeneration(u32);
 }
@@ -75,7 +75,7 @@ number! {
 index!(StackNumber FrameNumber);
 
 impl ThreadNumber {
-    /// Returns the place of the thread in the table of names; `None` for 0, which no thread has.
+    /// Returns the index of the thread in the table of names; `None` for 0, which is no thread.
     #[inline(always)]
     #[must_use]
     pub const fn to_index(self) -> Option<usize> {
@@ -87,11 +87,11 @@ impl ThreadNumber {
 }
 
 impl MappingGeneration {
-    /// The first generation. Stacks without addresses belong to it.
+    /// The first generation. Stacks that have no addresses belong to it, too.
     pub const FIRST: Self = Self(0);
 }
 
-/// Number of a recording in its process, from 1; 0 before the first one.
+/// Number of a recording in its process, from 1; 0 before the first recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct RecordingEpoch(u64);
@@ -104,7 +104,7 @@ impl RecordingEpoch {
         Self(value)
     }
 
-    /// Returns the number as it stands in the ledger.
+    /// Returns the value of the number, as in the ledger.
     #[inline(always)]
     #[must_use]
     pub const fn to_u64(self) -> u64 {

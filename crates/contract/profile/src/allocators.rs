@@ -1,10 +1,10 @@
-//! Lists the functions that are called between a program's code and malloc. A recorded stack ends
-//! in them.
+//! Lists the functions through which programs call malloc. They are the innermost frames of a
+//! recorded stack.
 //!
-//! The functions are listed in a profile's `drop_frames`, which cuts a matching frame and
-//! everything that it called. So this file names only functions that run no code of the program,
-//! except the code of an allocator that the program supplied. A container's `emplace`, for example,
-//! is not a wrapper: it constructs an element, whose constructor may allocate memory for itself.
+//! A profile's `drop_frames` matches these functions. It cuts a matching frame and everything that
+//! the frame called. So this file names only functions that run no code of the program, except the
+//! code of an allocator that the program supplied. A container's `emplace`, for example, is not a
+//! wrapper: it constructs an element, whose constructor may allocate memory for itself.
 //!
 //! pprof matches a name up to its first parenthesis, which may be inside a template's arguments.
 
@@ -16,8 +16,8 @@ macro_rules! mallocs {
     };
 }
 
-/// Regular expression for the names of `mallocs!`, and for the functions through which containers
-/// call them: C++'s allocators, and Rust's `Box`, `RawVec` and `alloc`.
+/// Regular expression for the names that `mallocs!` matches, and for the functions through which
+/// containers call malloc: C++'s allocators, and Rust's `Box`, `RawVec` and `alloc`.
 macro_rules! containers {
     () => {
         concat!(
@@ -142,18 +142,19 @@ macro_rules! as_text {
 /// regular expressions for their names.
 pub const ALLOCATION_WRAPPERS: &[(&str, &[&str])] = wrappers!(as_rows);
 
-/// A regular expression for `drop_frames`, which is matched against whole names without their
-/// parameters. It covers `malloc`, `operator new` and the like, the functions through which
-/// containers call them, and all [`ALLOCATION_WRAPPERS`].
+/// A regular expression for a profile's `drop_frames`. It is matched against whole function names
+/// without their parameters. It covers `malloc`, `operator new` and the like, the functions through
+/// which containers call them, and all [`ALLOCATION_WRAPPERS`].
 pub const ALLOCATOR_REGEX: &str = wrappers!(as_text);
 
-/// The last part of the table before the providers were a crate of their own.
+/// The last part of [`ALLOCATOR_REGEX`] in profiles of earlier versions, which had the providers in
+/// the `heapprof` crate.
 const EARLIER_OWN_FUNCTIONS: &str =
     r"|heapprof::python::objects::(wrappers::)?made_by_(malloc|calloc|realloc)(::<.*>)?";
 
-/// Returns what follows [`ALLOCATOR_REGEX`] in a profile's `drop_frames`; `None` if `drop_frames`
-/// does not begin with the expression. Profiles of earlier versions hold a shorter table, which is
-/// accepted too.
+/// Returns the part of a profile's `drop_frames` that follows [`ALLOCATOR_REGEX`]; `None` if
+/// `drop_frames` does not begin with this expression. The shorter expressions of earlier versions
+/// are accepted, too.
 pub fn after_allocators(drop_frames: &str) -> Option<&str> {
     let shorter = |first_new: &str, instead: &str| {
         let (earlier, _) = ALLOCATOR_REGEX.split_once(first_new)?;

@@ -9,7 +9,7 @@ use crate::model::{
 };
 use crate::strings::StringId;
 
-/// Texts of a frame. [`ProfileBuilder::frame`] makes a location from them.
+/// The texts and line numbers of a frame, from which [`ProfileBuilder::frame`] makes a location.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FrameText<'a> {
     /// Name of the function.
@@ -52,7 +52,8 @@ type LocationKey = (Option<MappingIndex>, u64, bool, Box<[Line]>);
 /// ```
 #[derive(Default)]
 pub struct ProfileBuilder {
-    /// Profile so far. Its header may be set freely; the tables grow through the builder.
+    /// The profile as built so far. Callers may set its header freely, but add to its tables only
+    /// through the builder.
     pub profile: Profile,
     mapping_index: HashMap<Mapping, MappingIndex>,
     function_index: HashMap<Function, FunctionIndex>,
@@ -94,7 +95,8 @@ impl ProfileBuilder {
         }
     }
 
-    /// Returns the index of a mapping, which is added if it is new. This function chooses its `id`.
+    /// Returns the index of a mapping, which is added if it is new. This function chooses the
+    /// mapping's `id`.
     pub fn mapping(&mut self, mapping: Mapping) -> MappingIndex {
         let key = Mapping { id: 0, ..mapping };
         let table = &mut self.profile.mapping;
@@ -105,8 +107,8 @@ impl ProfileBuilder {
         })
     }
 
-    /// Returns the index of a function, which is added if it is new. This function chooses its
-    /// `id`.
+    /// Returns the index of a function, which is added if it is new. This function chooses the
+    /// function's `id`.
     pub fn function(&mut self, function: Function) -> FunctionIndex {
         let key = Function { id: 0, ..function };
         let table = &mut self.profile.function;
@@ -117,7 +119,8 @@ impl ProfileBuilder {
         })
     }
 
-    /// Returns a function of which only the name is known, and the file if `filename` is not empty.
+    /// Returns the index of a function that has only a name, and a source file if `filename` is not
+    /// empty. The function is added if it is new.
     pub fn named_function(&mut self, name: StringId, filename: StringId) -> FunctionIndex {
         self.function(Function {
             name,
@@ -139,8 +142,8 @@ impl ProfileBuilder {
         self.location_by(lines.into(), mapping, address, is_folded, lines)
     }
 
-    /// Returns the index of a location. An earlier location with an equal `key`, mapping, address
-    /// and `is_folded` is taken to be the same one.
+    /// Returns the index of a location, which is added with `lines` if it is new. It is not new if
+    /// an earlier location has an equal `key`, mapping, address and `is_folded`.
     pub(crate) fn location_by(
         &mut self,
         key: Box<[Line]>,
@@ -254,7 +257,7 @@ impl ProfileBuilder {
         self.add_sample(locations, values, labels);
     }
 
-    /// Returns a symbolized location of which only the function's name is known.
+    /// Returns a symbolized location that has only a function name.
     pub fn name(&mut self, name: &str) -> LocationIndex {
         self.frame(&[FrameText {
             name,

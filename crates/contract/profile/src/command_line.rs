@@ -4,11 +4,11 @@
 //! A command line may hold passwords. So only the name of a script is taken from it, unless the
 //! user asks for the whole command line.
 
-/// Largest part of a title that is kept, in bytes.
+/// Maximum number of bytes that are stored of a title.
 const MAX_TITLE: usize = 100;
 
-/// Command-line options of an interpreter. A letter that is in none of these lists is unknown, and
-/// so is everything that follows it.
+/// Command-line options of an interpreter. After a letter that is in none of these lists, the rest
+/// of the command line is not interpreted.
 struct InterpreterOptions {
     names: &'static [&'static str],
     /// Letters without a value. Other letters may follow them.
@@ -126,21 +126,21 @@ const INTERPRETERS: [InterpreterOptions; 7] = [
     },
 ];
 
-/// What an option means for the words that follow it.
+/// The effect of an option on the meaning of the next words.
 #[derive(Debug, PartialEq, Eq)]
 enum OptionEffect {
-    /// The next word means what it would mean without the option.
+    /// The option does not change the meaning of the next word.
     Same,
     /// The next word is the option's value.
     Value,
-    /// The script is a module. If the name here is empty, the next word is the name.
+    /// The script is a module with this name. If the name is empty, the next word is the name.
     Module(String),
-    /// The option holds code, or is unknown: no script can be found.
+    /// The script cannot be found, because the option holds code or is unknown.
     Nothing,
 }
 
 impl InterpreterOptions {
-    /// Returns what follows a word that begins with `-` or `+`.
+    /// Returns the effect of an option word, which begins with `-` or `+`.
     fn behind(&self, word: &str) -> OptionEffect {
         if word.starts_with("--") {
             return match word {
@@ -184,7 +184,7 @@ impl InterpreterOptions {
 
 /// Returns the script that an interpreter runs, without its folder, or `-m MODULE`. Returns `None`
 /// for a program that is not an interpreter, for a process that has set a title, for an interpreter
-/// that was given code, and after an unknown option. `command_line` is the text of
+/// that runs code from its command line, and after an unknown option. `command_line` is the text of
 /// `/proc/PID/cmdline`.
 pub(crate) fn script(program: &str, command_line: &[u8]) -> Option<String> {
     let name = stem(program);
@@ -216,8 +216,8 @@ pub(crate) fn script(program: &str, command_line: &[u8]) -> Option<String> {
     None
 }
 
-/// Returns the title that a process has set in place of its command line; `None` if it has set
-/// none.
+/// Returns the title that a process has set in place of its command line; `None` if the process has
+/// set no title.
 pub(crate) fn title(program: &str, command_line: &[u8]) -> Option<String> {
     let first = command_line.split(|&byte| byte == 0).next()?;
     let first = String::from_utf8_lossy(&first[..first.len().min(MAX_TITLE)]);
@@ -233,7 +233,7 @@ pub(crate) fn title(program: &str, command_line: &[u8]) -> Option<String> {
 
 /// Writes a command line as words that a shell can read: plain words as they are, other words in
 /// quotes, and control characters and bytes that are not text as escapes, as in `$'a\n\xff'`. At
-/// most `max` bytes are shown; if there are more, a note at the end says so.
+/// most `max` bytes are shown. A note at the end says if bytes were left out.
 pub(crate) fn whole(program: &str, command_line: &[u8], max: usize) -> String {
     let is_cut = command_line.len() > max;
     let bytes = &command_line[..command_line.len().min(max)];

@@ -20,7 +20,7 @@ use crate::strings::StringId;
 use crate::wire::{MessageFields, WireStream, WireValue};
 pub(crate) use samples::{SAMPLED_FIELD, VARIANCE_FIELD};
 
-/// Number of bytes that are read before the memory in use is added up again.
+/// Number of bytes that are read between two checks of the memory in use.
 const MEMORY_CHECK_INTERVAL: u64 = 256 << 10;
 /// Smallest length, in bytes, at which a value is checked against the memory limit before it is
 /// read.
@@ -40,10 +40,10 @@ pub struct ReadOptions {
     /// becomes sixteen in memory.
     pub max_memory: u64,
     /// Whether stacks stay encoded, as in the file, until a caller asks for frames. This suits
-    /// callers that only pass the profile on. After a caller has asked, both the encoded bytes and
-    /// the frames are in memory.
+    /// callers that only pass the profile on. Once a caller has asked for frames, both the encoded
+    /// bytes and the frames are in memory.
     pub stacks_as_written: bool,
-    /// Whether to ignore the fields of samples that pprof does not know, as pprof does.
+    /// Whether to ignore the spread of samples, whose fields pprof does not know and ignores, too.
     pub without_spread: bool,
     /// Whether to skip samples, locations and functions. This suits callers that want only the
     /// header, the mappings and the texts of a profile.
@@ -64,13 +64,13 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
-    /// Chooses whether stacks are read only when a caller asks for frames, or at once.
+    /// Chooses whether stacks stay encoded until a caller asks for frames.
     pub fn stacks_as_written(mut self, kept: bool) -> Self {
         self.stacks_as_written = kept;
         self
     }
 
-    /// Chooses whether samples are read without their spread, whose fields pprof does not know.
+    /// Chooses whether the spread of samples is ignored. pprof does not know its fields.
     pub fn without_spread(mut self, without: bool) -> Self {
         self.without_spread = without;
         self
@@ -201,7 +201,7 @@ fn too_much_memory(limit: u64) -> Error {
     Error::TooMuchMemory { limit }
 }
 
-/// A value type whose texts are still numbers of entries of the string table.
+/// A value type whose texts are still indices into the file's string table.
 #[derive(Clone, Copy, Default)]
 struct RawValueType {
     r#type: u64,
@@ -236,8 +236,8 @@ impl ProfileDecoder {
         comment as u64 + self.samples.memory() + self.tables.memory()
     }
 
-    /// Checks that a long value, whatever it holds, will fit in memory after it is read, in
-    /// addition to the buffer that holds it now.
+    /// Checks that a long value, whatever it holds, fits in memory once it is decoded, together
+    /// with the buffer that holds it now.
     #[inline]
     fn fits(&self, field: u32, value: WireValue<'_>, limit: u64) -> Result<(), Error> {
         match value {
@@ -399,8 +399,8 @@ fn resolve_value_type(
     })
 }
 
-/// Describes what a file that is not a profile is, from its first bytes; `None` if they do not show
-/// it.
+/// Describes the kind of a file that is not a profile, from its first bytes; `None` if these bytes
+/// do not show the kind.
 fn foreign(head: &[u8], gzipped: bool) -> Option<String> {
     if head.starts_with(b"\x1f\x8b") {
         return Some("is gzipped twice; unpack it once".to_string());

@@ -1,25 +1,26 @@
 //! Stacks that end before their outermost frame. Comments of a profile say how many there are, in
 //! which file and why.
 //!
-//! Such a stack lacks its callers, so reports show what it allocated at the wrong place, and the
-//! names alone do not reveal this.
+//! Such a stack lacks its outer callers. So reports show its allocations at the wrong place, and
+//! the names alone do not reveal this.
 
 use std::fmt;
 
-/// Reason why a walk found no caller of a frame that has one.
+/// Reason why a stack walk ended at a frame that has a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EarlyEndReason {
     /// The file has no unwind tables.
     NoTables,
     /// The unwind tables of the file do not cover the code of the frame.
     NotCovered,
-    /// The unwind tables describe where the caller is, but no caller is there.
+    /// The unwind tables give a place for the caller, but no caller is there.
     NoCaller,
-    /// The code is in no file: a program generated it while it ran.
+    /// The code belongs to no file, because a program generated it at run time.
     NoFile,
 }
 
-/// Each reason with its words, in the order of the numbers that the collector gives them, from 1.
+/// Each reason with its text, in the order of the collector's numbers for the reasons, which begin
+/// with 1.
 const REASONS: [(EarlyEndReason, &str); 4] = [
     (EarlyEndReason::NoTables, "no unwind tables"),
     (
@@ -35,33 +36,34 @@ const REASONS: [(EarlyEndReason, &str); 4] = [
 
 /// Beginning of each comment about stacks that end early.
 const COMMENT_PREFIX: &str = "stacks end early: ";
-/// Maximum number of files that are named. The counts of other files are added up.
+/// Maximum number of files that are named. The counts of further files are added up.
 const MAX_FILES: usize = 10;
 
 /// The stacks that end early in one file for one reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EarlyEnds {
-    /// File of the last frame that was found; empty for code of no file, and for several files.
+    /// File of the outermost frame that was found. Empty for code that belongs to no file, and for
+    /// several files.
     pub file: String,
-    /// Reason why the stacks end there; `None` for several files.
+    /// Reason why the stacks end early; `None` for several files.
     pub reason: Option<EarlyEndReason>,
     /// Number of stacks.
     pub stacks: u64,
-    /// Number of blocks that were allocated there.
+    /// Number of blocks that these stacks allocated.
     pub objects: i64,
     /// Number of bytes in these blocks.
     pub bytes: i64,
 }
 
 impl EarlyEndReason {
-    /// Returns the reason with this number of the collector; `None` for any other number, such as
-    /// the 0 of a stack that is whole.
+    /// Returns the reason that the collector gives this number; `None` for another number, such as
+    /// 0, which marks a complete stack.
     pub fn from_number(number: u32) -> Option<Self> {
         let index = usize::try_from(number).ok()?.checked_sub(1)?;
         REASONS.get(index).map(|(reason, _)| *reason)
     }
 
-    /// Returns the reason as words that can follow "has" or "is".
+    /// Returns the reason as text that can follow "has" or "is".
     pub fn text(self) -> &'static str {
         let found = REASONS.iter().find(|(reason, _)| *reason == self);
         found.map_or("", |(_, text)| text)
@@ -105,12 +107,12 @@ impl EarlyEnds {
         })
     }
 
-    /// Reads those comments of a profile that are about stacks that end early.
+    /// Reads the comments about stacks that end early, and skips all other comments of a profile.
     pub fn from_comments<'a>(comments: impl IntoIterator<Item = &'a str>) -> Vec<Self> {
         comments.into_iter().filter_map(Self::parse).collect()
     }
 
-    /// Adds the counts of other stacks to the counts of these.
+    /// Returns these stacks with the counts of `other` added.
     fn and(self, other: &Self) -> Self {
         Self {
             stacks: self.stacks.saturating_add(other.stacks),
@@ -121,16 +123,16 @@ impl EarlyEnds {
     }
 }
 
-/// Adds up the stacks that end early while a profile is made.
+/// Sums over the stacks that end early, counted while a profile is made.
 #[derive(Debug, Default)]
 pub struct EarlyEndCounts {
-    /// Counts by the number of a file's mapping, which the caller chooses, and by reason.
+    /// Counts by mapping and reason. The caller numbers the mappings.
     counts: Vec<((Option<usize>, EarlyEndReason), EarlyEnds)>,
 }
 
 impl EarlyEndCounts {
-    /// Adds a stack that ends in a mapping, given by its number, and that has allocated `objects`
-    /// blocks of `bytes` bytes in total. `file` names the mapping.
+    /// Adds a stack that ends in the mapping with a number, and that has allocated `objects` blocks
+    /// of `bytes` bytes in total. `file` names the mapping.
     pub fn add(
         &mut self,
         mapping: Option<usize>,
@@ -155,7 +157,7 @@ impl EarlyEndCounts {
         }
     }
 
-    /// Makes a comment for each file and reason, the one with the most bytes first.
+    /// Makes a comment for each file and reason, in descending order of bytes.
     pub fn comments(self) -> Vec<String> {
         let mut all: Vec<EarlyEnds> = Vec::new();
         for (_, one) in self.counts {

@@ -2,8 +2,8 @@
 //! locations, which are nearly all of a file, go straight into the output buffer.
 //!
 //! Messages and texts come in the order in which pprof writes them, and numbers are packed as pprof
-//! packs them, so that its output and ours can be compared. The source is google/pprof,
-//! profile/encode.go.
+//! packs them, so that the outputs of pprof and heapprof can be compared. The source is
+//! google/pprof, profile/encode.go.
 
 mod options;
 mod quick_sample;
@@ -76,12 +76,12 @@ pub fn encode_with(
     flushed.map_err(Error::Write)
 }
 
-/// Writes a profile as [`encode`] does, but with samples that are made one by one and not kept, and
-/// gzipped as quickly as possible.
+/// Writes a profile whose samples are made one by one and not stored, gzipped as quickly as
+/// possible. Otherwise it works as [`encode`] does.
 ///
 /// `next` fills in the next sample and adds the locations that it needs to the builder. It returns
-/// the number of frames, from the root on, that the next sample shares with the one before, or
-/// `None` when there is no sample left. Samples have no labels.
+/// the number of frames, from the root on, that this sample shares with the previous one, or `None`
+/// when there is no sample left. Samples have no labels.
 ///
 /// # For whom
 /// This is for collectors inside a program that has other things to do. Other callers have a
@@ -113,7 +113,7 @@ pub fn encode_samples_quickly(
     write().map_err(Error::Write)
 }
 
-/// Writes `profile` without gzip. At least `part` bytes are collected before they are written.
+/// Writes `profile` without gzip. Each write except the last has at least `part` bytes.
 fn encode_in_parts(profile: &Profile, writer: impl Write, part: usize) -> Result<(), Error> {
     let mut encoder = ProfileEncoder::new(writer, part);
     let samples = &profile.samples;
@@ -142,24 +142,25 @@ fn encode_in_parts(profile: &Profile, writer: impl Write, part: usize) -> Result
     write().map_err(Error::Write)
 }
 
-/// Number of bytes that are collected before they are written.
+/// Minimum size in bytes of each write except the last.
 const FLUSH_SIZE: usize = 64 << 10;
 
-/// Writes a file part by part: sample types, samples, and the other tables.
+/// Encodes a profile in steps: sample types, samples, and the other tables.
 struct ProfileEncoder<W> {
     writer: W,
     buf: Vec<u8>,
-    /// Number of bytes that are collected before they are written.
+    /// Minimum size in bytes of each write except the last.
     part: usize,
     /// Packed values of the sample that is being written.
     packed: Vec<u8>,
     /// The position of each text in the file's string table.
     index: Vec<Option<i64>>,
     texts: Vec<StringId>,
-    /// Encoded labels of all sets so far. `label_sets` holds the range of each set in these bytes.
+    /// Encoded labels of all sets that were used so far. `label_sets` holds the range of each set
+    /// in these bytes.
     labels: Vec<u8>,
     label_sets: Vec<Option<Range<usize>>>,
-    /// The ids of all locations so far.
+    /// The ids of all locations that are known so far.
     ids: EncodedIds,
 }
 
@@ -180,7 +181,8 @@ impl<W: Write> ProfileEncoder<W> {
         encoder
     }
 
-    /// Returns the number of a text in the file. The number is chosen when the text is first used.
+    /// Returns the index of a text in the file's string table. The index is chosen when the text is
+    /// first used.
     fn text(&mut self, id: StringId) -> i64 {
         if id.index() >= self.index.len() {
             self.index.resize(id.index() + 1, None);
@@ -214,7 +216,7 @@ impl<W: Write> ProfileEncoder<W> {
         Ok(())
     }
 
-    /// Adds the ids of new locations to `ids`.
+    /// Adds the ids of the locations that are new in `profile` to `ids`.
     fn know_ids(&mut self, profile: &Profile) {
         let new = &profile.location[self.ids.len()..];
         new.iter().for_each(|location| self.ids.push(location.id));
@@ -349,8 +351,8 @@ impl<W: Write> ProfileEncoder<W> {
         ]
     }
 
-    /// Writes everything after the functions. The string table comes first, although some of its
-    /// texts belong to the fields that follow it.
+    /// Writes the string table and the header fields, which follow the functions. The string table
+    /// comes first, although some of its texts belong to the header fields.
     fn header(mut self, profile: &Profile) -> io::Result<W> {
         let drop_frames = self.text(profile.drop_frames);
         let keep_frames = self.text(profile.keep_frames);
@@ -435,7 +437,7 @@ fn numbers_len(count: usize, packed: &[u8]) -> usize {
     }
 }
 
-/// Adds a field of `count` numbers, which are given packed.
+/// Adds a field of `count` numbers, whose packed form is `packed`.
 fn numbers(out: &mut Vec<u8>, field: u8, count: usize, packed: &[u8]) {
     if is_packed(count) {
         out.push(field << 3 | 2);

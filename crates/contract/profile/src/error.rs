@@ -1,4 +1,5 @@
-//! Defects of a profile: each one has a name, the object at fault and, where known, the byte.
+//! Errors about a profile. Each error names the defect, the object at fault and, if known, the
+//! offset.
 
 use std::fmt;
 
@@ -65,7 +66,7 @@ pub enum Error {
     /// A sum or product does not fit 64 bits.
     #[error("{what} does not fit in 64 bits; the profile's values are not plausible")]
     Overflow {
-        /// Description of the number that was being computed.
+        /// Name of the number that overflowed.
         what: String,
     },
     /// The profiles do not fit together, so they can't be merged.
@@ -117,14 +118,14 @@ pub enum WireDefect {
         /// Field number; 0 if even the field number is missing.
         field: u32,
     },
-    /// A field's length leads past the end of its message.
+    /// A field is longer than the rest of its message.
     #[error("field {field} claims {length} bytes, {left} are left")]
     Length {
         /// The field number.
         field: u32,
         /// Number of bytes that the field claims.
         length: u64,
-        /// Number of bytes that are left.
+        /// Number of bytes that remain in the message.
         left: u64,
     },
     /// A varint has more than ten bytes.

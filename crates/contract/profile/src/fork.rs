@@ -1,6 +1,5 @@
-//! Comments of a profile that describe a forked child: its place among the processes, how much
-//! memory it shares and has alone, which code it loaded and which files it mapped. An audit writes
-//! them.
+//! Comments of a profile that describe a forked child: its parent, its shared and private memory,
+//! the code that it loaded and the files that it mapped. An audit writes these comments.
 //!
 //! Format: `#heapprof.fork.1`, `#heapprof.load.1` and `#heapprof.mapped.1`, each followed by fields
 //! `key=value` with a tab before each. In a value, `%` and control characters are written as `%`
@@ -10,18 +9,18 @@
 
 use crate::model::Profile;
 
-/// Sample types of inherited memory that a child has copied, because the child or its parent wrote
-/// there. `objects` counts the allocations in that memory; `space` counts their bytes that lie in
-/// it.
+/// Sample types of inherited memory that was copied for a child, because the child or its parent
+/// wrote to it. `objects` counts the allocations that lie in the copied memory; `space` counts
+/// their bytes there.
 pub const COW_TYPES: [(&str, &str); 2] = [
     ("cow_unshared_objects", "count"),
     ("cow_unshared_space", "bytes"),
 ];
 
-/// Label that says what copied memory contains, such as `SV heads`.
+/// Key of the label for the kind of content of copied memory, such as `SV heads`.
 pub const KIND_LABEL: &str = "kind";
 
-/// Beginnings of the three kinds of comments.
+/// Beginning of the comment about a forked child.
 const FORK_PREFIX: &str = "#heapprof.fork.1";
 const LOAD_PREFIX: &str = "#heapprof.load.1";
 const MAPPED_PREFIX: &str = "#heapprof.mapped.1";
@@ -36,7 +35,7 @@ pub(crate) fn is_ours(comment: &str) -> bool {
         })
 }
 
-/// How a child ended, or that it was still running.
+/// How a child ended, or [`Running`](Self::Running).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChildEnding {
     /// The child was about to end.
@@ -58,7 +57,7 @@ impl ChildEnding {
         (Self::Running, "running"),
     ];
 
-    /// Returns the name of the ending in comments.
+    /// Returns the text for the ending in comments.
     #[must_use]
     pub fn name(self) -> &'static str {
         let found = Self::NAMES.iter().find(|(ending, _)| *ending == self);
@@ -71,7 +70,7 @@ impl ChildEnding {
     }
 }
 
-/// Defines a structure of numbers, with a key for each number in a comment.
+/// Defines a structure of numbers, and the key of each number in a comment.
 macro_rules! figures {
     ($($(#[$doc:meta])* $field:ident $key:literal,)*) => {
         /// Memory of a child at the last inspection, in bytes.
@@ -98,35 +97,37 @@ macro_rules! figures {
 figures! {
     /// Resident memory.
     rss "rss",
-    /// Proportional share of the resident memory: the kernel divides shared pages among processes.
+    /// Proportional share of the resident memory: each shared page is divided by the number of
+    /// processes that share it.
     pss "pss",
-    /// Memory that only this process has, and that was written.
+    /// Written memory that only this process has.
     private_dirty "private_dirty",
-    /// Memory that only this process has, and that was not written.
+    /// Unwritten memory that only this process has.
     private_clean "private_clean",
-    /// Memory that other processes have, too, and that was written.
+    /// Written memory that other processes have, too.
     shared_dirty "shared_dirty",
-    /// Memory that other processes have, too, and that was not written.
+    /// Unwritten memory that other processes have, too.
     shared_clean "shared_clean",
     /// Memory that is swapped out.
     swap "swap",
     /// Memory in huge pages.
     huge "huge",
-    /// Private memory, without heapprof's own, that did not exist at the fork.
+    /// Private memory that did not exist at the fork, without heapprof's own memory.
     new "new",
-    /// Private memory, without heapprof's own, that was inherited and is still shared.
+    /// Private memory that was inherited and is still shared, without heapprof's own memory.
     shared "shared",
-    /// Private memory, without heapprof's own, that was inherited and that only the child has now.
+    /// Private memory that was inherited and that only the child has now, without heapprof's own
+    /// memory.
     unshared "unshared",
     /// Memory of heapprof itself, which `new`, `shared` and `unshared` exclude.
     own "own",
     /// Part of `own` that no other process has.
     own_private "own_private",
-    /// Memory of the parent at the fork, without heapprof's own.
+    /// Memory of the parent at the fork, without heapprof's own memory.
     inherited "inherited",
 }
 
-/// A forked child, as an audit describes it.
+/// Description of a forked child by an audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForkedChild {
     /// Number of forks between the first process and this child.
@@ -143,16 +144,17 @@ pub struct ForkedChild {
     pub forked_at: i64,
     /// Age of the child at the last inspection, in microseconds.
     pub audited_age: i64,
-    /// Age of the child when it ended, in microseconds; the same as `audited_age` if it ran on.
+    /// Age of the child when it ended, in microseconds; equal to `audited_age` if the child was
+    /// still running.
     pub age: i64,
     /// How the child ended, or that it was still running.
     pub ending: ChildEnding,
     /// Memory of the child at the last inspection.
     pub figures: Figures,
-    /// Mean number of bytes between samples, if the child's blocks are a sample; 1 if all are
+    /// Mean number of bytes between samples, if the child's blocks were sampled; 1 if all are
     /// known.
     pub period: i64,
-    /// Reason why something is not known; empty if all is known.
+    /// Reason why some data is missing; empty if the data is complete.
     pub missing: String,
 }
 
@@ -175,7 +177,7 @@ impl LoadOutcome {
         (Self::NotFound, "not found"),
     ];
 
-    /// Returns the name of the outcome in comments.
+    /// Returns the text for the outcome in comments.
     #[must_use]
     pub fn name(self) -> &'static str {
         let found = Self::NAMES.iter().find(|(outcome, _)| *outcome == self);
@@ -193,19 +195,19 @@ impl LoadOutcome {
 /// A child's attempt to load a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadAttempt {
-    /// Name that was asked for, such as `TextLookup/Balanced.pm`.
+    /// Requested name, such as `TextLookup/Balanced.pm`.
     pub name: String,
-    /// Way in which the file was loaded: `require`, `do`, `XS`.
+    /// Kind of load: `require`, `do` or `XS`.
     pub kind: String,
     /// Outcome of the attempt.
     pub outcome: LoadOutcome,
     /// Duration of the attempt, in microseconds.
     pub micros: i64,
-    /// Frames that asked for the file, newest first, each as `FILE:LINE`, with ` < ` between them.
+    /// Frames that led to the attempt, newest first, each as `FILE:LINE`, with ` < ` between them.
     pub site: String,
-    /// Number of system calls of the search that ask about a file.
+    /// Number of system calls during the search that query a file's status.
     pub stats: i64,
-    /// Number of system calls of the search that open a file.
+    /// Number of system calls during the search that open a file.
     pub opens: i64,
 }
 
@@ -220,7 +222,7 @@ pub struct ChildMapping {
     pub private: i64,
 }
 
-/// Everything that an audit noted about a child.
+/// All that an audit recorded about a child.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChildAudit {
     /// The child, and its memory.
@@ -232,7 +234,7 @@ pub struct ChildAudit {
 }
 
 impl ChildAudit {
-    /// Returns the comments that hold this audit.
+    /// Returns the comments that represent this audit.
     #[must_use]
     pub fn comments(&self) -> Vec<String> {
         let fork = &self.fork;
@@ -308,7 +310,7 @@ impl ForkedChild {
 }
 
 impl LoadAttempt {
-    /// Returns the comment that holds this attempt.
+    /// Returns the comment that represents this attempt.
     #[must_use]
     pub fn comment(&self) -> String {
         let mut line = CommentWriter::new(LOAD_PREFIX);
@@ -355,11 +357,12 @@ impl ChildMapping {
     }
 }
 
-/// Largest number that is accepted. No process has more bytes, and no wait takes longer, so a
-/// larger number is damaged.
+/// Largest number that is accepted. No process has that many bytes and no wait takes that long, so
+/// a larger number comes from damaged data.
 const MAX_NUMBER: i64 = 1 << 50;
 
-/// Reads a number that is not negative. Returns 0 for any other text and beyond [`MAX_NUMBER`].
+/// Reads a number that is not negative. Returns 0 for any other text and for numbers beyond
+/// [`MAX_NUMBER`].
 fn number(text: &str) -> i64 {
     let number = text.parse().unwrap_or(0);
     if (0..=MAX_NUMBER).contains(&number) {

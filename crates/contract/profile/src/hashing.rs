@@ -1,6 +1,6 @@
 //! Hashing for the tables of this crate. A library inside a user's program uses these tables, too.
-//! So the seed does not come from a clock: the program may have a `clock_gettime` of its own, or a
-//! filter against it.
+//! So the seed does not come from a clock: the program may define its own `clock_gettime`, or
+//! forbid the system call by a filter.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! Notes of a collector beside the samples: the curve of the heap over the recording, and the sizes
-//! of allocations. Both are comments of a profile, which other readers of profiles skip.
+//! A collector's data besides samples: the size of the heap over the recording, and the sizes of
+//! allocations. Both are stored as comments of a profile, which other tools ignore.
 //!
 //! Format: `#heapprof.history.1 BASE64` and `#heapprof.sizes.1 CLASS:ALLOCATED/INUSE …`. The page
 //! docs/formats/history.md of the project describes both. pprof hides comments that begin with `#`
@@ -15,12 +15,13 @@ use crate::wire;
 
 pub use self::sizes::{SIZE_CLASS_COUNT, SizeClass, SizeHistogram, class_of};
 
-/// Curves of a process over a recording: its heap, and its resident memory.
+/// Heap size and resident memory of a process over the time of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeapHistory {
     /// Sizes of the heap, in order of time.
     pub moments: Vec<HeapMoment>,
-    /// Sizes of the resident set, in order of time. Their times may differ from those of the heap.
+    /// Sizes of the resident set, in order of time. They may be measured at other times than the
+    /// heap.
     pub resident: Vec<ResidentMoment>,
     /// Time of the largest heap, and its size.
     pub peak: Option<HeapPeak>,
@@ -59,10 +60,11 @@ pub struct HeapPeak {
 /// Beginning of the comment of a history.
 pub(crate) const HISTORY_PREFIX: &str = "#heapprof.history.1 ";
 
-/// Maximum number of moments that are read of a history.
+/// Maximum number of moments that are read from a history.
 const MAX_MOMENTS: u64 = 1 << 16;
 
-/// Whether only heapprof's own commands read a comment.
+/// Whether a comment holds data for heapprof's commands: a history, allocation sizes or an audit of
+/// a forked child.
 #[must_use]
 pub fn is_for_machines(comment: &str) -> bool {
     comment.starts_with(HISTORY_PREFIX)
@@ -136,7 +138,7 @@ impl HeapHistory {
         Self::from_comment(text)
     }
 
-    /// Puts this history into a profile and removes the earlier ones.
+    /// Stores this history in a profile and removes earlier histories.
     pub fn put(&self, profile: &mut Profile) {
         replace(profile, HISTORY_PREFIX, &self.comment());
     }
@@ -160,7 +162,7 @@ fn replace(profile: &mut Profile, begins: &str, comment: &str) {
     profile.comment.push(id);
 }
 
-/// Adds the count of numbers, and then the difference of each number from the one before.
+/// Appends the count of the numbers, and then each number's difference from the number before.
 fn column(out: &mut Vec<u8>, numbers: impl Iterator<Item = i64>) {
     let numbers: Vec<i64> = numbers.collect();
     varint(out, numbers.len() as u64);
@@ -172,7 +174,7 @@ fn column(out: &mut Vec<u8>, numbers: impl Iterator<Item = i64>) {
     }
 }
 
-/// Reads numbers that [`column()`] wrote.
+/// Reads a column of numbers as [`column()`] writes it.
 fn read_column(bytes: &[u8], at: &mut usize) -> Option<Vec<i64>> {
     let count = wire::varint(bytes, at).ok()?;
     // Each number takes at least one byte.

@@ -12,7 +12,7 @@ pub(crate) struct IdMap {
     dense: Vec<u32>,
     sparse: HashMap<u64, u32>,
     len: u32,
-    /// Whether the id of any entry is not its position plus 1.
+    /// Whether some entry's id differs from its position plus 1.
     uneven: bool,
 }
 

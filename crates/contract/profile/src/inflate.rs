@@ -7,7 +7,7 @@ use flate2::bufread::GzDecoder;
 
 use crate::error::{Error, GzipDefect};
 
-/// Counts the bytes that are taken out of the file, so that errors can name an offset.
+/// Reader that counts the bytes read from the file, so that errors can give an offset.
 struct OffsetReader<R> {
     inner: R,
     taken: u64,
@@ -40,11 +40,11 @@ enum InflateState<R: Read> {
     Done,
 }
 
-/// Stream of the plain bytes of a gzipped or plain file. [`Read`] returns errors of gzip as an
-/// [`Error`] inside an `io::Error`.
+/// Stream of the plain bytes of a gzipped or plain file. [`Read`] wraps a gzip [`Error`] in an
+/// `io::Error`.
 pub struct InflateReader<R: Read> {
     state: InflateState<R>,
-    /// First bytes of the file. They show what kind of file it is if it is not a profile.
+    /// First bytes of the file, which show the kind of a file that is not a profile.
     head: Vec<u8>,
 }
 

@@ -23,9 +23,9 @@
 //! * [`decode()`] reads a profile, and [`decode_with`] reads it within limits of the caller's
 //!   choice.
 //! * [`ProfileBuilder`] makes one, and [`encode()`] writes it.
-//! * [`merge()`] and [`merge_all`] add profiles up. The difference of two is the sum of one and the
-//!   [negated](Profile::negate) other.
-//! * [`Samples::retain`] filters samples, and [`Profile::find_sample_type`] finds what they count.
+//! * [`merge()`] and [`merge_all`] add profiles up. To subtract a profile, add its
+//!   [negated](Profile::negate) form.
+//! * [`Samples::retain`] filters samples, and [`Profile::find_sample_type`] finds a sample type.
 //!
 //! # For pprof's results and for collectors
 //!

@@ -1,9 +1,9 @@
-//! Adds profiles up: equal stacks with equal labels become one sample, and the same place in two
-//! runs becomes one location, whatever the addresses in the two runs are.
+//! Adds profiles up. Equal stacks with equal labels become one sample. A place in the code becomes
+//! one location, even if its address differs between runs.
 //!
 //! The keys of samples and tables follow pprof (profile/merge.go) without its losses: a conversion
 //! of units keeps every sample, lines keep their columns, the default sample type stays, and the
-//! time is the earliest known one. `as_pprof.rs` has the losses, for callers that want pprof's
+//! time is the earliest known one. `as_pprof.rs` repeats these losses for callers that want pprof's
 //! results.
 
 mod agree;
@@ -89,8 +89,8 @@ pub fn merge_all<E: From<Error>>(
     Ok(merger.finish())
 }
 
-/// Key that identifies the same file in two runs: the size of the mapping rounded up to pages, its
-/// offset, and its build id or else its file name.
+/// Key that identifies a mapping of a file across runs: its size rounded up to pages, its offset,
+/// and the build id or, without one, the file name.
 type MappingKey = (u64, u64, StringId);
 
 fn mapping_key(m: &Mapping) -> MappingKey {
@@ -102,19 +102,20 @@ fn mapping_key(m: &Mapping) -> MappingKey {
     (size.wrapping_add(0xfff) & !0xfff, m.file_offset, file)
 }
 
-/// Rules for merging: which locations are the same, and what happens to sums beyond 64 bits.
+/// Rules for merging: how locations are compared, and what happens to sums beyond 64 bits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MergeRules {
-    /// Lines differ if any of their fields differs. A sum beyond 64 bits is an error.
+    /// Locations with any difference in their lines are different. A sum beyond 64 bits is an
+    /// error.
     Ours,
-    /// Locations are compared and sums are computed as in pprof.
+    /// Locations are compared as in pprof, and sums wrap.
     Pprof,
 }
 
 struct ProfileMerger {
     builder: ProfileBuilder,
     rules: MergeRules,
-    /// Whether a profile has been added already.
+    /// Whether the sum holds a profile already.
     begun: bool,
     mapping_key: HashMap<MappingKey, MappingIndex>,
     sample_index: HashTable<u32>,
@@ -138,8 +139,8 @@ impl ProfileMerger {
         }
     }
 
-    /// Converts the sum and `profile` to the sample types that they share, in the finer of their
-    /// units.
+    /// Converts the sum and `profile` to their common sample types, each in the finer unit of the
+    /// two.
     fn agree(&mut self, mut profile: Profile) -> Result<Profile, Error> {
         let name = |p: &Profile, t: &ValueType| p.text(t.r#type).to_string();
         let sum = &mut self.builder.profile;
@@ -233,8 +234,8 @@ impl ProfileMerger {
         *moved.string[id.index()].get_or_insert_with(|| self.builder.text(from.text(id)))
     }
 
-    /// Moves a mapping into the sum. Returns its new index and the distance by which its addresses
-    /// move.
+    /// Adds a mapping to the sum, if it is new. Returns its index there and the offset to add to
+    /// its addresses.
     fn move_mapping(
         &mut self,
         moved: &mut MergedPositions<'_>,
@@ -463,7 +464,7 @@ impl ProfileMerger {
     }
 }
 
-/// New positions, in the sum, of the entries of a profile that is being added.
+/// New positions, in the sum, of the table entries of a profile that is being added.
 struct MergedPositions<'a> {
     profile: &'a Profile,
     string: Vec<Option<StringId>>,
@@ -486,8 +487,8 @@ impl<'a> MergedPositions<'a> {
     }
 }
 
-/// Whether an address lies in its mapping. An address elsewhere does not move with the file. The
-/// address 0 means that there is no address.
+/// Whether an address lies in its mapping. Other addresses do not move with the file. The address 0
+/// means that there is no address.
 fn holds(m: &Mapping, address: u64) -> bool {
     m.memory_start <= address && address < m.memory_limit
 }
@@ -512,7 +513,7 @@ impl Profile {
         self.sample_type = keep.iter().map(|&k| self.sample_type[k]).collect();
     }
 
-    /// Leaves out samples whose values are all exactly 0.
+    /// Removes the samples whose values are all exactly 0.
     pub(crate) fn drop_zero_samples(&mut self) {
         let samples = &self.samples;
         let nothing: Vec<bool> = (0..samples.len()).map(|i| samples.is_nothing(i)).collect();

@@ -36,7 +36,7 @@ index!(
     LocationIndex,
     /// A position in [`Profile::function`].
     FunctionIndex,
-    /// A set of labels in [`Profile::label_sets`]; 0 is the empty set, and the default.
+    /// A position in [`Profile::label_sets`]. The default, 0, is the empty set.
     #[derive(Default)]
     LabelSetIndex
 );
@@ -54,13 +54,13 @@ pub struct Profile {
     pub label_sets: LabelSets,
     /// The mapped files; the first one is the main binary.
     pub mapping: Vec<Mapping>,
-    /// The places that stacks are made of.
+    /// The locations (places in the program) that stacks consist of.
     pub location: Vec<Location>,
     /// The lines of all locations, one location after the other.
     pub line: Vec<Line>,
     /// The functions that lines refer to.
     pub function: Vec<Function>,
-    /// A regular expression for functions to cut, with everything that they called.
+    /// A regular expression for functions to cut from stacks, with everything that they called.
     pub drop_frames: StringId,
     /// Regular expression for functions that are exempt from `drop_frames`.
     pub keep_frames: StringId,
@@ -72,13 +72,13 @@ pub struct Profile {
     pub period_type: Option<ValueType>,
     /// Average amount of `period_type` between two samples.
     pub period: i64,
-    /// Free text of the writer.
+    /// Comments of the program that wrote the profile.
     pub comment: Vec<StringId>,
     /// Name of the sample type that is shown first.
     pub default_sample_type: StringId,
     /// Address of documentation about the profile.
     pub doc_url: StringId,
-    /// Oddities of the file that did not stop it from being read. They are not part of the file.
+    /// Oddities that were found when the profile was read. They are not part of the file.
     pub warnings: Vec<Warning>,
 }
 
@@ -96,9 +96,9 @@ pub struct ValueType {
 pub struct Mapping {
     /// Id of the mapping in the file. It is unique and not 0.
     pub id: u64,
-    /// First address.
+    /// First address of the mapping.
     pub memory_start: u64,
-    /// One past the last address.
+    /// Address after the last byte of the mapping.
     pub memory_limit: u64,
     /// Offset of `memory_start` in the file.
     pub file_offset: u64,
@@ -106,13 +106,13 @@ pub struct Mapping {
     pub filename: StringId,
     /// The file's build id.
     pub build_id: StringId,
-    /// Whether functions are symbolized.
+    /// Whether the functions of the mapping's locations are known.
     pub has_functions: bool,
-    /// Whether file names are symbolized.
+    /// Whether the source file names of the mapping's locations are known.
     pub has_filenames: bool,
-    /// Whether line numbers are symbolized.
+    /// Whether the line numbers of the mapping's locations are known.
     pub has_line_numbers: bool,
-    /// Whether inlined frames are symbolized.
+    /// Whether the inlined functions of the mapping's locations are known.
     pub has_inline_frames: bool,
 }
 
@@ -131,7 +131,7 @@ pub struct Location {
     pub is_folded: bool,
 }
 
-/// A line of source that a location stands for.
+/// A source line of a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Line {
     /// Function that the line is in.
@@ -142,18 +142,18 @@ pub struct Line {
     pub column: i64,
 }
 
-/// A function.
+/// A function of the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Function {
     /// Id of the function in the file. It is unique and not 0.
     pub id: u64,
-    /// The name for people.
+    /// Name of the function for people.
     pub name: StringId,
-    /// The name for the linker.
+    /// Name of the function for the linker.
     pub system_name: StringId,
-    /// Source file.
+    /// Source file of the function.
     pub filename: StringId,
-    /// First line; 0 when unknown.
+    /// First line of the function; 0 when unknown.
     pub start_line: i64,
 }
 
@@ -178,13 +178,13 @@ pub struct Samples {
     pub(crate) stacks: SampleStacks,
     pub(crate) value: Vec<i64>,
     pub(crate) label_set: Vec<LabelSetIndex>,
-    /// Spread of the values: how far they may be from the truth. It is `None` if no value is known
-    /// to be an estimate.
+    /// Spread of the values: how far they may be from the truth; `None` if no value is an estimate
+    /// with a known spread.
     pub(crate) spread: Option<SpreadTable>,
 }
 
 impl Samples {
-    /// Makes a table without samples. Each sample will have `width` values.
+    /// Makes an empty table for samples of `width` values each.
     pub fn new(width: usize) -> Self {
         Self {
             width,
@@ -229,12 +229,13 @@ impl Samples {
         (stacks + size_of_val(&self.value[..]) + size_of_val(&self.label_set[..])) as u64
     }
 
-    /// Makes a tree of the stacks, from the root, and returns the number of each sample's stack.
+    /// Numbers the nodes of the tree of all stacks, and returns the number of each sample's stack.
     /// The number of the empty stack is 0.
     ///
     /// `number` chooses the number of a node. Its arguments are the number of the node's parent,
-    /// the entry of `locations` for the node's location (equal entries count as one place), and the
-    /// number of samples that go through the node. It is called once for each node, parents first.
+    /// the entry of `locations` for the node's location (locations with equal entries count as
+    /// one), and the number of samples that go through the node. `number` is called once for each
+    /// node, parents first.
     ///
     /// # Errors
     /// Returns the first error of `number`.
@@ -249,7 +250,7 @@ impl Samples {
     /// Adds a sample.
     ///
     /// # Panics
-    /// When the number of `values` is not this table's width.
+    /// When the number of `values` is not the table's number of values per sample.
     pub fn push(
         &mut self,
         stack: impl IntoIterator<Item = LocationIndex>,
@@ -267,13 +268,13 @@ impl Samples {
         }
     }
 
-    /// Returns the values of sample `i` for changes.
+    /// Returns the values of sample `i`, which may be changed.
     pub fn values_mut(&mut self, i: usize) -> &mut [i64] {
         &mut self.value[i * self.width..(i + 1) * self.width]
     }
 
-    /// Gives all samples other values, `width` for each sample, in the samples' order. The old
-    /// spread is removed.
+    /// Replaces the values of all samples, with `width` values for each sample, in the samples'
+    /// order. The old spread is removed.
     ///
     /// # Panics
     /// When `values` does not hold `width` values for each sample.
@@ -284,8 +285,8 @@ impl Samples {
         self.spread = None;
     }
 
-    /// Removes the samples for whose values `keep` returns false. The remaining samples move up
-    /// within the same memory.
+    /// Removes the samples for whose values `keep` returns false. The remaining samples move up in
+    /// place, in their order.
     ///
     /// ```
     /// use heapprof_profile::ProfileBuilder;
@@ -473,7 +474,7 @@ impl Profile {
         &self.line[location.line.start as usize..location.line.end as usize]
     }
 
-    /// Returns the last part of the path of the file that a location is in, without square brackets
+    /// Returns the file name of a location's mapping, without folders and without square brackets
     /// around it.
     pub fn binary_name(&self, location: &Location) -> Option<&str> {
         let mapping = &self.mapping[location.mapping?.index()];
@@ -492,22 +493,22 @@ impl Profile {
         }
     }
 
-    /// Whether the function's name is only a position of code without a name: its file and where
-    /// the code begins in that file, e.g. `libfoo.so+0x1234`.
+    /// Whether a function has only a substitute for a name: its file and its position in that file,
+    /// e.g. `libfoo.so+0x1234`.
     pub fn is_nameless(&self, function: &Function) -> bool {
         let named = !function.system_name.is_empty() || !function.filename.is_empty();
         !named && is_place_of_code(self.text(function.name))
     }
 
     /// Whether only the address of a location is known: the location has no lines, or only lines of
-    /// code without a name.
+    /// [nameless](Self::is_nameless) functions.
     pub fn is_unnamed(&self, location: &Location) -> bool {
         let mut lines = self.lines(location).iter();
         lines.all(|line| self.is_nameless(&self.function[line.function.index()]))
     }
 
-    /// Marks in each mapping for which `which` is true whether the functions, files and lines of
-    /// its locations are known.
+    /// Sets whether functions, files and lines are known, in each mapping for which `which` returns
+    /// true, from the mapping's locations.
     pub fn mark_symbolized(&mut self, which: impl Fn(MappingIndex) -> bool) {
         let nameless: Vec<bool> = self.function.iter().map(|f| self.is_nameless(f)).collect();
         for location in &self.location {
@@ -530,8 +531,8 @@ impl Profile {
     }
 }
 
-/// Whether a name consists of a file and a position in it, e.g. `libfoo.so+0x1234`. Code without a
-/// name gets such a name.
+/// Whether a name consists of a file and a position in it, e.g. `libfoo.so+0x1234`. Functions
+/// without a name get such a name.
 pub fn is_place_of_code(name: &str) -> bool {
     let is_hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
     name.split_once("+0x")

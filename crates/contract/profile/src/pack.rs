@@ -1,38 +1,38 @@
-//! Packs with gzip for writers in a hurry: data that packs well is packed quickly, and the rest is
-//! stored as it is.
+//! Fast compression with gzip: data that compresses well is compressed quickly, and other data is
+//! stored uncompressed.
 //!
-//! Stacks of a large program are almost random numbers. Packing them takes longer than everything
-//! else that is done to a profile, and saves little. So only the beginning of a block is packed
-//! first, to see whether the block is worth packing. After many such trials in vain, some blocks
-//! are stored without a trial. Source of the format: RFC 1951, RFC 1952.
+//! Stacks of a large program are almost random numbers. Compressing them takes longer than all
+//! other work on a profile, and saves little. So the beginning of each block is compressed first,
+//! as a trial. After many failed trials, some blocks are stored without a trial. Source of the
+//! format: RFC 1951, RFC 1952.
 
 use std::io::{self, Write};
 
 use flate2::{Compress, Compression, Crc, FlushCompress};
 
-/// Smallest size of a block, except the last one; a block has at most twice as much. Each block is
-/// packed or stored as a whole.
+/// Size of a block in bytes. The last block may be smaller; a block from a large write has up to
+/// twice this size. Each block is compressed or stored as a whole.
 pub(crate) const BLOCK_SIZE: usize = 4 * MAX_STORED_PART;
-/// Number of bytes of a block that are packed as a trial.
+/// Number of bytes at the beginning of a block that are compressed as a trial.
 const TRIAL_SIZE: usize = 2 << 10;
-/// Maximum number of bytes in one stored part.
+/// Maximum number of bytes in one stored part of a block.
 const MAX_STORED_PART: usize = u16::MAX as usize;
 
-/// Writer that packs the bytes written to it.
+/// Writer that compresses the bytes written to it.
 pub(crate) struct GzipPacker<W> {
     writer: W,
     block: Vec<u8>,
     packed: Vec<u8>,
     compress: Compress,
     crc: Crc,
-    /// Number of blocks in a row whose trial was in vain.
+    /// Number of consecutive blocks whose trial failed.
     in_vain: usize,
-    /// Number of the next blocks that are stored without a trial.
+    /// Number of coming blocks that are stored without a trial.
     untried: usize,
 }
 
-/// Number of trials in vain in a row after which as many blocks are stored without a trial. The
-/// blocks that follow are likely to be similar, or few in comparison.
+/// Number of consecutive failed trials after which this number of blocks is stored without a trial.
+/// The blocks that follow are likely to be similar, or few in comparison.
 const MAX_FAILED_TRIALS: usize = 16;
 
 impl<W: Write> GzipPacker<W> {
@@ -101,7 +101,7 @@ impl<W: Write> GzipPacker<W> {
         Ok(())
     }
 
-    /// Compresses `bytes` into `packed`, without references to earlier ones, and padded to whole
+    /// Compresses `bytes` into `packed`, without references to earlier bytes, and padded to whole
     /// bytes.
     fn pack(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.packed.clear();

@@ -1,5 +1,5 @@
-//! Helpers for columns of parts that follow each other (stacks, texts, sets of labels), and for the
-//! memory that tables take.
+//! Helpers for columns of consecutive parts (stacks, texts, sets of labels), and for the memory
+//! that tables take.
 
 use std::ops::Range;
 
@@ -10,9 +10,9 @@ pub(crate) fn range(end: &[usize], i: usize) -> Range<usize> {
     begin..end[i]
 }
 
-/// Estimates how many bytes a hash table with room for `capacity` entries takes. An eighth of the
-/// table is empty, each entry takes one byte more, and the smaller table is also in memory while
-/// the table grows.
+/// Estimates how many bytes a hash table for `capacity` entries takes. An eighth of the table is
+/// empty, and each entry takes one byte more. While the table grows, the smaller old table is in
+/// memory, too.
 pub(crate) fn hash_table_memory<T>(capacity: usize) -> u64 {
     (capacity as u64).saturating_mul(size_of::<T>() as u64 + 1) / 2 * 3
 }

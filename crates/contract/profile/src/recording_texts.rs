@@ -1,5 +1,5 @@
-//! Texts and names in a recording's profile. They are the same whether the collector writes the
-//! profile or another process makes it from the collector's ledger.
+//! Texts and names in a recording's profile. The collector uses them when it writes a profile, and
+//! so does another process that makes a profile from the collector's ledger.
 
 use crate::{ALLOCATOR_REGEX, command_line};
 
@@ -15,26 +15,26 @@ pub const SAMPLE_TYPES: [(&str, &str); 8] = [
     ("temporary_space", "bytes"),
 ];
 
-/// Label with the name of the thread that allocated.
+/// Key of the label for the name of the thread that allocated.
 pub const THREAD_LABEL: &str = "thread";
-/// Label with the kernel's number of the thread that allocated.
+/// Key of the label for the kernel's id of the thread that allocated.
 pub const TID_LABEL: &str = "tid";
-/// Label of a forked child: the number of forks between the first process and the one that
-/// allocated.
+/// Key of the label of a forked child: the number of forks between the first process and the child.
 pub const GENERATION_LABEL: &str = "generation";
-/// Common name of all threads that get no name of their own.
+/// Common name of all threads that are not listed by name.
 pub const OTHER_THREADS: &str = "(other threads)";
 
-/// Frame that stands for the frames that were left out of a deep stack.
+/// Name of the frame that replaces the frames left out of a deep stack.
 pub const TRUNCATED_FRAME: &str = "[truncated]";
-/// A frame of an interpreter for whose name there was no memory.
+/// Name of an interpreter's frame when there was no memory for its real name.
 pub const NAMELESS_FRAME: &str = "[no memory for the name]";
 
 /// The comment of a profile without samples.
 pub const EMPTY_COMMENT: &str = "empty: nothing was allocated, or nothing was sampled";
 
-/// Descriptions of what a recording may lack, in the order in which the collector counts it. After
-/// these counts, the collector counts the bytes of the blocks whose frees were not seen.
+/// Descriptions of data that a recording may lack, in the order of the collector's counts. The
+/// collector's last count has no text: it is the number of bytes of the blocks whose frees were not
+/// seen.
 const DROPPED_TEXTS: [&str; 6] = [
     "events inside the collector or the allocator (signal handlers, fork handlers)",
     "events for lack of memory for the tables",
@@ -44,8 +44,8 @@ const DROPPED_TEXTS: [&str; 6] = [
     "children, forked while an event was interrupted by a signal handler: they record nothing",
 ];
 
-/// Returns a regular expression for the functions that reports leave out: the known ones, and those
-/// that match `wrappers`, which is a regular expression or empty.
+/// Returns a regular expression for the functions that reports leave out: those of
+/// [`ALLOCATOR_REGEX`], and those that match `wrappers`, which is a regular expression or empty.
 pub fn drop_frames(wrappers: &str) -> String {
     match wrappers {
         "" => ALLOCATOR_REGEX.to_string(),
@@ -53,15 +53,16 @@ pub fn drop_frames(wrappers: &str) -> String {
     }
 }
 
-/// Returns the comments about the recorder, the process, the mode, and the reason for this profile.
+/// Returns the comments at the head of a profile: the recorder, the process, the mode, and the
+/// reason for the profile.
 pub fn head(version: &str, program: &str, pid: i64, period: u64, reason: &str) -> Vec<String> {
     let mut all = vec![format!("collector: heapprof {version}")];
     all.extend(recording_comments(program, pid, period, reason));
     all
 }
 
-/// Returns the comments about the process, how it was recorded, and why the profile was made. A
-/// `period` of 1 means every allocation.
+/// Returns the comments about the process, the sampling, and the reason for the profile. A `period`
+/// of 1 means that every allocation was recorded.
 pub fn recording_comments(program: &str, pid: i64, period: u64, reason: &str) -> [String; 4] {
     [
         format!("program: {program}"),
@@ -105,7 +106,8 @@ pub fn resident(now: u64, peak: u64) -> [String; 2] {
     ]
 }
 
-/// Returns the comment about threads beyond the first `most`; `None` if `others` is 0.
+/// Returns the comment about the `others` threads that are not listed by name, beyond the first
+/// `most`; `None` if `others` is 0.
 pub fn threads(most: u32, others: u32) -> Option<String> {
     (others != 0).then(|| format!("threads: {most} by name; {others} more are {OTHER_THREADS}"))
 }
@@ -115,11 +117,11 @@ pub fn sampled_blocks(count: u64) -> String {
     format!("sampled blocks in use: {count}")
 }
 
-/// Index in [`DROPPED_TEXTS`] of the unseen frees, whose comment also has their bytes.
+/// Index of the unseen frees in [`DROPPED_TEXTS`]. Their comment also gives their bytes.
 const UNSEEN_FREES: usize = 4;
 
-/// Returns the comments about what could not be recorded, from the counts and the bytes of unseen
-/// frees.
+/// Returns the comments about data that the recording lacks. `counts` holds the collector's count
+/// for each kind of missing data, and then the bytes of unseen frees.
 pub fn dropped_comments(counts: [u64; DROPPED_TEXTS.len() + 1]) -> impl Iterator<Item = String> {
     let bytes = counts[DROPPED_TEXTS.len()];
     let all = counts.into_iter().zip(DROPPED_TEXTS).enumerate();
@@ -130,8 +132,8 @@ pub fn dropped_comments(counts: [u64; DROPPED_TEXTS.len() + 1]) -> impl Iterator
         })
 }
 
-/// Returns the number and the bytes of the blocks whose frees were not seen before their addresses
-/// came again, from a profile's comments. In a sampled recording, only sampled blocks count.
+/// Reads the number and the bytes of unseen frees from a profile's comments: blocks whose addresses
+/// were allocated again before a free was seen. In a sampled recording, only sampled blocks count.
 pub fn unseen_frees<'a>(comments: impl IntoIterator<Item = &'a str>) -> [u64; 2] {
     let parse = |comment: &str| {
         let (count, rest) = comment.strip_prefix("dropped: ")?.split_once(' ')?;
@@ -147,8 +149,8 @@ pub fn unseen_frees<'a>(comments: impl IntoIterator<Item = &'a str>) -> [u64; 2]
     })
 }
 
-/// Returns a thread's name, which ends at a zero byte. Unnamed threads get a text, because a label
-/// must not be empty.
+/// Returns the name of a thread. The name ends at a zero byte. An unnamed thread gets a substitute,
+/// because a label must not be empty.
 pub fn thread_name(bytes: &[u8]) -> String {
     match bytes.split(|&byte| byte == 0).next().unwrap_or_default() {
         [] => "(unnamed)".to_string(),

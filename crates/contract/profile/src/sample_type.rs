@@ -6,19 +6,19 @@ use crate::model::Profile;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("has no sample type {asked:?}; it has {}", .present.join(", "))]
 pub struct SampleTypeError {
-    /// The name or position that was asked for.
+    /// The name or position that the caller looked for.
     pub asked: String,
     /// The names of the sample types that the profile has.
     pub present: Vec<String>,
 }
 
-/// Pairs of names that gperftools uses for memory in use: short names in a dump that has no other
-/// values, long names in other dumps. A program's first dumps, before anything is freed, have the
-/// short names, and its later dumps have the long ones.
+/// Pairs of names that gperftools uses for memory in use: the short names in a dump that has no
+/// other values, the long names in other dumps. A program's dumps have the short names until memory
+/// is freed for the first time.
 const IN_USE_NAMES: [(&str, &str); 2] = [("objects", "inuse_objects"), ("space", "inuse_space")];
 
-/// Gives memory in use the same names in both profiles, if one of them has the short names and the
-/// other has the long ones.
+/// Renames the sample types for memory in use in one profile, if the profiles use different
+/// [`IN_USE_NAMES`] for them.
 pub(crate) fn agree_names(a: &mut Profile, b: &mut Profile) {
     let has = |p: &Profile, name: &str| p.sample_type.iter().any(|t| p.text(t.r#type) == name);
     let is_short = |p: &Profile| IN_USE_NAMES.iter().all(|n| has(p, n.0) && !has(p, n.1));
@@ -31,14 +31,14 @@ pub(crate) fn agree_names(a: &mut Profile, b: &mut Profile) {
 }
 
 impl Profile {
-    /// Renames `objects` to `inuse_objects` and `space` to `inuse_space`. Also stores the sample
-    /// type that is shown by default as the profile's own choice, so that the default stays the
-    /// same when types around it are left out.
+    /// Renames `objects` to `inuse_objects` and `space` to `inuse_space`. Also stores the current
+    /// default sample type in the profile, so that the default stays the same when other types are
+    /// left out.
     ///
     /// # For whom
-    /// This is for tools that add profiles up by the rules of pprof, which takes the short and long
-    /// names for different types. Other callers need not call this, because
-    /// [`merge`](crate::merge()) takes both for one type.
+    /// This is for tools that add profiles up by the rules of pprof, where the short and long names
+    /// are different types. Other callers need not call this, because [`merge`](crate::merge())
+    /// treats both as one type.
     pub fn name_in_use(&mut self) {
         let shown = self.default_sample_type_index();
         for (short, long) in IN_USE_NAMES {
@@ -57,7 +57,8 @@ impl Profile {
         types.map(|t| self.text(t.r#type)).collect()
     }
 
-    /// Returns the position of the sample type `asked`, as [`find_sample_type`] finds it.
+    /// Returns the position of the sample type with the name or number `asked`, as
+    /// [`find_sample_type`] does.
     ///
     /// ```
     /// use heapprof_profile::ProfileBuilder;
@@ -77,14 +78,14 @@ impl Profile {
         find_sample_type(&self.type_names(), asked)
     }
 
-    /// Returns the position of the sample type to show first, as [`default_sample_type`] finds it.
+    /// Returns the position of the sample type to show first, as [`default_sample_type`] does.
     pub fn default_sample_type_index(&self) -> usize {
         default_sample_type(&self.type_names(), self.text(self.default_sample_type))
     }
 }
 
-/// Returns the position of the sample type `asked` among types with these names. `asked` is a
-/// type's name or a number from 0.
+/// Returns the position of a sample type among types with these names. `asked` is a name or a
+/// position from 0.
 ///
 /// `inuse_space` also finds `space`, the name in profiles without allocation counts;
 /// `inuse_objects` finds `objects` in the same way. `peak` finds `peak_space`, and so on.
@@ -103,8 +104,8 @@ pub fn find_sample_type(names: &[&str], asked: &str) -> Result<usize, SampleType
         })
 }
 
-/// Returns the position of the sample type to show first: the profile's own choice (`chosen`, empty
-/// if there is none), otherwise `inuse_space`, otherwise the last type.
+/// Returns the position of the sample type to show first: the one that the profile names (`chosen`,
+/// empty if there is none), otherwise `inuse_space`, otherwise the last type.
 pub fn default_sample_type(names: &[&str], chosen: &str) -> usize {
     let position = |name: &str| names.iter().position(|n| *n == name);
     Some(chosen)

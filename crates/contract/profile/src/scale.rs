@@ -20,7 +20,7 @@ impl Profile {
         Ok(())
     }
 
-    /// Multiplies the variances of a sample type by the square of `ratio`, to match values that are
+    /// Multiplies the variances of a sample type by the square of `ratio`, to match values
     /// multiplied by `ratio`.
     fn scale_spread(&mut self, sample_type: usize, ratio: f64) {
         let width = self.sample_type.len().max(1);
@@ -35,7 +35,7 @@ impl Profile {
 
     /// Negates every value. The spread stays as it is.
     ///
-    /// The sum of a profile and an earlier negated one is their difference:
+    /// To get the difference of two profiles, negate the earlier one and add them up:
     ///
     /// ```
     /// use heapprof_profile::{ProfileBuilder, merge};
@@ -55,7 +55,7 @@ impl Profile {
     /// ```
     ///
     /// # Errors
-    /// Returns [`Error::Overflow`] when a value is the least number of 64 bits. Values that precede
+    /// Returns [`Error::Overflow`] when a value is the least number of 64 bits. The values before
     /// it have been changed then.
     pub fn negate(&mut self) -> Result<(), Error> {
         self.each_value("negated", |_, value| value.checked_neg())
@@ -63,14 +63,14 @@ impl Profile {
 
     /// Multiplies the values of each sample type by its ratio, rounded to the nearest number.
     ///
-    /// Samples that round to 0 stay, so that nothing is lost except by the rounding.
+    /// Samples whose values round to 0 stay.
     ///
     /// # Panics
     /// When there is not one ratio for each sample type.
     ///
     /// # Errors
-    /// Returns [`Error::Overflow`] when a result does not fit in 64 bits. Values that precede it
-    /// have been changed then.
+    /// Returns [`Error::Overflow`] when a result does not fit in 64 bits. The values before it have
+    /// been changed then.
     pub fn scale(&mut self, ratios: &[f64]) -> Result<(), Error> {
         assert_eq!(ratios.len(), self.sample_type.len(), "one ratio a type");
         self.each_value("scaled", |column, value| scaled(value, ratios[column]))?;
@@ -93,14 +93,15 @@ impl Profile {
         Ok(())
     }
 
-    /// Gives sample type `index` the unit `to` of the same family, rounding to the nearest number.
+    /// Converts sample type `index` to the unit `to` of the same family, rounding to the nearest
+    /// number.
     ///
     /// # Panics
     /// When there is no sample type `index`.
     ///
     /// # Errors
     /// * Returns [`Error::Incompatible`] when one of the units is unknown, or when they are of
-    ///   different families. The profile stays as it is.
+    ///   different families. The profile stays unchanged.
     /// * Returns [`Error::Overflow`] when a result does not fit in 64 bits. The values before it
     ///   are changed then.
     pub fn convert_unit(&mut self, index: usize, to: &str) -> Result<(), Error> {

@@ -22,8 +22,8 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// Reads a unit's name in any case, singular or plural, short or long; `None` for anything
-    /// else, e.g. `count`.
+    /// Reads the name of a unit, in any case, singular or plural, short or long; `None` for an
+    /// unknown name, e.g. `count`.
     ///
     /// ```
     /// use heapprof_profile::{UnitFamily, ProfileBuilder, Unit};

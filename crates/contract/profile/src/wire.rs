@@ -319,13 +319,13 @@ pub(crate) struct WireStream<R: Read> {
     base: u64,
     limit: u64,
     max_memory: u64,
-    /// Part of `max_memory` that is left after the data that was read so far. At most half of it is
-    /// for this buffer, because the content of the buffer will be kept as well.
+    /// Part of `max_memory` that remains after the data that was read so far. At most half of it is
+    /// for this buffer, because the decoded content of the buffer takes memory, too.
     pub(crate) room: u64,
     head: Vec<u8>,
 }
 
-/// Number of the first bytes that are kept to recognize the kind of the file.
+/// Number of leading bytes that are stored, to recognize the kind of the file.
 const HEAD_SIZE: usize = 64;
 const CHUNK_SIZE: usize = 128 << 10;
 /// Maximum number of bytes that are read to reach the checksum at the end, after the content turned

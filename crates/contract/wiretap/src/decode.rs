@@ -1,4 +1,4 @@
-//! Reading of datagrams, which any process may have sent.
+//! Decodes datagrams, which any process may have sent.
 
 use std::fmt;
 
@@ -8,23 +8,23 @@ use crate::datagram::{
 };
 use crate::key::SigningKey;
 
-/// Why a datagram was refused.
+/// The reason why a datagram was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatagramError {
-    /// The datagram is longer than it may be.
+    /// The datagram is longer than [`MAX_DATAGRAM_BYTES`].
     TooLong,
     /// The datagram is not UTF-8, or does not end with a line feed.
     NotText,
-    /// The datagram's first line is that of another form.
+    /// The datagram's first line is not that of a wiretap datagram of this version.
     NotOurs,
     /// The datagram is of an unknown kind.
     Kind,
-    /// A line is no `key=value`, has a key that is not known or that its kind does not have, or
-    /// stands twice.
+    /// A line is not `key=value`, has an unknown key or one that this kind does not have, or is
+    /// repeated.
     Line,
-    /// A line is missing.
+    /// A required line is missing.
     Missing,
-    /// A value is no number, or too large.
+    /// A value is not a number, or is too large.
     Number,
     /// A value has a `%` without two hex digits, or a control character.
     Escape,
@@ -50,11 +50,11 @@ impl fmt::Display for DatagramError {
 
 impl std::error::Error for DatagramError {}
 
-/// Reads a datagram. With a key, the signature must be right, and is checked first. Without a key,
-/// a signature can't be checked and is left out.
+/// Decodes a datagram. With a `key`, the signature is required and is checked first. Without a
+/// `key`, a signature is ignored, because it can't be checked.
 ///
 /// # Errors
-/// The datagram is not understood, or its signature is not right.
+/// The datagram can't be understood, or its signature is wrong.
 pub fn decode(bytes: &[u8], key: Option<&SigningKey>) -> Result<WiretapDatagram, DatagramError> {
     if bytes.len() > MAX_DATAGRAM_BYTES {
         return Err(DatagramError::TooLong);
@@ -74,8 +74,8 @@ pub fn decode(bytes: &[u8], key: Option<&SigningKey>) -> Result<WiretapDatagram,
     read(said)
 }
 
-/// Splits a datagram into what was signed, and its signature, if it has one. It must have one if
-/// `must` says so.
+/// Splits a datagram into the signed text and the signature, if there is one. If `must` is true, a
+/// missing signature is an error.
 fn split_signature(text: &str, must: bool) -> Result<(&str, Option<[u8; 32]>), DatagramError> {
     let lines = text.strip_suffix('\n').ok_or(DatagramError::NotText)?;
     let last = lines.rfind('\n').map_or(0, |at| at + 1);
@@ -109,7 +109,7 @@ fn nibble(digit: u8) -> Option<u8> {
     }
 }
 
-/// The values of a datagram by their keys, with their escapes.
+/// The values of a datagram by their keys, before escapes are decoded.
 #[derive(Default)]
 struct DatagramFields<'a> {
     kind: Option<&'a str>,
@@ -227,7 +227,7 @@ fn outcome(text: Option<&str>) -> Result<ModuleOutcome, DatagramError> {
     found.ok_or(DatagramError::Line)
 }
 
-/// Returns a value that must not be empty.
+/// Decodes a value that must not be empty.
 fn name(text: Option<&str>) -> Result<String, DatagramError> {
     let name = value(text)?;
     match name.is_empty() {
@@ -236,7 +236,7 @@ fn name(text: Option<&str>) -> Result<String, DatagramError> {
     }
 }
 
-/// Returns a value without its escapes. Bytes that are no UTF-8 are replaced.
+/// Decodes the escapes in a value. Bytes that are no UTF-8 are replaced.
 fn value(text: Option<&str>) -> Result<String, DatagramError> {
     let text = text.ok_or(DatagramError::Missing)?.as_bytes();
     let mut made = Vec::with_capacity(text.len());
@@ -369,7 +369,7 @@ mod tests {
         }
     }
 
-    /// A generator of random numbers that are the same in each run.
+    /// A generator of random numbers that gives equal numbers in each run.
     struct Random(u64);
 
     impl Random {
@@ -381,8 +381,8 @@ mod tests {
         }
     }
 
-    /// Any bytes give a datagram or a refusal, and a datagram that was damaged in its first line is
-    /// always refused.
+    /// Tests that any bytes give a datagram or an error, and that damage in the first line is
+    /// always an error.
     #[test]
     fn a_hundred_thousand_damaged_datagrams() {
         let mut random = Random(0x9e37_79b9_7f4a_7c15);

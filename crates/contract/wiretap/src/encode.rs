@@ -1,20 +1,20 @@
-//! Writing of datagrams into memory on the stack. Nothing here allocates, waits or fails.
+//! Encodes datagrams into memory on the stack. No function here allocates, waits or fails.
 
 use std::fmt::Write;
 
 use crate::datagram::{FIRST_LINE, MAC_PREFIX, MAX_DATAGRAM_BYTES, ModuleOutcome};
 use crate::key::SigningKey;
 
-/// Largest number of bytes of the host's name, as it stands in a datagram. With this and the next
-/// two limits every datagram fits.
+/// Maximum size of the host's name in a datagram, in bytes with escapes. With this limit and the
+/// next two every datagram is small enough.
 const MAX_HOST_BYTES: usize = 100;
 const MAX_CODE_BYTES: usize = 400;
 const MAX_SITE_BYTES: usize = 300;
 
-/// The mark at the end of a value that was cut.
+/// The mark at the end of a value that was shortened.
 const CUT_MARK: &str = "…";
 
-/// The event that a datagram is to report. The names are bytes as programs have them.
+/// The event that a datagram will report. Names are bytes, as in programs.
 #[derive(Clone, Copy)]
 pub(crate) enum OutgoingEvent<'a> {
     Alive {
@@ -41,14 +41,14 @@ pub(crate) struct SenderIdentity<'a> {
     pub(crate) parent: u32,
 }
 
-/// A datagram that is being written.
+/// A datagram in the making.
 pub(crate) struct EncodedDatagram {
     bytes: [u8; MAX_DATAGRAM_BYTES],
     length: usize,
 }
 
 impl EncodedDatagram {
-    /// Writes a datagram, with a signature if there is a key.
+    /// Encodes a datagram. Signs it if there is a key.
     pub(crate) fn new(
         origin: &SenderIdentity<'_>,
         seq: u64,
@@ -96,7 +96,7 @@ impl EncodedDatagram {
         made
     }
 
-    /// Returns the bytes that were written.
+    /// Returns the bytes of the datagram.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
@@ -114,8 +114,8 @@ impl EncodedDatagram {
         let _ = self.write_fmt(text);
     }
 
-    /// Writes a value. If it takes more than `most` bytes, it is cut between two characters, and
-    /// ends with a mark.
+    /// Appends a value. If the value needs more than `most` bytes, it is cut between two
+    /// characters, and ends with [`CUT_MARK`].
     fn value(&mut self, value: &[u8], most: usize) {
         let end = self.length + most;
         let mut cut = self.length;
@@ -145,9 +145,9 @@ impl EncodedDatagram {
         self.piece(&[b'%', digits[0], digits[1]], end, cut)
     }
 
-    /// Adds a piece of a value that ends before `end`. If there is no room for it, what was written
-    /// is cut back to `cut`, which is the last place that left room for the mark. Returns whether
-    /// there was room.
+    /// Appends a piece of a value, which must end before `end`. If the piece does not fit, cuts the
+    /// value back to `cut`, appends the mark, and returns false. `cut` is the last position at
+    /// which the mark fits.
     fn piece(&mut self, piece: &[u8], end: usize, cut: &mut usize) -> bool {
         if self.length + piece.len() > end {
             self.length = *cut;
@@ -161,7 +161,7 @@ impl EncodedDatagram {
         true
     }
 
-    /// Adds bytes, if there is room for them.
+    /// Appends bytes if they fit.
     fn raw(&mut self, bytes: &[u8]) {
         let end = self.length + bytes.len();
         if let Some(room) = self.bytes.get_mut(self.length..end) {

@@ -1,7 +1,7 @@
-//! The wiretap's calls of the kernel. Nothing here waits or allocates.
+//! The wiretap's system calls. No function here waits or allocates.
 //!
-//! Calls at which a thread could be cancelled are made as system calls, because sending must not
-//! end a thread of the program.
+//! Functions of libc at which a thread can be cancelled are avoided by direct system calls, because
+//! sending must not end a thread of the program.
 
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
@@ -9,11 +9,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use libc::{c_int, c_long};
 
-/// Smallest descriptor of the socket, so that the program's own files have the descriptors that
-/// they would have without it.
+/// Lowest descriptor for the socket. The program's own files keep the descriptors that they would
+/// have without the socket.
 const MIN_SOCKET_FD: c_int = 200;
 
-/// Runs `work`, and puts errno back as it was.
+/// Runs `work`, and restores errno.
 pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: the function has no precondition, and returns the place of this thread's errno.
     let place = unsafe { libc::__errno_location() };
@@ -25,8 +25,8 @@ pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Opens a socket for datagrams to an address of this kind. A program that is executed does not get
-/// it.
+/// Opens a socket for datagrams to an address. The socket is closed when the process executes
+/// another program.
 pub(crate) fn open_socket(to: &SocketAddr) -> Option<c_int> {
     let family = match to {
         SocketAddr::V4(_) => libc::AF_INET,
@@ -44,15 +44,15 @@ pub(crate) fn open_socket(to: &SocketAddr) -> Option<c_int> {
     (high >= 0).then_some(high)
 }
 
-/// Closes a descriptor that was opened here.
+/// Closes the descriptor of a socket.
 pub(crate) fn close(fd: c_int) {
     // SAFETY: plain numbers; the caller has opened the descriptor, and uses it no more.
     unsafe { libc::syscall(libc::SYS_close, c_long::from(fd)) };
 }
 
-/// Returns the kernel's number of the socket that has this descriptor, or `None` if it is no
-/// socket. No two sockets that are open have the same number. So a descriptor that the program has
-/// closed, and got again for something else, is not taken for ours.
+/// Returns the kernel's number of the socket with this descriptor; `None` if it is no socket. No
+/// two open sockets have one number. So if the program has closed the socket, another file with its
+/// descriptor is not taken for it.
 pub(crate) fn socket_number(fd: c_int) -> Option<u32> {
     let mut found = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: `found` has room for what is written.
@@ -65,7 +65,7 @@ pub(crate) fn socket_number(fd: c_int) -> Option<u32> {
     is_socket.then_some(found.st_ino as u32)
 }
 
-/// Sends a datagram, or loses it: the caller does not learn which.
+/// Sends a datagram. It may be lost; the caller is not informed.
 pub(crate) fn send(fd: c_int, bytes: &[u8], to: &SocketAddr) {
     match to {
         SocketAddr::V4(to) => send_to(
@@ -112,7 +112,7 @@ fn send_to<A>(fd: c_int, bytes: &[u8], address: &A) {
     };
 }
 
-/// Returns a number that no other sender has.
+/// Returns a random number, so that no two senders have one number.
 pub(crate) fn random() -> u64 {
     let mut bytes = [0u8; 8];
     // SAFETY: the kernel writes at most as many bytes as there are.
@@ -143,7 +143,7 @@ fn since_1970() -> Option<std::time::Duration> {
     SystemTime::now().duration_since(UNIX_EPOCH).ok()
 }
 
-/// Writes the name of this machine into `room`. Returns its length.
+/// Writes the name of this machine into `room`. Returns the number of bytes.
 pub(crate) fn host_name(room: &mut [u8]) -> usize {
     // SAFETY: libc writes at most as many bytes as there are.
     let done = unsafe { libc::gethostname(room.as_mut_ptr().cast(), room.len()) };
@@ -155,7 +155,7 @@ pub(crate) fn host_name(room: &mut [u8]) -> usize {
     }
 }
 
-/// Returns the user whose rights this process has.
+/// Returns the effective user id of this process.
 pub(crate) fn user() -> u32 {
     // SAFETY: the call has no precondition.
     unsafe { libc::geteuid() }

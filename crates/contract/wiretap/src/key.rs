@@ -1,4 +1,4 @@
-//! The key with which datagrams are signed, and the file that holds it.
+//! The key that signs datagrams, and the file that contains it.
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -11,7 +11,7 @@ use sha2::Sha256;
 
 use crate::kernel;
 
-/// Largest number of bytes of a key.
+/// Maximum size of a key in bytes.
 const MAX_KEY_BYTES: u64 = 4096;
 
 /// A key of HMAC-SHA256.
@@ -19,14 +19,14 @@ const MAX_KEY_BYTES: u64 = 4096;
 pub struct SigningKey(Hmac<Sha256>);
 
 impl SigningKey {
-    /// Makes a key of some bytes. `None` if there are none.
+    /// Makes a key of some bytes; `None` if there are no bytes.
     #[must_use]
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let key = Hmac::<Sha256>::new_from_slice(bytes).ok()?;
         (!bytes.is_empty()).then_some(Self(key))
     }
 
-    /// Reads the key that a file holds. A line end behind it is no part of it.
+    /// Reads the key in a file. A line end at the end of the file does not belong to the key.
     ///
     /// # Errors
     /// The file can't be read, others may write to it, or it is empty or too long.
@@ -64,8 +64,8 @@ impl SigningKey {
         mac.finalize().into_bytes().into()
     }
 
-    /// Whether a signature is that of some bytes. The time that this takes does not show where the
-    /// signature is wrong.
+    /// Whether a signature is the right one for some bytes. The time of the comparison does not
+    /// reveal where the signature is wrong.
     pub(crate) fn verify(&self, bytes: &[u8], signature: &[u8]) -> bool {
         let mut mac = self.0.clone();
         mac.update(bytes);
@@ -73,16 +73,16 @@ impl SigningKey {
     }
 }
 
-/// Why a file gives no key.
+/// The reason why a key can't be read from a file.
 #[derive(Debug)]
 pub enum KeyError {
     /// The file can't be read.
     Unreadable(std::io::Error),
-    /// The file is no plain file.
+    /// The file is not a regular file.
     NoFile,
-    /// The file belongs to another user, or others may write to it.
+    /// The file belongs to another user than this one or root, or others may write to it.
     OthersWrite,
-    /// The key is longer than 4096 bytes.
+    /// The key has more than 4096 bytes.
     TooLong,
     /// The file is empty.
     Empty,
@@ -111,7 +111,7 @@ mod tests {
 
     use super::*;
 
-    /// The first of the test cases of RFC 4231, and a wrong signature.
+    /// Tests the first test case of RFC 4231, and a wrong signature.
     #[test]
     fn signatures_are_those_of_the_standard() {
         let key = SigningKey::new(&[0x0b; 20]).unwrap();

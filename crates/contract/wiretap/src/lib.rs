@@ -1,10 +1,9 @@
-//! The wiretap: datagrams by which a program reports which of its code ran.
+//! The wiretap: datagrams by which a program reports which parts of its code ran.
 //!
-//! A program sends one datagram for each call of `alive`, over UDP, and does not wait for anything.
-//! The listener counts them by code, and knows by their numbers how many were lost.
-//! [`DatagramSender`] is in the program, [`decode()`] and [`LossTracker`] are in the listener.
-//! Nothing here knows a database, a terminal or a command line, because the crate is a part of
-//! every program that is profiled.
+//! A program sends a datagram by UDP for each call of `alive`, without waiting. The listener counts
+//! datagrams by code, and detects lost ones by their numbers. [`DatagramSender`] is for the
+//! program; [`decode()`] and [`LossTracker`] are for the listener. The crate must not depend on a
+//! database, a terminal or a command line, because it is a part of every profiled program.
 #![deny(unsafe_code)]
 
 mod datagram;

@@ -1,28 +1,29 @@
-//! Counts of the datagrams that came from each sender, and of those that were lost.
+//! Counts the datagrams that were received from each sender, and those that were lost.
 
 use std::collections::HashMap;
 
 use crate::datagram::{WiretapDatagram, WiretapEvent};
 
-/// Largest number of senders that are remembered. If more come, those that were heard longest ago
-/// are forgotten.
+/// Maximum number of senders that are remembered. If there are more, the senders that were silent
+/// for the longest time are forgotten.
 pub const MAX_SENDERS: usize = 16_384;
 
-/// Number of a sender's newest datagrams that are remembered one by one. A datagram that comes
-/// after that many newer ones is refused, because it is not known whether it came before.
+/// Number of a sender's newest datagrams that are remembered one by one. Older datagrams are
+/// refused, because it is not known whether they were received before.
 const SEQ_WINDOW: u64 = 4096;
 
-/// How long a sender may be silent before its end is unknown, in milliseconds.
+/// Silence in milliseconds after which the end of a sender counts as unknown.
 const SILENCE_TIMEOUT_MS: u64 = 10 * 60 * 1000;
 
-/// The state of a sender, as far as its end is known.
+/// The state of a sender, by what the listener knows about its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SenderState {
-    /// The sender may send more.
+    /// The sender may send more datagrams.
     Active,
     /// The sender has reported how many datagrams it had sent.
     Ended,
-    /// The sender has not reported its end, and was not heard for long. It may have been killed.
+    /// The sender has not reported its end, and was silent for a long time. It may have been
+    /// killed.
     EndUnknown,
 }
 
@@ -30,7 +31,7 @@ impl SenderState {
     /// All states.
     pub const ALL: [Self; 3] = [Self::Active, Self::Ended, Self::EndUnknown];
 
-    /// Returns the words for the state.
+    /// Returns the state in words, for reports.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -41,20 +42,20 @@ impl SenderState {
     }
 }
 
-/// A sender and its losses, as far as they are known.
+/// A sender, with the numbers of its received and lost datagrams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SenderLosses {
-    /// The number that the sender has drawn.
+    /// The random number that the sender has chosen.
     pub sender: u64,
     /// The name of the sender's machine.
     pub host: String,
-    /// The sender's process.
+    /// The number of the sender's process.
     pub pid: u32,
-    /// The parent of the sender's process.
+    /// The number of the parent of the sender's process.
     pub parent: u32,
-    /// Number of datagrams that came, each counted once.
+    /// Number of received datagrams, without repetitions.
     pub received: u64,
-    /// Number of datagrams that are known to have been lost.
+    /// Number of datagrams that are known to be lost.
     pub lost: u64,
     /// The sender's state.
     pub state: SenderState,
@@ -69,7 +70,7 @@ pub struct SenderLosses {
 pub enum DatagramReceipt {
     /// The datagram is new.
     New,
-    /// The datagram came before, or so late that this is not known.
+    /// The datagram was received before, or it is so old that this is not known.
     Repeated,
 }
 
@@ -80,13 +81,14 @@ struct SenderRecord {
     parent: u32,
     received: u64,
     highest: u64,
-    /// The count that the sender's `end` has reported.
+    /// The count in the sender's `end` datagram, if it was received.
     count: Option<u64>,
-    /// Bits that say for each of the newest numbers, by its remainder, whether it came.
+    /// One bit for each of the newest numbers, at its remainder by [`SEQ_WINDOW`]: whether the
+    /// datagram was received.
     came: Box<[u64; SEQ_WINDOW as usize / 64]>,
     is_silent: bool,
     is_changed: bool,
-    /// Whether the sender was heard since this tracker began.
+    /// Whether this tracker has received a datagram from the sender.
     is_heard: bool,
     first_ms: u64,
     last_ms: u64,
@@ -94,7 +96,7 @@ struct SenderRecord {
 }
 
 impl SenderRecord {
-    /// Records a datagram's number. Returns whether it is new.
+    /// Records the number of a received datagram. Returns whether it is new.
     fn number(&mut self, seq: u64) -> bool {
         if seq > self.highest {
             // The places of the numbers in between are those of older ones.
@@ -124,7 +126,7 @@ impl SenderRecord {
         self.came[word] & bit != 0
     }
 
-    /// Returns how many datagrams were sent, as far as it is known.
+    /// Returns how many datagrams the sender has sent, as far as it is known.
     fn sent(&self) -> u64 {
         self.highest.max(self.count.unwrap_or(0))
     }
@@ -157,19 +159,19 @@ impl SenderRecord {
     }
 }
 
-/// Returns the word and the bit of a number among the newest ones.
+/// Returns the index of the word, and the bit in it, for a number in [`SenderRecord::came`].
 fn place(seq: u64) -> (usize, u64) {
     let at = seq % SEQ_WINDOW;
     ((at / 64) as usize, 1 << (at % 64))
 }
 
-/// The losses of the senders that were heard.
+/// Tracks the received and lost datagrams of all senders.
 pub struct LossTracker {
     max_senders: usize,
     senders: HashMap<u64, SenderRecord>,
-    /// The senders that were forgotten, until the caller takes them.
+    /// The forgotten senders that the caller has not taken yet.
     forgotten_senders: Vec<SenderLosses>,
-    /// The sums of the senders that were forgotten.
+    /// The sums over all forgotten senders.
     forgotten_sums: LossSums,
 }
 
@@ -178,9 +180,9 @@ pub struct LossTracker {
 pub struct LossSums {
     /// Number of senders.
     pub senders: u64,
-    /// Number of datagrams that are known to have been lost.
+    /// Number of datagrams that are known to be lost.
     pub lost: u64,
-    /// Number of senders that have an unknown end.
+    /// Number of senders whose end is unknown.
     pub end_unknown: u64,
 }
 
@@ -204,8 +206,8 @@ impl LossTracker {
         }
     }
 
-    /// Adds what an earlier listener knew of a sender. What the sender has sent until then does not
-    /// count again.
+    /// Adds a sender with the counts of an earlier listener. Datagrams that are in these counts are
+    /// not counted again.
     pub fn remember(&mut self, sender: &SenderLosses) {
         if self.senders.len() >= self.max_senders {
             return;
@@ -229,7 +231,7 @@ impl LossTracker {
         self.senders.insert(sender.sender, known);
     }
 
-    /// Records a datagram that came at `now_ms`.
+    /// Records a datagram that was received at `now_ms`.
     pub fn receive(&mut self, datagram: &WiretapDatagram, now_ms: u64) -> DatagramReceipt {
         if !self.senders.contains_key(&datagram.sender) && self.senders.len() >= self.max_senders {
             self.forget();
@@ -272,8 +274,9 @@ impl LossTracker {
         DatagramReceipt::New
     }
 
-    /// Forgets the senders that have ended. If they are at most a quarter of all, also forgets the
-    /// quarter of the others that was heard longest ago, whose ends are then unknown.
+    /// Forgets the senders that have ended. If these are at most a quarter of all senders, also
+    /// forgets a quarter of the others: those that were silent for the longest time. Their ends are
+    /// then unknown.
     fn forget(&mut self) {
         let before = self.senders.len();
         let (gone, forgotten) = (&mut self.forgotten_senders, &mut self.forgotten_sums);
@@ -308,14 +311,14 @@ impl LossTracker {
         });
     }
 
-    /// Returns the senders of which something has changed since the last call. Senders that were
-    /// not heard for long have an unknown end from now on.
+    /// Returns the senders that have changed since the last call. The end of a sender that was
+    /// silent for a long time becomes unknown.
     pub fn take_changed(&mut self, now_ms: u64) -> Vec<SenderLosses> {
         self.take_marked(|known| now_ms.saturating_sub(known.heard_ms) > SILENCE_TIMEOUT_MS)
     }
 
-    /// Returns the senders that have changed, when nothing listens any more: ends that were not
-    /// reported stay unknown.
+    /// Returns the senders that have changed, for the end of the listener. Ends that were not
+    /// reported become unknown.
     pub fn take_final(&mut self) -> Vec<SenderLosses> {
         self.take_marked(|known| known.is_heard)
     }
@@ -334,13 +337,13 @@ impl LossTracker {
         changed
     }
 
-    /// Returns how many senders wait to be taken because they were forgotten.
+    /// Returns the number of forgotten senders that were not taken yet.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.forgotten_senders.len()
     }
 
-    /// Returns the sums over all senders that were heard.
+    /// Returns the sums over all senders from which a datagram was received.
     #[must_use]
     pub fn sums(&self) -> LossSums {
         let mut sums = self.forgotten_sums;
@@ -376,7 +379,8 @@ mod tests {
         datagram(sender, count.max(1), WiretapEvent::End { count })
     }
 
-    /// Returns what is received, lost and known of the end after these datagrams of one sender.
+    /// Returns the received count, the lost count and the state after these datagrams of one
+    /// sender.
     fn after(datagrams: &[WiretapDatagram]) -> (u64, u64, SenderState) {
         let mut losses = LossTracker::new(10);
         for datagram in datagrams {

@@ -1,5 +1,5 @@
-//! The route of a sender's datagrams: where it sends, as which host, and with which key. All of it
-//! is read once.
+//! The route of a sender's datagrams: the address, the host name and the key. The sender reads them
+//! only once.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::kernel;
 use crate::key::{KeyError, SigningKey};
 
-/// Longest name of a machine, in bytes.
+/// Maximum length of a machine's name in bytes.
 const MAX_HOST_NAME_BYTES: usize = 64;
 
 /// The route of a sender's datagrams.
@@ -20,12 +20,12 @@ pub struct WiretapRoute {
 }
 
 impl WiretapRoute {
-    /// Reads an address, which is `IP:PORT` or `[IP]:PORT`, and a key, if a file is named. No host
-    /// name is looked up.
+    /// Parses an address, `IP:PORT` or `[IP]:PORT`, and reads the key if there is a `key_file`.
+    /// Host names are not looked up.
     ///
     /// # Errors
-    /// The address is no such address, the file gives no key, or the address is not of this machine
-    /// and there is no key. Nothing is sent then.
+    /// The address is malformed, the file has no key, or the address is that of another machine and
+    /// there is no key. Then nothing is sent.
     pub fn new(address: &[u8], key_file: Option<&Path>) -> Result<Self, RouteError> {
         let to = std::str::from_utf8(address).ok();
         let to = to.and_then(|text| text.parse::<SocketAddr>().ok());
@@ -51,14 +51,14 @@ impl WiretapRoute {
     }
 }
 
-/// Why there is no route, so that nothing is sent.
+/// The reason why there is no route. Nothing is sent then.
 #[derive(Debug)]
 pub enum RouteError {
     /// The address is not `IP:PORT`.
     Address,
-    /// The address is not of this machine, and there is no key.
+    /// The address is that of another machine, and there is no key.
     NeedsKey,
-    /// There is no key in the file that was named.
+    /// The key file has no key that can be used.
     Key(KeyError),
 }
 

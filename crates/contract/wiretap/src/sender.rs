@@ -1,7 +1,7 @@
-//! The sender in a program: it numbers datagrams, and keeps none of them.
+//! The sender in a program. It numbers datagrams, and stores none of them.
 //!
-//! Each call costs some system calls, of which none waits. Nothing is allocated, no lock is taken,
-//! and errno stays as it was. So a call is safe in any thread, and in a signal handler.
+//! Each call makes a few system calls, none of which waits. It allocates nothing, takes no lock,
+//! and preserves errno. So a call is safe in any thread, and in a signal handler.
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
@@ -12,36 +12,38 @@ use crate::encode::{EncodedDatagram, OutgoingEvent, SenderIdentity};
 use crate::kernel;
 use crate::route::WiretapRoute;
 
-/// Number of times that a call checks whether another thread has drawn the number of this process.
+/// Maximum number of times that a call checks whether another thread has chosen the number of this
+/// process.
 const MAX_TRIES: u32 = 1000;
 
-/// A sender of datagrams, once it has a route. A process has one of them.
+/// Sends datagrams, once it has a route. There is one sender in a process.
 pub struct DatagramSender {
     route: OnceLock<WiretapRoute>,
-    /// The process to which the numbers below belong, and whether a thread is changing them.
+    /// The process to which the numbers below belong, and whether a thread is changing these
+    /// numbers now.
     process: AtomicU64,
     parent: AtomicU32,
     id: AtomicU64,
-    /// The number of the last datagram.
+    /// The number of the last datagram; 0 before the first one.
     last: AtomicU64,
-    /// The count that the last `end` has reported.
+    /// The count in the last `end` datagram.
     ended: AtomicU64,
     /// The socket: its descriptor plus 1, and its number in the kernel. 0 if there is none.
     socket: AtomicU64,
 }
 
-/// Returns the word for a process whose numbers are right.
+/// Returns the value of `process` for a process whose numbers are valid.
 fn settled_word(pid: u32) -> u64 {
     u64::from(pid) << 1
 }
 
-/// Returns the word for a process whose numbers a thread is changing.
+/// Returns the value of `process` while a thread changes the numbers.
 fn changing_word(pid: u32) -> u64 {
     settled_word(pid) | 1
 }
 
 impl DatagramSender {
-    /// Makes a sender that sends nothing yet.
+    /// Creates a sender without a route, which sends nothing.
     #[must_use]
     #[allow(clippy::new_without_default, reason = "it is for statics")]
     pub const fn new() -> Self {
@@ -56,21 +58,21 @@ impl DatagramSender {
         }
     }
 
-    /// Sends along a route from now on. The first route stays.
+    /// Sets the route, unless there is one already.
     pub fn set(&self, route: WiretapRoute) {
         if self.route.set(route).is_ok() {
             self.note_fork();
         }
     }
 
-    /// Whether anything is sent.
+    /// Whether there is a route, so that datagrams are sent.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.route.get().is_some()
     }
 
-    /// Records that this process is another one than before. A forked child calls this before its
-    /// first thread begins; a process that can't call it is noticed by its id.
+    /// Records that this process was forked. A forked child calls this before it starts a thread.
+    /// If it can't, the change is noticed by the process id.
     pub fn note_fork(&self) {
         if self.is_set() {
             kernel::keeping_errno(|| {
@@ -82,7 +84,7 @@ impl DatagramSender {
         }
     }
 
-    /// Reports that code has run.
+    /// Reports that the code `code` has run.
     pub fn alive(&self, code: &[u8], site: &[u8]) {
         // The code needs a name. An empty one would not be understood.
         if !code.is_empty() {
@@ -90,7 +92,7 @@ impl DatagramSender {
         }
     }
 
-    /// Reports what became of a module that was to be loaded, and how many microseconds that took.
+    /// Reports the outcome of loading a module, and the microseconds that it took.
     pub fn load(&self, code: &[u8], site: &[u8], outcome: ModuleOutcome, us: u64) {
         let us = us.min(crate::datagram::MAX_LOAD_US);
         if !code.is_empty() {
@@ -103,8 +105,8 @@ impl DatagramSender {
         }
     }
 
-    /// Reports how many datagrams this process has sent, if it has sent any. If another thread
-    /// sends more afterwards, the next end reports them.
+    /// Reports how many datagrams this process has sent, if there are any. If other threads send
+    /// more datagrams later, the next call reports them.
     pub fn end(&self) {
         let Some(route) = self.route.get() else {
             return;
@@ -135,8 +137,9 @@ impl DatagramSender {
         });
     }
 
-    /// Returns this process, and the number that it has drawn. `None` if this call has interrupted
-    /// the thread that draws it. The datagram is then not sent, and has no number.
+    /// Returns the id of this process and the number that it has chosen. `None` if this call has
+    /// interrupted the thread that chooses the number. The datagram is then not sent, and gets no
+    /// number.
     fn origin(&self) -> Option<(u32, u64)> {
         let pid = std::process::id();
         for _ in 0..MAX_TRIES {
@@ -159,7 +162,8 @@ impl DatagramSender {
         None
     }
 
-    /// Begins to count anew. No other thread does so meanwhile.
+    /// Chooses a new number for the process, and counts datagrams from 1 again. Only one thread may
+    /// call this at a time.
     fn renew(&self, pid: u32) {
         let parent = std::os::unix::process::parent_id();
         self.parent.store(parent, Ordering::Relaxed);
@@ -169,7 +173,8 @@ impl DatagramSender {
         self.process.store(settled_word(pid), Ordering::Release);
     }
 
-    /// Sends a datagram. What the kernel refuses counts as sent, so that the listener misses it.
+    /// Sends a datagram. If the kernel refuses it, it still counts as sent, so that the listener
+    /// counts it as lost.
     fn send(
         &self,
         route: &WiretapRoute,
@@ -189,8 +194,8 @@ impl DatagramSender {
         }
     }
 
-    /// Returns the socket. If the program has closed it, opens a new one. If the program has a file
-    /// of its own at that descriptor by now, that file is left alone.
+    /// Returns the socket, and opens a new one if the program has closed it. A file of the program
+    /// that has the socket's descriptor now is not changed.
     fn socket(&self, to: &SocketAddr) -> Option<i32> {
         let descriptor = |kept: u64| (kept >> 32) as i32 - 1;
         let kept = self.socket.load(Ordering::Acquire);

@@ -1,10 +1,10 @@
-//! Reads the memory of a process, for code that looks for an interpreter's structures in it.
+//! Reads the memory of a process, for code that finds an interpreter's structures in it.
 //!
-//! A walker of an interpreter is generic over [`Memory`]. So the same walk runs in the process
-//! itself, where it reads directly, and outside of it, where each read may fail. [`loaded`] finds
-//! the loaded objects and their symbols in such a memory.
+//! A walker of an interpreter is generic over [`Memory`]. So the same walk runs inside the process,
+//! where memory is read directly, and outside of it, where each read may fail. [`loaded_modules`]
+//! finds the loaded objects and their symbols in such a memory.
 //!
-//! This crate must never know an interpreter, an allocator or a profile.
+//! This crate must not depend on an interpreter, an allocator or a profile.
 #![no_std]
 
 pub mod loaded_modules;
@@ -45,7 +45,7 @@ pub trait Memory: Copy {
         self.read(at, &mut bytes).then(|| bytes[0])
     }
 
-    /// Reads the 8 bytes at each of these distances behind `at`, for example a structure's fields.
+    /// Reads 8 bytes at each of these distances from `at`, such as the fields of a structure.
     #[inline(always)]
     fn fields<const N: usize>(self, at: u64, distances: [u32; N]) -> Option<[u64; N]> {
         let mut fields = [0; N];
@@ -55,14 +55,14 @@ pub trait Memory: Copy {
         Some(fields)
     }
 
-    /// Reads like [`fields`](Self::fields), for an `at` that is not null and is known to be
-    /// readable now: that of a structure that was read before and is still in use.
+    /// Reads like [`fields`](Self::fields), at an address that is not null and is known to be
+    /// readable: that of a structure that was read before and is still in use.
     #[inline(always)]
     fn known_fields<const N: usize>(self, at: u64, distances: [u32; N]) -> Option<[u64; N]> {
         self.fields(at, distances)
     }
 
-    /// Copies the bytes at `at` into `to`, up to a zero. Returns how many bytes come before the
+    /// Copies the bytes at `at` into `to`, up to a zero. Returns the number of bytes before the
     /// zero, or `to.len()` if there is no zero among the first `to.len()` bytes. `None` if they
     /// can't be read.
     fn text(self, at: u64, to: &mut [u8]) -> Option<usize> {

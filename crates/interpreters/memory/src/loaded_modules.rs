@@ -3,11 +3,12 @@
 //!
 //! The structures are those of glibc's `link.h` and of the ELF specification: `r_debug`,
 //! `link_map`, the dynamic section, its GNU hash table and its symbols. Debuggers find objects in
-//! the same way. It works while another thread loads an object: a half-loaded object is not found.
+//! the same way. This also works while another thread loads an object: a half-loaded object is not
+//! found.
 
 use crate::Memory;
 
-/// A loaded object.
+/// An object (executable or library) that the loader has loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadedObject {
     /// The difference between the object's addresses in memory and those in its file.
@@ -19,18 +20,18 @@ pub struct LoadedObject {
 /// A symbol that a loaded object defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DynamicSymbol {
-    /// The symbol's address; for a thread-local one, its offset in the object's thread-local
+    /// The symbol's address. For a thread-local symbol, the offset in the object's thread-local
     /// memory.
     pub address: u64,
-    /// Size in bytes.
+    /// Size of the symbol in bytes.
     pub size: u64,
 }
 
-/// Maximum number of loaded objects. A longer list is taken for a broken one.
+/// Maximum number of loaded objects. A longer list is taken for damaged.
 const MAX_OBJECTS: usize = 100_000;
-/// Maximum number of entries in a dynamic section. A longer one is taken for a broken one.
+/// Maximum number of entries in a dynamic section. A longer one is taken for damaged.
 const MAX_DYNAMIC_ENTRIES: u64 = 1000;
-/// Maximum length of a chain of symbols with equal hashes. A longer one is taken for a broken one.
+/// Maximum length of a chain of symbols with equal hashes. A longer one is taken for damaged.
 const MAX_HASH_CHAIN: u64 = 100_000;
 
 /// Iterates over the objects in the list of the `r_debug` at `at`, which glibc exports as
@@ -69,8 +70,8 @@ pub struct LoadedExecutable {
 }
 
 /// Finds the executable of a process. `auxiliary` is the process's auxiliary vector: pairs of a key
-/// and a word, which the kernel gave the process at its start (`/proc/PID/auxv`). `None` if the
-/// executable was not linked with libraries.
+/// and a word, which the kernel passed to the process at its start (`/proc/PID/auxv`). `None` if
+/// the executable has no dynamic section, because it is linked statically.
 pub fn executable<M: Memory>(memory: M, auxiliary: &[u8]) -> Option<LoadedExecutable> {
     const AT_PHDR: u64 = 3;
     const AT_PHNUM: u64 = 5;
@@ -95,14 +96,15 @@ pub fn executable<M: Memory>(memory: M, auxiliary: &[u8]) -> Option<LoadedExecut
     Some(LoadedExecutable { object, loader })
 }
 
-/// Returns the value that the auxiliary vector has under `key`.
+/// Returns the value for `key` in an auxiliary vector.
 pub fn auxiliary_value(auxiliary: &[u8], key: u64) -> Option<u64> {
     let mut pairs = auxiliary.as_chunks::<8>().0.as_chunks::<2>().0.iter();
     let pair = pairs.find(|[found, _]| u64::from_ne_bytes(*found) == key)?;
     Some(u64::from_ne_bytes(pair[1]))
 }
 
-/// Iterates over the objects of the process that has this executable, which is the first of them.
+/// Iterates over the loaded objects of the process with this executable. The executable comes
+/// first.
 pub fn objects_from_executable<M: Memory>(
     memory: M,
     executable: LoadedObject,
@@ -113,13 +115,12 @@ pub fn objects_from_executable<M: Memory>(
 }
 
 impl LoadedObject {
-    /// Makes an object from its base and the address of its dynamic section, which is 0 if it has
-    /// none.
+    /// Makes an object from its base and the address of its dynamic section; 0 if it has none.
     pub const fn at(base: u64, dynamic: u64) -> Self {
         Self { base, dynamic }
     }
 
-    /// Returns the address of the section that the dynamic section has under `tag`.
+    /// Returns the address of the section with a `tag` in the dynamic section.
     pub fn section<M: Memory>(self, memory: M, tag: u64) -> Option<u64> {
         let value = self.entry(memory, tag)?;
         // Old versions of glibc overwrite the value from the file with the address.
@@ -127,7 +128,7 @@ impl LoadedObject {
         Some(if is_address { value } else { self.base + value })
     }
 
-    /// Returns the value that the dynamic section has under `tag`.
+    /// Returns the value with a `tag` in the dynamic section.
     pub fn entry<M: Memory>(self, memory: M, tag: u64) -> Option<u64> {
         if self.dynamic == 0 {
             return None;
@@ -186,7 +187,7 @@ impl LoadedObject {
         None
     }
 
-    /// Returns the symbol whose table entry is at `at`, if it is defined here and has this name.
+    /// Returns the symbol with the table entry at `at`, if the object defines it under this name.
     fn symbol_at<M: Memory>(
         self,
         memory: M,
@@ -219,7 +220,7 @@ impl LoadedObject {
     }
 }
 
-/// Computes the hash that a GNU hash table has for a name.
+/// Computes the hash of a name in a GNU hash table.
 fn gnu_hash(name: &str) -> u32 {
     let mix = |hash: u32, byte: u8| hash.wrapping_mul(33).wrapping_add(byte.into());
     name.bytes().fold(5381, mix)

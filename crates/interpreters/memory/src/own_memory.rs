@@ -2,26 +2,26 @@
 
 use crate::Memory;
 
-/// This process's own memory. Reading an unmapped address ends the process, except in the first
-/// page, where nothing is ever mapped.
+/// This process's own memory. Reading an unmapped address ends the process. Reads in the first
+/// page, where nothing is ever mapped, fail instead.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnMemory(());
 
-/// Lowest address that is read. Lower ones are null pointers with an offset.
+/// Lowest address that is read. Lower addresses are null pointers with an offset.
 const MIN_VALID_ADDRESS: u64 = 4096;
 
 impl OwnMemory {
     /// Returns this process's memory.
     ///
     /// # Safety
-    /// The caller reads only addresses that are mapped and readable, or in the first page. It gives
-    /// [`known_fields`](Memory::known_fields) no address in the first page.
+    /// The caller must only read addresses that are mapped and readable, or in the first page. It
+    /// must not call [`known_fields`](Memory::known_fields) with an address in the first page.
     pub const unsafe fn new() -> Self {
         Self(())
     }
 }
 
-/// Reads a `$type` at `$at`.
+/// Reads a `$type` at `$at`; `None` for an address in the first page.
 macro_rules! word {
     ($at:ident, $type:ty) => {
         // SAFETY: the caller of `OwnMemory::new` promised that the address can be read.

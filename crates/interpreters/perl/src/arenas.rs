@@ -1,9 +1,10 @@
-//! Arenas: the memory that Perl takes the heads and bodies of values from, and never gives back.
+//! Arenas: the memory from which Perl takes the heads and bodies of values. Perl never gives it
+//! back.
 //!
 //! A value has a head of 24 bytes, and mostly a body, whose size depends on the type. Perl takes
-//! both from arenas of some 4 KiB, one kind of thing in each, and keeps the free ones in lists. So
-//! an arena is allocated by whichever line needs a thing when a list is empty, and that line says
-//! nothing about which lines keep values.
+//! both from arenas of some 4 KiB. Each arena has one kind of item, and unused items are in lists.
+//! An arena is allocated by the line that happens to need an item when a list is empty. So that
+//! line does not show which lines' values are in the arena.
 //!
 //! The layout of arenas and lists is that of Perl's sv.c, `S_more_sv` and `Perl_more_bodies`.
 
@@ -15,7 +16,7 @@ use crate::interpreter::PerlRuntime;
 pub(crate) const ARENA_SIZE: usize = 4080;
 /// Possible sizes of arenas, in bytes.
 pub const ARENA_SIZE_RANGE: core::ops::RangeInclusive<usize> = 2048..=4096;
-/// Size of a head, in bytes. The first head of an arena leads to the next arena.
+/// Size of a head, in bytes. The first head of an arena has the address of the next arena.
 const HEAD_SIZE: usize = crate::sv::HEAD_SIZE as usize;
 /// Offset, in a head, of the number of references to the value.
 const HEAD_COUNT_OFFSET: usize = 8;
@@ -23,25 +24,25 @@ const HEAD_COUNT_OFFSET: usize = 8;
 const HEAD_FLAGS_OFFSET: usize = 12;
 /// Size of a list of arenas, in bytes. An entry is an address, a length and a type.
 const LIST_SIZE: usize = 4072;
-/// Offset, in a list of arenas, of the number of taken entries.
+/// Offset, in a list of arenas, of the number of used entries.
 const LIST_TAKEN_OFFSET: usize = 0xc;
 /// Offset, in a list of arenas, of the first entry.
 const LIST_ENTRIES_OFFSET: usize = 0x10;
 const LIST_ENTRY_SIZE: usize = 24;
 const MAX_LIST_ENTRIES: usize = 169;
-/// The number of types of bodies, as Perl numbers them.
+/// The number of types of bodies, by Perl's numbers.
 pub(crate) const TYPE_COUNT: usize = crate::sv::TYPE_COUNT;
-/// The type of the bodies of hashes that have more than keys and values, from 5.36. It is Perl's
-/// number for integers, which need no body.
+/// The number for the bodies of hashes with auxiliary data, from 5.36. Perl uses the number of
+/// integers for them, because integers need no body.
 const HASH_AUX_TYPE: usize = 1;
-/// The type of numbers.
+/// The type number of floating-point numbers.
 const NUMBER_TYPE: usize = 2;
 /// Maximum number of words above a call that are searched for the caller of Perl's own malloc.
 const MAX_CALLER_WORDS: usize = 24;
 /// Maximum number of arenas. A longer list is taken for a loop.
 const MAX_ARENAS: u64 = 1 << 26;
 
-/// Whether one of the innermost calls comes from each of these pieces of code.
+/// Whether one of the innermost calls comes from each of these ranges of code.
 fn are_callers<const N: usize>(
     above: impl Iterator<Item = u64>,
     code: [(u64, u64); N],
@@ -56,23 +57,23 @@ fn are_callers<const N: usize>(
     are_callers
 }
 
-/// Whether a block of `size` bytes may be a slab: memory that ops are taken from. A slab has room
-/// for 64 words of ops or for a power of two more, and a header.
+/// Whether a block of `size` bytes may be a slab, from which Perl takes ops. A slab has a header,
+/// and 64 words for ops or 64 times a power of two.
 #[inline(always)]
 pub fn may_be_slab(size: usize) -> bool {
     let without_header = size & !63;
     without_header.is_power_of_two() && (512..=16384).contains(&without_header)
 }
 
-/// The kind of thing that an arena consists of.
+/// The kind of item that an arena consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArenaType {
     /// Heads of values.
     Heads,
-    /// Bodies of a type, by Perl's number. The first numbers, which need no body, stand for other
-    /// things.
+    /// Bodies of the type with this number of Perl's. Types without bodies have low numbers, which
+    /// Perl uses for other items.
     Bodies(u8),
-    /// Lists of the other arenas.
+    /// Lists of arenas of bodies.
     Lists,
 }
 
@@ -106,7 +107,7 @@ impl ArenaType {
     }
 }
 
-/// The use of the arenas of one type.
+/// The use of all arenas of one type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArenaTypeUsage {
     /// The number of arenas.
@@ -137,7 +138,7 @@ impl ArenaTypeUsage {
 }
 
 impl ArenaUsage {
-    /// No arenas.
+    /// The use of no arenas.
     pub const NONE: Self = Self {
         heads: ArenaTypeUsage::NONE,
         bodies: [ArenaTypeUsage::NONE; TYPE_COUNT],
@@ -175,24 +176,23 @@ impl ArenaUsage {
     }
 }
 
-/// Counts the free things in arenas of bodies, by following their lists.
+/// Counts the free items in arenas of bodies, by following the lists of free items.
 pub trait FreeLists {
-    /// Makes room for `arenas` arenas with `things` things in them. Returns false if there is no
-    /// memory.
+    /// Reserves memory for `arenas` arenas with `things` items together. Returns false if there is
+    /// no memory.
     fn begin(&mut self, arenas: u64, things: u64) -> bool;
 
-    /// Notes an arena of things of `size` bytes, whose lists may be counted next.
+    /// Records an arena with items of `size` bytes, for the next [`count`](Self::count).
     fn arena(&mut self, address: u64, length: u64, size: u64);
 
-    /// Returns the number of free things in the list that begins at `first`, in the arenas that
-    /// were noted. Forgets these arenas. `None` if the list can't be followed, or is longer than
-    /// `most`.
+    /// Returns the number of free items in the list that begins at `first`, in the recorded arenas,
+    /// and forgets these arenas. `None` if the list can't be followed, or is longer than `most`.
     fn count(&mut self, first: u64, most: u64) -> Option<u64>;
 }
 
 impl PerlRuntime {
-    /// Whether an allocation of `size` bytes is an arena. `above` are the words on the stack from
-    /// the allocation's return address on.
+    /// Whether an allocation of `size` bytes is an arena. `above` yields the words on the stack,
+    /// from the allocation's return address on.
     #[cold]
     #[inline(never)]
     pub fn is_arena<M: Memory>(
@@ -234,8 +234,8 @@ impl PerlRuntime {
         (1..=MAX_LIST_ENTRIES).contains(&(taken as usize)) && memory.u64(entry) == Some(0)
     }
 
-    /// Whether an allocation for which [`may_be_slab`] is true is a slab. `above` are the words on
-    /// the stack from the allocation's return address on.
+    /// Whether an allocation for which [`may_be_slab`] is true is a slab. `above` yields the words
+    /// on the stack, from the allocation's return address on.
     #[cold]
     #[inline(never)]
     pub fn is_slab(&self, above: impl Iterator<Item = u64>) -> bool {
@@ -243,8 +243,9 @@ impl PerlRuntime {
         is_caller
     }
 
-    /// Calls `each` with every arena of heads: the address of its first head that may have a value,
-    /// and the number of heads. Returns `None` if they can't be read, or if `each` does.
+    /// Calls `each` for every arena of heads, with the address of its first head that may belong to
+    /// a value, and the number of such heads. Returns `None` if the arenas can't be read, or as
+    /// soon as `each` returns `None`.
     pub fn each_arena_of_heads<M: Memory>(
         &self,
         memory: M,
@@ -255,7 +256,7 @@ impl PerlRuntime {
         each_head_arena(memory, memory.u64(newest)?, each)
     }
 
-    /// Calls `each` with the address of every arena of bodies, and of every list of them.
+    /// Calls `each` with the address of every arena of bodies, and of every list of such arenas.
     pub(crate) fn each_other_arena<M: Memory>(
         &self,
         memory: M,
@@ -331,7 +332,7 @@ impl PerlRuntime {
         Some(all)
     }
 
-    /// Returns Perl's own count of values.
+    /// Returns the number of values by Perl's own count.
     pub fn value_count<M: Memory>(&self, memory: M, interpreter: u64) -> Option<u64> {
         let at = self.variable.arenas?.sv_count;
         memory.u64(interpreter.wrapping_add(at))
@@ -352,8 +353,9 @@ impl PerlRuntime {
     }
 }
 
-/// Calls `each` with every arena of bodies, from the newest list of them: whether it is the first
-/// one of a list, its type, its address and its length. Stops if `each` returns `None`.
+/// Calls `each` for every arena of bodies, from the newest list of arenas on. The arguments are
+/// whether the arena is the first one of a list, its type, its address and its length. Stops if
+/// `each` returns `None`.
 fn each_body_arena<M: Memory>(
     memory: M,
     newest: u64,
@@ -383,9 +385,9 @@ fn each_body_arena<M: Memory>(
     Some(())
 }
 
-/// Calls `each` with every arena of heads, from the newest one: the address of its first head that
-/// may have a value, and the number of heads. Returns `None` if they can't be read, or if `each`
-/// does.
+/// Calls `each` for every arena of heads, from the newest one on, with the address of its first
+/// head that may belong to a value, and the number of such heads. Returns `None` if the arenas
+/// can't be read, or as soon as `each` returns `None`.
 pub(crate) fn each_head_arena<M: Memory>(
     memory: M,
     newest: u64,
@@ -409,7 +411,7 @@ pub(crate) fn each_head_arena<M: Memory>(
     Some(())
 }
 
-/// Returns the use of the arenas of heads, from the newest one.
+/// Returns the use of the arenas of heads, from the newest arena on.
 fn head_usage<M: Memory>(memory: M, newest: u64) -> Option<ArenaTypeUsage> {
     let (mut all, mut read) = (ArenaTypeUsage::NONE, [0; ARENA_SIZE]);
     each_head_arena(memory, newest, |first, count| {

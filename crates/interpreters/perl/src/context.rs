@@ -1,8 +1,8 @@
-//! The contexts of a stack: Perl's records of each sub, eval and block that it is in, and the
-//! frames that they stand for.
+//! Reads the contexts of a stack: Perl's records of the subs, evals and blocks that are running,
+//! and the frames of these contexts.
 //!
-//! Of a context that Perl may be in the middle of pushing, only the fields that Perl sets first are
-//! read.
+//! Perl may be in the middle of pushing a context. Of such a context, only the fields that Perl
+//! sets first are read.
 
 use heapprof_memory::Memory;
 
@@ -12,29 +12,30 @@ use crate::interpreter::{InterpreterLocator, PerlRuntime};
 /// Maximum number of frames that are walked at each end of a deep stack.
 pub const MAX_FRAMES_PER_END: usize = 256;
 
-/// Maximum number of contexts in a stack. More are taken for damage.
+/// Maximum number of contexts in a stack. A higher number is taken for damage.
 const MAX_CONTEXTS: i32 = 1 << 24;
 
-/// The address of the debugger's sub if there is no debugger: no sub has this address.
+/// Stands for the debugger's sub if there is no debugger. No sub has this address.
 pub(crate) const NO_DEBUGGER: u64 = 1;
 
-/// Maximum number of stack infos in a walk, which then gives up.
+/// Maximum number of stack infos in a walk. A walk through more of them fails.
 pub(crate) const MAX_STACK_INFOS: usize = 10_000;
 
-/// The line of a statement that has none (NOLINE).
+/// Perl's line number of a statement without a line (NOLINE).
 pub(crate) const NO_LINE: u32 = u32::MAX;
 
-/// The values that stay the same in a walk.
+/// Reads contexts. The fields stay the same during a walk.
 #[derive(Clone, Copy)]
 pub(crate) struct ContextReader<'a, M> {
     pub(crate) perl: &'a PerlRuntime,
     pub(crate) memory: M,
-    /// The statement that stands for the text that is being compiled.
+    /// Address of the statement that represents the text that is being compiled.
     pub(crate) compiling: u64,
-    /// The sub of the debugger that calls all others, or `NO_DEBUGGER`. `caller` hides it.
+    /// Address of the debugger's sub that calls all other subs, or `NO_DEBUGGER`. `caller` hides
+    /// this sub.
     pub(crate) debugger: u64,
-    /// The statement that a copied interpreter began with, 0 in any other interpreter. It belongs
-    /// to the interpreter that was copied, which may have freed it since.
+    /// Address of the statement with which a copied interpreter began; 0 in any other interpreter.
+    /// The statement belongs to the original interpreter, which may have freed it since.
     pub(crate) foreign: u64,
 }
 
@@ -45,31 +46,33 @@ pub(crate) struct StackInfo {
     pub(crate) contexts: u64,
     /// The index of the newest context; -1 if there is none.
     pub(crate) newest: i32,
-    /// The index of the newest frame that is whole; `None` if this version does not have it.
+    /// The index of the newest sub, format or eval whose context is complete; `None` if this
+    /// version does not record it.
     pub(crate) whole: Option<i32>,
     pub(crate) kind: u32,
 }
 
-/// The fields that are read of a context.
+/// The fields of a context that are read.
 #[derive(Clone, Copy)]
 pub(crate) struct ContextFields {
-    /// The kind and its flags, and in the upper half what Perl calls `blku_u16`.
+    /// The kind and its flags; the upper half is Perl's field `blku_u16`.
     pub(crate) flags: u32,
     pub(crate) oldcop: u64,
     pub(crate) retop: u64,
-    /// The sub or format, in contexts of those kinds.
+    /// Address of the sub or format, in a context of such a kind.
     pub(crate) subject: u64,
-    /// The index of the next older frame, in versions that have it.
+    /// The index of the context of the next older frame, in versions that record it.
     pub(crate) older: i32,
 }
 
 /// The role of a context in a walk.
 pub(crate) enum ContextRole {
-    /// A frame.
+    /// The context is a frame.
     Frame(PerlFrameKind),
-    /// A frame that `caller` does not show. The statement that it was entered from counts.
+    /// The context is a frame that `caller` does not show. The next frame is at the statement from
+    /// which this one was entered.
     Hidden,
-    /// No frame.
+    /// The context is no frame.
     Other,
 }
 
@@ -142,7 +145,7 @@ impl<M: Memory> ContextReader<'_, M> {
         self.classify_non_sub(fields, kind)
     }
 
-    /// Returns the role of a context that is no sub.
+    /// Returns the role of a context that is not that of a sub.
     #[inline(never)]
     pub(crate) fn classify_non_sub(self, fields: ContextFields, kind: u32) -> ContextRole {
         let layout = &self.perl.layout;
@@ -158,7 +161,7 @@ impl<M: Memory> ContextReader<'_, M> {
         }
     }
 
-    /// Returns the kind of an eval that this op began.
+    /// Returns the kind of the eval that this op has begun.
     #[inline(always)]
     pub(crate) fn eval_kind(self, op: u32) -> PerlFrameKind {
         let layout = &self.perl.layout;
@@ -170,8 +173,9 @@ impl<M: Memory> ContextReader<'_, M> {
         }
     }
 
-    /// Returns the role of the newest context in a version that does not show whether it is whole.
-    /// Perl pushes the context of an eval in two steps, and allocates between them.
+    /// Returns the role of the newest context in a version that does not record whether a context
+    /// is complete. Perl pushes the context of an eval in two steps, and allocates memory between
+    /// them.
     #[cold]
     pub(crate) fn role_if_incomplete(
         self,
@@ -199,7 +203,7 @@ impl<M: Memory> ContextReader<'_, M> {
         }
     }
 
-    /// Returns the frame of a context, whose statement is `cop`.
+    /// Returns the frame of a context. `cop` is the address of the frame's statement.
     #[inline(always)]
     pub(crate) fn frame_of(
         self,
@@ -254,11 +258,11 @@ impl<M: Memory> ContextReader<'_, M> {
         })
     }
 
-    /// Returns the statement of the frame whose context has the index `ix`, which is -1 if it has
-    /// no context; 0 if that statement may be gone.
+    /// Returns the address of a frame's statement, or 0 if the statement may have been freed. `ix`
+    /// is the index of the frame's context; -1 if it has none.
     ///
-    /// C code calls the first sub of a copy, mostly in an eval. Frames further in stand at
-    /// statements of the copy itself, even if the address is the same.
+    /// C code calls the first sub of a copied interpreter, mostly in an eval. Frames further in
+    /// have statements of the copy itself, even if the address is equal.
     #[inline(always)]
     pub(crate) fn statement(self, cop: u64, ix: i32) -> u64 {
         match cop == self.foreign && ix <= 1 {
@@ -267,10 +271,11 @@ impl<M: Memory> ContextReader<'_, M> {
         }
     }
 
-    /// Returns the statement that a copied interpreter began with; 0 if the interpreter is the
-    /// first one, or if the stack does not show it.
+    /// Returns the address of the statement with which a copied interpreter began; 0 if the
+    /// interpreter is the first one, or if the stack does not show the statement.
     ///
-    /// C code calls the first sub of a copy, so the oldest context was entered from that statement.
+    /// C code calls the first sub of a copied interpreter, so the oldest context was entered from
+    /// this statement.
     #[inline(always)]
     pub(crate) fn foreign_of(self, interpreter: u64, first: u64, cop: u64) -> Option<u64> {
         match self.perl.locator {
@@ -308,8 +313,8 @@ impl<M: Memory> ContextReader<'_, M> {
         Some(0)
     }
 
-    /// Returns the address of the text of a statement's file, or of the glob that has it; 0 if
-    /// there is none.
+    /// Returns the address of the text with a statement's file name, or of the glob that has it; 0
+    /// if there is none.
     #[inline(always)]
     pub(crate) fn file(self, cop: u64) -> Option<u64> {
         let layout = &self.perl.layout;
@@ -317,8 +322,8 @@ impl<M: Memory> ContextReader<'_, M> {
         self.memory.u64(cop + u64::from(offset))
     }
 
-    /// Returns a number that distinguishes the file that is being compiled from others: one
-    /// statement stands for all of them.
+    /// Returns a number for the file that is being compiled. It distinguishes the file from others,
+    /// because one statement represents all files that are compiled.
     #[cold]
     pub(crate) fn version_of_file(self, cop: u64) -> Option<u32> {
         let mut room = [0; 256];
@@ -328,7 +333,7 @@ impl<M: Memory> ContextReader<'_, M> {
     }
 }
 
-/// Returns the sub that the debugger calls all others through; 0 without a debugger.
+/// Returns the address of the debugger's sub that calls all other subs; 0 without a debugger.
 #[inline(always)]
 pub(crate) fn debugger_of<M: Memory>(perl: &PerlRuntime, memory: M, glob: u64) -> Option<u64> {
     if glob == 0 {
@@ -342,7 +347,7 @@ pub(crate) fn debugger_of<M: Memory>(perl: &PerlRuntime, memory: M, glob: u64) -
 }
 
 impl PerlRuntime {
-    /// Whether `context` only stands for the code in a regular expression.
+    /// Whether `context` is not that of a real sub, but that of code in a regular expression.
     pub fn is_fake<M: Memory>(&self, memory: M, context: u64) -> bool {
         let layout = &self.layout;
         let flags = memory.u8(context.wrapping_add(layout.cx_type.into()));

@@ -1,4 +1,4 @@
-//! Walks the far end of a deep stack, from the root.
+//! Walks the oldest frames of a deep stack, from the root.
 
 use heapprof_memory::Memory;
 
@@ -7,8 +7,8 @@ use crate::frame::PerlFrameKind;
 use crate::walk::{PerlFrameSink, PerlWalkSummary};
 
 impl<M: Memory> ContextReader<'_, M> {
-    /// Walks the far end of a deep stack, up to the context `stop` of `info`, where the walk from
-    /// the leaf stopped, at the statement `stopped_at`.
+    /// Walks the oldest frames of a deep stack, from the root up to the context `stop` of `info`.
+    /// There the walk from the innermost frame has stopped, at the statement `stopped_at`.
     #[cold]
     #[inline(never)]
     pub(crate) fn walk_from_root(

@@ -1,4 +1,4 @@
-//! A frame of a Perl stack: as numbers while it runs, as text for readers.
+//! A frame of a Perl stack: as numbers during a walk, and as text for reports.
 
 /// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,43 +11,43 @@ pub enum PerlFrameKind {
     EvalBlock,
     /// `eval "text"`.
     EvalString,
-    /// A file that is required or used.
+    /// A file that `require` or `use` loads.
     Require,
     /// A file that `do` runs.
     DoFile,
     /// The code of a file outside of any sub.
     Main,
-    /// Perl compiles the text at this line.
+    /// The compilation of a text, at a line.
     Compile,
-    /// Perl starts, and has no text yet.
+    /// The start of Perl, before it has a text.
     Start,
-    /// Perl frees everything at its end.
+    /// The end of Perl, when it frees everything.
     Destruct,
-    /// Memory from which Perl takes values, for any line.
+    /// Arenas: memory from which Perl takes values for any line.
     Arenas,
-    /// A callback that C code made to Perl: the number says for what, such as a sort.
+    /// A callback from C code to Perl. The number says which kind, such as a sort.
     Callback(u8),
 }
 
-/// A frame as numbers. Equal numbers mean the same place in the program. [`version`](Self::version)
-/// distinguishes texts that came to the same address one after the other.
+/// A frame as numbers. Frames with equal numbers are at one place in the program.
+/// [`version`](Self::version) distinguishes texts that were at one address at different times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PerlFrame {
     /// The code that runs: an address with the kind in its lowest bits, or a number below 4096.
     pub code: u64,
     /// The statement that runs (a COP's address).
     pub cop: u64,
-    /// The number of the text that the statement belongs to.
+    /// A number that distinguishes the text of the statement from other texts at its address.
     pub version: u32,
     /// The statement's line.
     pub line: u32,
-    /// Whether C code called this code.
+    /// Whether the code was called by C code.
     pub from_c: bool,
     /// Address of the frame's context; 0 if it has none.
     pub context: u64,
 }
 
-/// The lowest bits of a [`PerlFrame::code`] that is an address.
+/// The bits of a [`PerlFrame::code`] that have the kind, if the code is an address.
 const TAG_MASK: u64 = 7;
 const CALLBACK_CODE: u64 = 0x100;
 
@@ -76,12 +76,12 @@ impl PerlFrameKind {
 }
 
 impl PerlFrame {
-    /// Returns the code of a frame that runs the sub at `address`.
+    /// Returns the [`PerlFrame::code`] of a frame that runs the sub at `address`.
     pub fn code_of_sub(address: u64) -> u64 {
         PerlFrameKind::Sub.code(address)
     }
 
-    /// Returns a frame without code and line.
+    /// Returns a frame of a kind without an address and a line.
     pub fn from_kind(kind: PerlFrameKind) -> Self {
         Self {
             code: kind.code(0),
@@ -113,13 +113,13 @@ impl PerlFrame {
         }
     }
 
-    /// Returns the address in the code, for kinds that have one.
+    /// Returns the address in [`code`](Self::code), for kinds that have one.
     pub(crate) fn address(&self) -> u64 {
         self.code & !TAG_MASK
     }
 }
 
-/// A text of a bounded length.
+/// A text in a buffer of fixed size.
 #[derive(Debug)]
 pub struct BoundedText<'a> {
     to: &'a mut [u8],
@@ -127,34 +127,34 @@ pub struct BoundedText<'a> {
 }
 
 impl<'a> BoundedText<'a> {
-    /// Returns an empty text, which grows into `to`.
+    /// Creates an empty text in the buffer `to`.
     pub fn new(to: &'a mut [u8]) -> Self {
         Self { to, len: 0 }
     }
 
-    /// Returns the text so far.
+    /// Returns the bytes of the text so far.
     pub fn bytes(&self) -> &[u8] {
         &self.to[..self.len]
     }
 
-    /// Appends `bytes`, as far as there is room.
+    /// Appends `bytes`, cut at the end of the buffer.
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         let n = bytes.len().min(self.to.len() - self.len);
         self.to[self.len..self.len + n].copy_from_slice(&bytes[..n]);
         self.len += n;
     }
 
-    /// Returns the room that is left.
+    /// Returns the unused rest of the buffer.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         &mut self.to[self.len..]
     }
 
-    /// Appends the first `n` bytes that were put into the room.
+    /// Appends the first `n` bytes of the [`room`](Self::room), which the caller has written.
     pub(crate) fn grow(&mut self, n: usize) {
         self.len = (self.len + n).min(self.to.len());
     }
 
-    /// Removes the number from each `(eval 12)`, because each evaluation has its own.
+    /// Removes the number from each `(eval 12)`, because each evaluation has a different number.
     pub fn leave_out_eval_numbers(&mut self) {
         const EVAL_PREFIX: &[u8] = b"(eval ";
         let mut at = 0;

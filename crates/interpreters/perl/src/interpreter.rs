@@ -5,50 +5,50 @@ use heapprof_memory::loaded_modules::{DynamicSymbol, LoadedObject};
 
 use crate::layout::{PerlLayout, PerlVersion};
 
-/// The way to find the interpreter that a thread runs.
+/// The way to find the interpreter of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InterpreterLocator {
-    /// Each thread has its own interpreter. As long as the pointer to the first interpreter is
-    /// null, the key for `pthread_getspecific` is not in use.
+    /// Each thread has its own interpreter, by a key for `pthread_getspecific`. The key must not be
+    /// used while the pointer to the first interpreter is null.
     Key {
         /// Address of the key for `pthread_getspecific`.
         key: u64,
         /// Address of the pointer to the first interpreter.
         first: u64,
     },
-    /// There is one interpreter, which the pointer at this address points to.
+    /// There is one interpreter. The pointer to it is at this address.
     Pointer(u64),
-    /// There is one interpreter, and its parts are separate variables.
+    /// There is one interpreter, and each of its variables is a separate symbol.
     Variables,
 }
 
-/// A call of a sub that is written in C: it has no context of its own.
+/// A call of a sub that is written in C (XSUB). Such a call has no context of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XsubCall {
-    /// The sub; 0 if there is none.
+    /// Address of the called sub; 0 if there is no call.
     pub sub: u64,
-    /// The op that called the sub.
+    /// Address of the op that called the sub.
     pub op: u64,
-    /// The stack of contexts at the call.
+    /// Address of the stack info at the time of the call.
     pub info: u64,
-    /// The index of the newest context in [`info`](Self::info) at the call.
+    /// The index of the newest context in [`info`](Self::info) at the time of the call.
     pub ix: u32,
 }
 
-/// The layout of contexts: Perl's records of each sub, eval and block that it is in.
+/// The layout of contexts: Perl's records of the subs, evals and blocks that are running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextLayout {
     /// Size of a context in bytes.
     pub size: u64,
-    /// The kind of a sub's context: the value of its first byte's bits in `mask`.
+    /// The value of the `mask` bits of a context's first byte if the context is that of a sub.
     pub sub: u8,
-    /// The bits of a context's first byte that are its kind.
+    /// The bits of a context's first byte that are the context's kind.
     pub mask: u8,
-    /// Offset of the fields that each kind has of its own.
+    /// Offset of the fields that differ between kinds of contexts.
     pub own: u64,
-    /// Offset of the sub in a sub's context.
+    /// Offset of the sub's address in a sub's context.
     pub code: u64,
-    /// Offset of the name of the required file in an `eval`'s context.
+    /// Offset of the address of a required file's name in the context of an `eval`.
     pub name: u64,
 }
 
@@ -59,18 +59,18 @@ pub struct PerlRuntime {
     pub version: PerlVersion,
     /// The way to find the interpreter of a thread.
     pub locator: InterpreterLocator,
-    /// Address of the function `Perl_caller_cx`, which returns what `caller` would; 0 if it is not
-    /// exported.
+    /// Address of the function `Perl_caller_cx`, which finds the contexts that `caller` shows; 0 if
+    /// it is not exported.
     pub caller_cx: u64,
     /// The beginning and end of the loop that runs a program's ops; zeros if they are not known.
     pub run_loop: (u64, u64),
-    /// The beginning and end of the functions that allocate arenas, of heads and of bodies; zeros
-    /// for one that is not exported.
+    /// The beginning and end of two functions that allocate arenas: of heads, and of bodies. Zeros
+    /// for a function that is not exported.
     pub(crate) arena_code: [(u64, u64); 2],
-    /// The beginning and end of the function that allocates the memory of ops; zeros if it is not
+    /// The beginning and end of the function that allocates slabs of ops; zeros if it is not
     /// exported.
     pub(crate) slab_code: (u64, u64),
-    /// Address of the array of the names of ops; 0 if it is not exported.
+    /// Address of the array of op names; 0 if it is not exported.
     op_names: u64,
     pub(crate) layout: PerlLayout,
     /// Whether the layout has the offsets of [`PerlLayout::USUAL`].
@@ -78,8 +78,8 @@ pub struct PerlRuntime {
     pub(crate) variable: InterpreterVariables,
 }
 
-/// The offsets of an interpreter's variables from its beginning, or their addresses if they are
-/// separate variables.
+/// The offsets of an interpreter's variables from its beginning. If each variable is a separate
+/// symbol, these are addresses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct InterpreterVariables {
     pub(crate) stack_sp: u64,
@@ -92,7 +92,8 @@ pub(crate) struct InterpreterVariables {
     pub(crate) start_env: u64,
     pub(crate) compiling: u64,
     pub(crate) db_sub: u64,
-    /// `None`, like the following fields, if this build may have the variable elsewhere.
+    /// `None` if this build may have the variable at another offset. This also holds for the fields
+    /// below.
     pub(crate) cop_seqmax: Option<u64>,
     pub(crate) phase: Option<u64>,
     pub(crate) strtab: Option<u64>,
@@ -114,11 +115,11 @@ pub(crate) struct ArenaVariables {
 pub enum UnreadablePerl {
     /// The layout of this version is not known.
     Version(PerlVersion),
-    /// The interpreter has another size (the second field) than this version's has.
+    /// The size of the interpreter (the second field) is not that of this version.
     Size(PerlVersion, u32),
     /// A variable is not exported.
     Variable(PerlVersion),
-    /// The ops are not those of this version.
+    /// The numbers of the ops are not those of this version.
     Ops(PerlVersion),
     /// The perl was built with an option that changes the structures.
     Build(PerlVersion),
@@ -148,8 +149,8 @@ impl core::fmt::Display for UnreadablePerl {
 }
 
 impl PerlRuntime {
-    /// Finds the perl that is in `object`; `None` if there is none. The `executable` may have
-    /// copies of the perl's variables, which count instead of them.
+    /// Finds the perl in `object`; `None` if there is none. If the `executable` has copies of the
+    /// perl's variables, the copies are used.
     pub fn find<M: Memory>(
         memory: M,
         object: LoadedObject,
@@ -158,8 +159,8 @@ impl PerlRuntime {
         Self::find_with(memory, object, executable, None)
     }
 
-    /// Finds the perl that is in `object`, like [`find`](Self::find). If there is a layout in
-    /// `given`, it was made with the headers of this very perl.
+    /// Finds the perl in `object`, like [`find`](Self::find). `given` is a layout that was made
+    /// with the headers of this perl.
     pub fn find_with<M: Memory>(
         memory: M,
         object: LoadedObject,
@@ -255,14 +256,14 @@ impl PerlRuntime {
         })
     }
 
-    /// Returns the beginning and end of the loop that runs the ops of the perl in `object`, whether
-    /// its structures are known or not; zeros if it is not known.
+    /// Returns the beginning and end of the loop that runs the ops of the perl in `object`; zeros
+    /// if it is not known. The layout of the perl need not be known.
     pub fn run_loop_of<M: Memory>(memory: M, object: LoadedObject) -> (u64, u64) {
         code_of(memory, object, "Perl_runops_standard")
     }
 
-    /// Returns the base of the variables of the interpreter at `at`: 0 if its parts are separate
-    /// variables.
+    /// Returns the number to which the offsets of the variables are added: `at`, the address of the
+    /// interpreter, or 0 if each variable is a separate symbol.
     #[inline]
     pub fn base_of(&self, at: u64) -> u64 {
         match self.locator {
@@ -271,8 +272,8 @@ impl PerlRuntime {
         }
     }
 
-    /// Returns the base of the variables of the process's first interpreter. `None` if there is no
-    /// interpreter yet.
+    /// Returns the base of the process's first interpreter: see [`base_of`](Self::base_of). `None`
+    /// if there is no interpreter yet.
     pub fn first_interpreter<M: Memory>(&self, memory: M) -> Option<u64> {
         match self.locator {
             InterpreterLocator::Variables => Some(0),
@@ -282,7 +283,7 @@ impl PerlRuntime {
         }
     }
 
-    /// Returns the size of an interpreter in bytes; `None` if its parts are separate variables.
+    /// Returns the size of an interpreter in bytes; `None` if each variable is a separate symbol.
     pub fn interpreter_size(&self) -> Option<u64> {
         let has_one = self.locator != InterpreterLocator::Variables;
         self.layout
@@ -304,13 +305,13 @@ impl PerlRuntime {
         }
     }
 
-    /// Whether another perl is read at the same addresses.
+    /// Whether another perl has the same layout, and the same way to find an interpreter.
     pub fn reads_same_places(&self, other: &Self) -> bool {
         (self.layout, self.locator) == (other.layout, other.locator)
     }
 
-    /// Whether the layout's numbers of ops are those of this perl. Most releases have other numbers
-    /// than the one before.
+    /// Whether the op numbers of the layout are those of this perl. They differ between most
+    /// releases.
     pub fn has_ops<M: Memory>(&self, memory: M) -> bool {
         let layout = &self.layout;
         let is = |op: u32, wanted: &str| {
@@ -328,7 +329,7 @@ impl PerlRuntime {
                 && is(layout.op_max, "freed")
     }
 
-    /// Returns the same perl with another layout: for tests of what a wrong one does.
+    /// Returns this perl with another layout, so that tests can use a wrong one.
     #[must_use]
     pub fn with_layout(self, layout: PerlLayout) -> Self {
         let variable = match self.locator {
@@ -343,7 +344,7 @@ impl PerlRuntime {
         }
     }
 
-    /// Copies the name of an op, such as `concat`, into `to`. Returns its length.
+    /// Copies the name of an op, such as `concat`, into `to`. Returns the length of the name.
     pub fn op_name<M: Memory>(&self, memory: M, op: u16, to: &mut [u8]) -> Option<usize> {
         if op == 0 || u32::from(op) >= self.layout.op_max || self.op_names == 0 {
             return None;
@@ -352,20 +353,21 @@ impl PerlRuntime {
         memory.text(name, to)
     }
 
-    /// Returns the number of ops.
+    /// Returns the number of different ops.
     pub fn ops(&self) -> u16 {
         self.layout.op_max as u16
     }
 
-    /// Returns an address on the stack of the thread that runs an interpreter; `None` if the
-    /// interpreter runs nothing, or nothing that could die.
+    /// Returns an address on the stack of the thread that runs an interpreter; `None` if no thread
+    /// runs it, or if it only runs code that can't die.
     pub fn place_on_stack<M: Memory>(&self, memory: M, interpreter: u64) -> Option<u64> {
         let start = interpreter.wrapping_add(self.variable.start_env);
         let place = memory.u64(interpreter.wrapping_add(self.variable.top_env))?;
         Some(place).filter(|&place| place != 0 && place != start)
     }
 
-    /// Whether an interpreter still runs the op that made a call, with as many contexts as then.
+    /// Whether an interpreter is still in a call: it runs the op of the call, with an unchanged
+    /// number of contexts.
     pub fn is_in_call<M: Memory>(&self, memory: M, interpreter: u64, call: &XsubCall) -> bool {
         let read = |at: u64| memory.u64(interpreter.wrapping_add(at));
         let is_same = [read(self.variable.op), read(self.variable.curstackinfo)]
@@ -374,7 +376,7 @@ impl PerlRuntime {
         call.sub != 0 && is_same && ix() == Some(call.ix)
     }
 
-    /// Returns the address of the interpreter's statement that stands for the text that is being
+    /// Returns the address of the interpreter's statement that represents the text that is being
     /// compiled.
     pub(crate) fn compiling(&self, interpreter: u64) -> u64 {
         interpreter.wrapping_add(self.variable.compiling)
@@ -414,7 +416,7 @@ fn by_offset(layout: &PerlLayout) -> Option<InterpreterVariables> {
     })
 }
 
-/// Returns the addresses of the variables if each has a symbol of its own.
+/// Returns the addresses of the variables, if each variable is a separate symbol.
 fn by_name(address: &impl Fn(&str) -> u64) -> Option<InterpreterVariables> {
     let at = |name: &str| Some(address(name)).filter(|&at| at != 0);
     Some(InterpreterVariables {

@@ -1,12 +1,13 @@
-//! The contexts that a thread's last walk met, so that the next one walks only those that changed.
+//! Remembers the contexts of a thread's last walk, so that the next walk visits only changed
+//! contexts.
 //!
-//! A frame is the same as last time if its context is, and if no code was compiled since: Perl
-//! increments `cop_seqmax` in each compilation, so no statement can have come to the place of
-//! another one meanwhile.
+//! A frame is unchanged if its context is, and if no code was compiled since. Perl increments
+//! `cop_seqmax` in each compilation. If `cop_seqmax` is unchanged, no other statement can be at a
+//! statement's address.
 
 use crate::context::{ContextFields, MAX_FRAMES_PER_END};
 
-/// The contexts of a thread's last walk. All zero means that there was none.
+/// The contexts of a thread's last walk. All zeros if there was none.
 #[repr(C)]
 pub struct LastWalk {
     interpreter: u64,
@@ -14,13 +15,14 @@ pub struct LastWalk {
     /// The value of Perl's `cop_seqmax` at the last walk.
     compiled: u32,
     pub(crate) len: u32,
-    /// Address of the statement that belongs to another interpreter.
+    /// Address of the statement with which a copied interpreter began, and which belongs to the
+    /// original.
     pub(crate) foreign: u64,
-    /// The frames' contexts, root first.
+    /// The contexts of frames, the outermost first.
     pub(crate) context: [RememberedContext; MAX_FRAMES_PER_END],
 }
 
-/// The fields of a context at the last walk.
+/// The fields of a context, as they were at the last walk.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct RememberedContext {
@@ -31,15 +33,15 @@ pub(crate) struct RememberedContext {
     pub(crate) subject: u64,
 }
 
-/// The state of a walk whose contexts are being remembered.
+/// The state of a walk that remembers its contexts.
 #[derive(Clone, Copy)]
 pub(crate) struct WalkMemo {
-    /// The number of the oldest contexts that have not changed.
+    /// The number of the last walk's oldest contexts that are unchanged.
     pub(crate) holds: usize,
-    /// The index of the newest context that has not changed; -1 if there is none.
+    /// The index of the newest unchanged context; -1 if there is none.
     pub(crate) stop: i32,
-    /// The number of contexts met so far, newest first. They are at the end of the array until the
-    /// walk ends.
+    /// The number of contexts that the walk has visited, newest first. They are at the end of the
+    /// array until the walk ends.
     met: usize,
 }
 
@@ -52,7 +54,7 @@ impl WalkMemo {
 }
 
 impl LastWalk {
-    /// No walk yet.
+    /// The state before any walk.
     pub const NEW: Self = Self {
         interpreter: 0,
         info: 0,
@@ -68,8 +70,8 @@ impl LastWalk {
         }; MAX_FRAMES_PER_END],
     };
 
-    /// Begins a walk. The last walk's contexts are dropped if anything was compiled since, or if
-    /// they belong to another stack.
+    /// Begins a walk. Forgets the last walk's contexts if anything was compiled since, or if they
+    /// belong to another stack.
     #[inline(always)]
     pub(crate) fn begin(&mut self, interpreter: u64, info: u64, compiled: u32) {
         let is_same = (self.interpreter, self.info, self.compiled) == (interpreter, info, compiled);
@@ -90,7 +92,7 @@ impl LastWalk {
         self.interpreter == interpreter
     }
 
-    /// Whether the last walk was of this stack, so that the stack can be read.
+    /// Whether the last walk was of the stack with this stack info, which can be read then.
     #[inline(always)]
     pub(crate) fn is_on(&self, info: u64) -> bool {
         self.info == info
@@ -102,13 +104,13 @@ impl LastWalk {
         self.compiled == compiled
     }
 
-    /// Returns the contexts of the last walk, root first.
+    /// Returns the remembered contexts, the outermost first.
     #[inline(always)]
     pub(crate) fn contexts(&self) -> &[RememberedContext] {
         &self.context[..self.len()]
     }
 
-    /// Returns the newest context of the last walk.
+    /// Returns the newest remembered context.
     #[inline(always)]
     pub(crate) fn newest(&self) -> Option<&RememberedContext> {
         self.contexts().last()
@@ -120,7 +122,7 @@ impl LastWalk {
         (self.len as usize).min(MAX_FRAMES_PER_END)
     }
 
-    /// Remembers the next older context.
+    /// Remembers the next older context of a walk.
     #[inline(always)]
     pub(crate) fn add(&mut self, memo: &mut WalkMemo, ix: i32, fields: ContextFields) {
         memo.met += 1;
@@ -137,9 +139,9 @@ impl LastWalk {
         }
     }
 
-    /// Ends a walk that met all new contexts, and the newest one that has not changed. Returns the
-    /// number of frames that are the same as last time: those of the unchanged contexts except the
-    /// newest one, whose statement may be another one, and the text of the file outside of any sub.
+    /// Ends a walk that visited all new contexts and the newest unchanged one. Returns the number
+    /// of unchanged frames. These are the frames of the unchanged contexts except the newest one,
+    /// whose statement may be another one, and the frame of the file's code outside of any sub.
     #[inline(always)]
     pub(crate) fn finish(&mut self, memo: WalkMemo) -> usize {
         let same = memo.holds.saturating_sub(1);

@@ -1,20 +1,20 @@
 //! Sizes, offsets and numbers of Perl's structures, by version.
 //!
 //! `layouts.tsv` has a column for each build that was measured: perls 5.20 to 5.42, each with
-//! threads (`-thr`) and without (`-nothr`), and those of Debian. The headers of each perl gave the
-//! values. `-` says that a version lacks the field. `sym:PL_x` says that it is a separate variable.
-//! `0x20:0:9` is a bit field.
+//! threads (`-thr`) and without (`-nothr`), and those of Debian. The values come from the headers
+//! of each perl. `-` means that a version lacks the field. `sym:PL_x` means that the variable is a
+//! separate symbol. `0x20:0:9` is a bit field.
 
 const LAYOUT_TABLE: &str = include_str!("layouts.tsv");
 
-/// The version of a perl, as it exports it: 5, 36, 0.
+/// The version of a perl, such as 5, 36, 0, as the perl exports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PerlVersion {
     /// The first number, 5.
     pub revision: u8,
-    /// The series. An odd one is in development.
+    /// The number of the series. Odd numbers are series in development.
     pub version: u8,
-    /// The release in the series.
+    /// The number of the release in its series.
     pub subversion: u8,
 }
 
@@ -29,14 +29,14 @@ impl core::fmt::Display for PerlVersion {
     }
 }
 
-/// Defines [`PerlLayout`] and the names of its fields in the table.
+/// Defines [`PerlLayout`], and the row of the table for each of its fields.
 macro_rules! layout {
     (
         needed { $($(#[$doc:meta])* $field:ident $row:literal,)* }
         optional { $($(#[$optional_doc:meta])* $optional:ident $optional_row:literal,)* }
     ) => {
-        /// Sizes, offsets (both in bytes) and numbers in one version of Perl. A field that no
-        /// structure of the version has is `None`.
+        /// Sizes, offsets (both in bytes) and numbers in one version of Perl. A field is `None` if
+        /// the version does not have it.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct PerlLayout {
             $($(#[$doc])* pub(crate) $field: u32,)*
@@ -49,8 +49,8 @@ macro_rules! layout {
                 $($optional: None,)*
             };
 
-            /// Returns the layout with these values of the table's rows, if all needed fields are
-            /// there.
+            /// Returns the layout with these values of the table's rows; `None` if a needed field
+            /// is missing.
             pub fn from_rows(value: impl Fn(&str) -> Option<u32>) -> Option<Self> {
                 Some(Self {
                     $($field: value($row)?,)*
@@ -58,7 +58,7 @@ macro_rules! layout {
                 })
             }
 
-            /// Returns the layout in a column of the table, if all needed fields are there.
+            /// Returns the layout in a column of the table; `None` if a needed field is missing.
             fn in_column(column: usize) -> Option<Self> {
                 let mut layout = Self::default();
                 let mut found = 0;
@@ -102,7 +102,7 @@ layout! {
         cx_is_sub "CXt_SUB",
         cx_is_format "CXt_FORMAT",
         cx_is_eval "CXt_EVAL",
-        /// The flag of a sub or format that only stands for the code in a regular expression.
+        /// The flag of a sub or format whose context is that of code in a regular expression.
         cx_is_fake "CXp_SUB_RE_FAKE",
         si_is_main "PERLSI_MAIN",
         cop_line "COP.cop_line",
@@ -123,7 +123,7 @@ layout! {
         sv_is_cv "SVt_PVCV",
         sv_is_format "SVt_PVFM",
         sv_is_hv "SVt_PVHV",
-        /// The flag of a hash that has more than keys and values.
+        /// The flag of a hash with auxiliary data.
         sv_has_aux "SVf_OOK",
         cv_stash "XPVCV.xcv_stash",
         cv_start "XPVCV.xcv_start_u",
@@ -142,7 +142,7 @@ layout! {
         aux_name_count "XPVHV_AUX.xhv_name_count",
     }
     optional {
-        /// The size of the whole interpreter, which perls with threads export, too.
+        /// The size of the whole interpreter. Perls with threads export it.
         interpreter_size "sizeof.interp",
         stack_sp "interp.Istack_sp",
         op "interp.Iop",
@@ -150,19 +150,18 @@ layout! {
         stack_max "interp.Istack_max",
         curcop "interp.Icurcop",
         curstackinfo "interp.Icurstackinfo",
-        /// The place that Perl jumps to if code dies, on the stack of the thread that runs it.
+        /// The jump target for code that dies. It is on the stack of the thread that runs the code.
         top_env "interp.Itop_env",
-        /// The place that Perl jumps to if code outside of any `eval` dies. It lies in the
-        /// interpreter.
+        /// The jump target for code that dies outside of any `eval`. It is in the interpreter.
         start_env "interp.Istart_env",
         db_sub "interp.IDBsub",
         compiling "interp.Icompiling",
         /// A counter that grows with each compilation.
         cop_seqmax "interp.Icop_seqmax",
         phase "interp.Iphase",
-        /// The hash that has the texts of all keys.
+        /// The hash with the texts of all shared keys.
         strtab "interp.Istrtab",
-        /// The number of values.
+        /// The number of values by Perl's own count.
         sv_count "interp.Isv_count",
         /// The first free head.
         sv_root "interp.Isv_root",
@@ -172,32 +171,32 @@ layout! {
         body_roots "interp.Ibody_roots",
         /// The newest list of arenas of bodies.
         body_arenas "interp.Ibody_arenas",
-        /// The newest sub, format or eval whose context is whole, from 5.32.
+        /// The newest sub, format or eval whose context is complete, from 5.32.
         si_cxsubix "PERL_SI.si_cxsubix",
         cx_sub_older "CX.cx_u.cx_blk.blk_u.blku_sub.old_cxsubix",
         cx_format_older "CX.cx_u.cx_blk.blk_u.blku_format.old_cxsubix",
         cx_eval_older "CX.cx_u.cx_blk.blk_u.blku_eval.old_cxsubix",
-        /// The flag of an eval that is the `try` of 5.34.
+        /// The flag of an eval that is a `try` block, from 5.34.
         cx_is_try "CXp_TRY",
-        /// The file of a line: its text in perls with threads, a glob in others.
+        /// The file of a statement: its name in perls with threads, a glob in others.
         cop_file "COP.cop_file",
         cop_filegv "COP.cop_filegv",
         cv_is_lexical "CVf_LEXICAL",
         /// The sizes of bodies that differ between versions: numbers, regular expressions, objects,
-        /// and hashes with more than keys and values.
+        /// and hashes with auxiliary data.
         body_number "body[2].body_size",
         body_regexp "body[8].body_size",
         body_object "body[16].body_size",
         body_hash "sizeof.XPVHV_WITH_AUX",
-        /// Offset, in a hash's body, of what the hash has besides keys and values, from 5.36.
-        /// Before, that lies behind the array of its buckets.
+        /// Offset, in a hash's body, of the auxiliary data, from 5.36. In older versions the data
+        /// is behind the array of buckets.
         hv_aux "XPVHV_WITH_AUX.xhv_aux",
     }
 }
 
 impl PerlLayout {
-    /// The offsets and numbers that a walk needs of a sub's context and of its statement, in
-    /// releases from 5.32 on. The other fields are empty.
+    /// The offsets and numbers that a walk needs of a sub's context and statement, in releases
+    /// since 5.32. The other fields are empty.
     pub(crate) const USUAL: Self = Self {
         cx_size: 104,
         cx_type: 0,
@@ -238,8 +237,8 @@ impl PerlLayout {
     }
 }
 
-/// Reads the number in a cell of a table of layouts; `None` for a field that is not there, or that
-/// is a separate variable.
+/// Parses the number in a cell of a table of layouts; `None` if the version lacks the field, or if
+/// the variable is a separate symbol.
 pub fn parse_number(cell: &str) -> Option<u32> {
     let offset = cell.split(':').next()?;
     match offset.strip_prefix("0x") {
@@ -255,22 +254,22 @@ fn split_build(column: &str) -> (&str, &str) {
 }
 
 impl PerlLayout {
-    /// Returns the layout of a version, with threads or without; `None` if it is not known. A
-    /// released series has one layout. A release in development has its own.
+    /// Returns the layout of a version with or without threads; `None` if it is not known. All
+    /// releases of a stable series have one layout. Each release in development has its own.
     pub fn for_version(version: PerlVersion, has_threads: bool) -> Option<Self> {
         let head = LAYOUT_TABLE.lines().next()?;
         Self::in_column(column_of(head, version, has_threads)?)
     }
 
-    /// Returns the layout in the table's column of that name, such as `deb-5.36.0-thr`.
+    /// Returns the layout in the table's column with a name, such as `deb-5.36.0-thr`.
     pub fn by_column(name: &str) -> Option<Self> {
         let mut columns = LAYOUT_TABLE.lines().next()?.split('\t').skip(1);
         Self::in_column(columns.position(|column| column == name)?)
     }
 }
 
-/// Finds the column for a version, with threads or without, in a table of layouts whose first line
-/// is `head`. Returns its number. The column of the rows' names does not count.
+/// Returns the number of the column for a version with or without threads, in a table of layouts.
+/// `head` is the table's first line. The column with the rows' names is not counted.
 pub fn column_of(head: &str, version: PerlVersion, has_threads: bool) -> Option<usize> {
     let wanted_build = if has_threads { "thr" } else { "nothr" };
     let find = |fits: &dyn Fn(PerlVersion) -> bool| {
@@ -349,8 +348,8 @@ mod tests {
         assert_ne!(of("5.36.0", true), of("5.32.0", true));
     }
 
-    /// Two columns that differ in anything belong to different versions or builds, so a choice by
-    /// version refuses all columns but the right one.
+    /// Tests that columns with different layouts belong to different versions or builds, so that a
+    /// choice by version accepts only the right column.
     #[test]
     fn the_version_tells_columns_apart() {
         let columns: Vec<&str> = LAYOUT_TABLE

@@ -1,29 +1,28 @@
-//! Reads Perl's stack without asking Perl: which sub, which file, which line.
+//! Reads Perl's stack without asking Perl: the sub, the file and the line of each frame.
 //!
 //! A [`PerlRuntime`] is an interpreter's library as it was found in a process, with the
-//! [`PerlLayout`] of its structures by its exact version. [`PerlRuntime::walk`] gives the frames of
-//! a stack as numbers, so it can run inside malloc: it allocates nothing, calls no Perl function,
-//! and takes no lock. [`PerlRuntime::name`] makes names of such frames while the code is still
-//! there.
+//! [`PerlLayout`] of its structures by its exact version. [`PerlRuntime::walk`] returns the frames
+//! of a stack as numbers, so it can run inside malloc: it allocates nothing, calls no Perl
+//! function, and takes no lock. [`PerlRuntime::name`] makes names of such frames while the code is
+//! still there.
 //!
 //! Both are generic over [`Memory`](heapprof_memory::Memory), so they also work on another process
 //! or on a core file. The layouts come from perls of all versions (`layouts.tsv`), and are for
 //! x86-64 and other processors with the same sizes of types.
 //!
-//! This crate must never know malloc, profiles or SQLite.
+//! This crate must not depend on malloc, profiles or SQLite.
 //!
 //! * `layout.rs`: sizes, offsets and numbers by version.
 //! * `interpreter.rs`: finding a perl, its layout, and the addresses of its variables.
 //! * `frame.rs`: a frame as numbers, and as text.
-//! * `context.rs`: Perl's records of each sub, eval and block that it is in.
+//! * `context.rs`: Perl's records of the subs, evals and blocks that are running.
 //! * `walk.rs`, `deep_stack.rs`: walking from the innermost frame to the outermost one, and from
-//!   the far end of a deep stack.
-//! * `last.rs`, `unchanged_stack.rs`: the parts of a stack that a thread's next walk need not walk
-//!   again.
+//!   the root of a deep stack.
+//! * `last.rs`, `unchanged_stack.rs`: the parts of a stack that a thread's next walk can skip.
 //! * `arenas.rs`: the memory that values are taken from, and how much of it is used.
 //! * `sv.rs`: the types and the flags of values.
 //! * `values.rs`: the type, the class and the size of a value.
-//! * `value_memory.rs`: the parts of arenas, and the blocks, that a value has.
+//! * `value_memory.rs`: the parts of arenas, and the blocks, of each value.
 //! * `name.rs`: the name, file and line of a frame.
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,7 +1,7 @@
-//! The name of a frame, its file, and where its sub begins.
+//! Reads the name of a frame, its file, and the line at which its sub begins.
 //!
-//! No Perl function is called, because its functions for names allocate. The structures are read as
-//! `caller` and `cv_name` read them.
+//! No Perl function is called, because Perl's functions for names allocate. The structures are read
+//! like in `caller` and `cv_name`.
 
 use heapprof_memory::Memory;
 
@@ -31,8 +31,8 @@ const CALLBACK_NAMES: [&str; 13] = [
 ];
 
 impl PerlRuntime {
-    /// Makes the texts of a frame whose code is still there. Returns false if a part could not be
-    /// read. That part is missing then.
+    /// Reads the texts of a frame whose code is still there. Returns false if a part could not be
+    /// read. This part is left out.
     pub fn name<M: Memory>(
         &self,
         memory: M,
@@ -82,7 +82,7 @@ impl PerlRuntime {
         is_read && read.is_some()
     }
 
-    /// Copies the file name of a statement into `to`. Returns its length.
+    /// Copies the file name of a statement into `to`. Returns the length of the name.
     pub(crate) fn file<M: Memory>(&self, memory: M, cop: u64, to: &mut [u8]) -> Option<usize> {
         let layout = &self.layout;
         if let Some(offset) = layout.cop_file {
@@ -138,7 +138,7 @@ impl PerlRuntime {
         self.glob_name(memory, of, name)
     }
 
-    /// Appends the name of a glob: its package and its own.
+    /// Appends the name of a glob, with its package.
     fn glob_name<M: Memory>(&self, memory: M, glob: u64, name: &mut BoundedText<'_>) -> Option<()> {
         let layout = &self.layout;
         let mut glob = glob;
@@ -201,7 +201,7 @@ impl PerlRuntime {
         }
     }
 
-    /// Appends a key of a hash, in which Perl keeps names.
+    /// Appends the text of a hash key. Perl stores names as hash keys.
     fn key<M: Memory>(&self, memory: M, key: u64, name: &mut BoundedText<'_>) -> Option<()> {
         if key == 0 {
             name.add(b"__ANON__");

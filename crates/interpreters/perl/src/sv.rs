@@ -1,12 +1,11 @@
-//! The numbers of Perl's sv.h: types, flags, and offsets in bodies. They are the same from 5.22 to
-//! 5.42.
+//! The numbers of Perl's sv.h: types, flags, and offsets in bodies. They are equal in 5.22 to 5.42.
 
-/// Size of a head in bytes.
+/// Size in bytes of a value's head.
 pub const HEAD_SIZE: u64 = 24;
 
 /// Type: an integer.
 pub const INTEGER: u32 = 1;
-/// Type: a number.
+/// Type: a floating-point number.
 pub const NUMBER: u32 = 2;
 /// Type: a text.
 pub const TEXT: u32 = 3;
@@ -28,18 +27,18 @@ pub const HASH: u32 = 12;
 pub const CODE: u32 = 13;
 /// Type: a format.
 pub const FORMAT: u32 = 14;
-/// Type: a handle.
+/// Type: a file or directory handle.
 pub const IO: u32 = 15;
-/// Type: an object of `class`, from 5.38.
+/// Type: an object of a class that was declared by `class`, from 5.38.
 pub const OBJECT: u32 = 16;
 /// The number of types.
 pub const TYPE_COUNT: usize = 17;
 
-/// The bits of a head's flags that are its type. All are set in a free head.
+/// The bits of a head's flags that are the type. All of them are set in a free head.
 pub const TYPE_MASK: u32 = 0xff;
 /// Flags: the value is an integer.
 pub const IS_INTEGER: u32 = 0x1100;
-/// Flags: the value is a number with a fraction.
+/// Flags: the value is a floating-point number.
 pub const IS_FLOAT: u32 = 0x2200;
 /// Flags: the value is a number, a text, a reference or a symbol.
 pub const IS_DEFINED: u32 = 0xff00;
@@ -49,23 +48,24 @@ pub const IS_REFERENCE: u32 = 0x0800;
 pub const IS_TEXT: u32 = 0x4400;
 /// Flag of a text: it is UTF-8.
 pub const IS_UTF8: u32 = 0x2000_0000;
-/// Flag: the value is a text for Perl itself.
+/// Flag: the value is a text for Perl's internal use.
 pub const IS_PRIVATE_TEXT: u32 = 0x4000;
-/// Flag of a symbol that has no text: it has slots for a scalar, an array and so on.
+/// Flag: the symbol has slots for a scalar, an array and so on, and no text.
 pub const HAS_SLOTS: u32 = 0x8000;
 /// Flag: the value is an object of a class.
 pub const IS_BLESSED: u32 = 0x0010_0000;
-/// Flag of a text: its beginning was cut off. Flag of a hash: it has more than keys and values.
+/// Flag of a text whose beginning was cut off, and of a hash with auxiliary data.
 pub const HAS_MORE: u32 = 0x0200_0000;
-/// Flag: the value's text is shared with other values until one of them changes.
+/// Flag: the value's text is shared with other values until one of them is changed.
 pub const IS_SHARED: u32 = 0x1000_0000;
-/// Flag of a reference: it keeps nothing alive.
+/// Flag of a weak reference, which keeps nothing alive.
 pub const IS_WEAK: u32 = 0x8000_0000;
-/// Flag of an integer: it has no sign.
+/// Flag of an unsigned integer.
 pub const IS_UNSIGNED: u32 = 0x8000_0000;
-/// Flag of an array: its elements are counted.
+/// Flag of an array whose elements have counted references.
 pub const IS_COUNTING: u32 = 0x4000_0000;
-/// Flag of an array, such as `@_`: its elements are counted as soon as other code may see it.
+/// Flag of an array, such as `@_`, whose elements will have counted references as soon as other
+/// code may see it.
 pub const WILL_COUNT: u32 = 0x8000_0000;
 
 /// Offset of the class in a body.

@@ -1,5 +1,5 @@
-//! Walks a stack in which nothing has changed since the last walk except the statement of the
-//! innermost sub, or in which there is no sub. Most stacks of most programs are like that.
+//! Walks a stack quickly if nothing has changed since the last walk except the statement of the
+//! innermost sub, or if there is no sub. Most walks are of this kind.
 
 use heapprof_memory::Memory;
 
@@ -14,11 +14,11 @@ const USUAL_LAYOUT: PerlLayout = PerlLayout::USUAL;
 
 impl PerlRuntime {
     /// Walks the stack of the interpreter at `interpreter` if all its frames are those of the last
-    /// walk, with another statement in the innermost one at most, or if the text outside of any sub
-    /// is all there is. Returns the innermost frame, or `None` if the whole stack must be
-    /// [walked](Self::walk).
+    /// walk, or if there is only the frame of code outside of any sub. The statement of the
+    /// innermost frame may have changed. Returns the innermost frame, or `None` if the whole stack
+    /// must be [walked](Self::walk).
     ///
-    /// Does the same as that walk, without the steps whose result is certain here.
+    /// The result is that of a whole walk. Steps whose result is certain here are left out.
     #[inline(always)]
     pub fn walk_unchanged<M: Memory>(
         &self,

@@ -1,7 +1,7 @@
-//! Finds the parts of arenas, and the blocks of malloc, that belong to each value of an
-//! interpreter. So a page that was written to can be attributed to values.
+//! Finds the memory that belongs to each value of an interpreter: parts of arenas, and blocks of
+//! malloc. So a written page can be attributed to values.
 //!
-//! A key of a hash is one block that all hashes with the key share. It begins with an entry of the
+//! A hash key is one block, which all hashes with the key share. It begins with an entry of the
 //! hash of all keys (`PL_strtab`), which counts the uses of the key. The layout is that of Perl's
 //! hv.h (`struct shared_he`).
 
@@ -13,17 +13,17 @@ use crate::arenas::{ARENA_SIZE, ArenaType, each_head_arena};
 use crate::interpreter::PerlRuntime;
 use crate::values::{HEAD_BYTES, SvHead, arena_body, buffer_address};
 
-/// Maximum number of buckets that are read. There is a limit because memory that changes meanwhile
-/// may lead in a circle.
+/// Maximum number of buckets that are read. The limit ends endless loops, which are possible in
+/// memory that changes meanwhile.
 const MAX_BUCKETS: u64 = 1 << 26;
 /// Maximum number of keys that are read.
 const MAX_KEYS: u64 = 1 << 26;
 /// Maximum number of values that are read.
 const MAX_VALUES: usize = 1 << 27;
-/// Maximum number of buckets that are read at once.
+/// Maximum number of buckets that are read in one step.
 const MAX_BUCKETS_PER_READ: usize = 64;
 
-/// The memory of a value.
+/// The memory that belongs to a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PerlValueMemory {
     /// The value's head, in an arena.
@@ -36,7 +36,7 @@ pub struct PerlValueMemory {
 
 impl PerlRuntime {
     /// Calls `each` with the memory of every value of an interpreter. Returns `None` if the values
-    /// can't be read; `each` may have been called for some by then.
+    /// can't be read. `each` may have been called for some values before.
     pub fn each_value<M: Memory>(
         &self,
         memory: M,
@@ -73,7 +73,7 @@ impl PerlRuntime {
     }
 
     /// Calls `each` with an address in every arena of an interpreter, and the arena's type. Returns
-    /// `None` if the arenas can't be read, or if `each` does.
+    /// `None` if the arenas can't be read, or as soon as `each` returns `None`.
     pub fn each_arena<M: Memory>(
         &self,
         memory: M,
@@ -87,7 +87,8 @@ impl PerlRuntime {
     }
 
     /// Calls `each` with the address of every key that hashes share. Returns `None` if the keys
-    /// can't be read, or if `each` does; `each` may have been called for some keys by then.
+    /// can't be read, or as soon as `each` returns `None`. `each` may have been called for some
+    /// keys before.
     pub fn each_key<M: Memory>(
         &self,
         memory: M,

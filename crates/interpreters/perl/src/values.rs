@@ -1,7 +1,7 @@
-//! A Perl value: its type, its class, and its size in bytes.
+//! Reads a Perl value's type, class, and size in bytes.
 //!
-//! All that is read here has the same place and meaning in perls from 5.20 to 5.42. The module that
-//! traces values was compiled with the headers of its perl, and compares them.
+//! All fields that are read here have the same offsets and meanings in perls from 5.20 to 5.42. The
+//! module that traces values was compiled with the headers of its perl, and compares them.
 //!
 //! The layout is that of Perl's sv.h, av.h and hv.h.
 
@@ -14,23 +14,23 @@ use crate::sv::{
     TYPE_COUNT, TYPE_MASK,
 };
 
-/// Size of a head in bytes.
+/// Size in bytes of a value's head.
 pub const HEAD_BYTES: usize = crate::sv::HEAD_SIZE as usize;
-/// The number of words that are read of a body.
+/// The number of words that are read from the beginning of a body.
 pub const BODY_WORDS: usize = 5;
 
-/// The word of a body that has the class.
+/// The index of the body's word with the address of the class.
 const STASH_WORD: usize = 0;
-/// The word of a body that has the number of a hash's keys.
+/// The index of the body's word with a hash's number of keys.
 const KEY_COUNT_WORD: usize = 2;
-/// The word of a body that has the capacity of a text, the last index of an array, or the last
-/// bucket of a hash.
+/// The index of the body's word with a text's capacity, an array's last index, or the number of a
+/// hash's last bucket.
 const LENGTH_WORD: usize = 3;
-/// The word of a body that has the address of an array's memory. The array's first elements may
-/// have been removed.
+/// The index of the body's word with the address of an array's memory. The array's elements may
+/// begin later, because first elements may have been removed.
 const ALLOCATION_WORD: usize = 4;
 /// Maximum number of words of an array or a hash, and an eighth of the maximum length of a text. A
-/// larger number was changed while it was read.
+/// larger number comes from a value that changed while it was read.
 const MAX_WORDS: u64 = 1 << 44;
 /// Size of an entry of a hash, in bytes. Perl takes entries from arenas.
 const HASH_ENTRY_SIZE: u64 = 24;
@@ -62,7 +62,7 @@ impl SvHead {
         self.flags & TYPE_MASK
     }
 
-    /// Whether no value has the head.
+    /// Whether the head is unused.
     pub fn is_free(&self) -> bool {
         self.kind() == TYPE_MASK
     }
@@ -72,12 +72,13 @@ impl SvHead {
         self.flags & flags != 0
     }
 
-    /// Returns the address of the value's body, if it has one that is worth reading.
+    /// Returns the address of the value's body; `None` if it has no body, or a body without a class
+    /// or a buffer's size.
     pub fn body(&self) -> Option<u64> {
         (self.kind() >= TEXT && self.any != 0).then_some(self.any)
     }
 
-    /// Returns the number of the type's name in [`TYPE_NAMES`].
+    /// Returns the index of the type's name in [`TYPE_NAMES`].
     pub fn name(&self) -> u8 {
         match self.kind() {
             0..=7 if self.has(IS_REFERENCE) => REFERENCE_TYPE,
@@ -88,34 +89,35 @@ impl SvHead {
 
 const REFERENCE_TYPE: u8 = 17;
 
-/// The names that `ref` gives to types: by Perl's number of the type, and last the name of
-/// references.
+/// The names of `ref` for types, by Perl's type numbers. The last entry is the name of references.
 pub const TYPE_NAMES: [&str; 18] = [
     "SCALAR", "SCALAR", "SCALAR", "SCALAR", "INVLIST", "SCALAR", "SCALAR", "SCALAR", "REGEXP",
     "GLOB", "LVALUE", "ARRAY", "HASH", "CODE", "FORMAT", "IO", "OBJECT", "REF",
 ];
 
-/// The first words of a value's body.
+/// The first words of a value's body, as many as [`BODY_WORDS`].
 pub type SvBody = [u64; BODY_WORDS];
 
-/// Returns the address of an object's class; `None` if it has none.
+/// Returns the address of the value's class; `None` if the value is not blessed.
 pub fn class_of(head: &SvHead, body: &SvBody) -> Option<u64> {
     (head.has(IS_BLESSED) && body[STASH_WORD] != 0).then_some(body[STASH_WORD])
 }
 
-/// Returns the address of the byte with the number of other values that share the value's text.
+/// Returns the address of the byte that counts the other values that share the value's text; `None`
+/// if the text is not shared.
 pub fn sharers_of(head: &SvHead, body: &SvBody) -> Option<u64> {
     let is_shared = has_text(head) && head.has(IS_SHARED) && body[LENGTH_WORD] != 0;
     is_shared.then(|| head.u.wrapping_add(body[LENGTH_WORD] - 1))
 }
 
-/// Returns an address in the buffer that a value has outside of arenas.
+/// Returns an address in the value's buffer, which is outside of arenas; `None` if it has no
+/// buffer.
 pub(crate) fn buffer_address(head: &SvHead) -> Option<u64> {
     let has_one = has_text(head) || matches!(head.kind(), ARRAY | HASH);
     (has_one && head.u != 0).then_some(head.u)
 }
 
-/// Returns the address of a value's body, if it lies in an arena.
+/// Returns the address of a value's body if it is in an arena.
 pub(crate) fn arena_body(head: &SvHead) -> Option<u64> {
     (head.kind() >= NUMBER && head.any != 0).then_some(head.any)
 }
@@ -126,7 +128,7 @@ fn has_text(head: &SvHead) -> bool {
     may_have && head.u != 0 && !head.has(IS_REFERENCE)
 }
 
-/// The content of a value's buffer.
+/// The kind of content in a value's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SvBufferKind {
     /// A text.
@@ -137,8 +139,8 @@ pub enum SvBufferKind {
     Hash,
 }
 
-/// Returns the kind and the size in bytes of what was allocated for the content of a value, outside
-/// of arenas. A text that several values share is divided between them.
+/// Returns the kind and the size in bytes of a value's buffer, which is outside of arenas. The size
+/// of a shared text is divided by the number of its values: this one and `others`.
 pub fn buffer_of(head: &SvHead, body: &SvBody, others: u8) -> (SvBufferKind, u64) {
     // An empty array has a last index of -1.
     let words = |last: u64| last.wrapping_add(1).min(MAX_WORDS) * 8;
@@ -171,7 +173,7 @@ pub fn buffer_of(head: &SvHead, body: &SvBody, others: u8) -> (SvBufferKind, u64
 
 impl PerlRuntime {
     /// Returns the size of a value in bytes: its head, its body, the entries of a hash, and its
-    /// buffer.
+    /// buffer. A shared text is divided between this value and `others` other ones.
     pub fn bytes_of(&self, head: &SvHead, body: &SvBody, others: u8) -> u64 {
         let entries = match head.kind() {
             HASH => body[KEY_COUNT_WORD].min(MAX_WORDS) * HASH_ENTRY_SIZE,
@@ -201,12 +203,12 @@ impl PerlRuntime {
         }
     }
 
-    /// Appends the name of a class. Returns whether it could be read.
+    /// Appends the name of the class at `stash`. Returns whether it could be read.
     pub fn class_name<M: Memory>(&self, memory: M, stash: u64, name: &mut BoundedText<'_>) -> bool {
         self.package(memory, stash, name).is_some()
     }
 
-    /// Returns the addresses of an interpreter's variables for the first free head, the newest
+    /// Returns the addresses of three variables of an interpreter: the first free head, the newest
     /// arena of heads, and the count of values.
     pub fn value_roots(&self, interpreter: u64) -> Option<[u64; 3]> {
         let variables = self.variable.arenas?;

@@ -1,9 +1,11 @@
-//! Walks a Perl stack from the innermost frame to the outermost one: what `caller` says, and more.
+//! Walks a Perl stack from the innermost frame to the outermost one. The frames are those of
+//! `caller`, and more.
 //!
-//! Perl keeps a stack of contexts (subs, evals, loops, blocks) for each stack info, and a new stack
-//! info for each call back from C that must not see the old stack (a sort, a tie, a DESTROY). The
-//! statement of the innermost frame is `PL_curcop`. That of any other frame is the one from which
-//! the next inner context was entered. `Perl_caller_cx` in Perl's `pp_ctl.c` works in the same way.
+//! Perl has a stack of contexts (subs, evals, loops, blocks) for each stack info. It makes a new
+//! stack info for each callback from C code that must not see the old stack (a sort, a tie, a
+//! DESTROY). The statement of the innermost frame is `PL_curcop`. The statement of any other frame
+//! is the one from which the next inner context was entered. `Perl_caller_cx` in Perl's `pp_ctl.c`
+//! works in the same way.
 
 use heapprof_memory::Memory;
 
@@ -16,45 +18,46 @@ use crate::interpreter::PerlRuntime;
 use crate::last::{LastWalk, WalkMemo};
 use crate::layout::PerlLayout;
 
-/// The kind of a stack info (PERLSI_REQUIRE) that is made for BEGIN, whose frame says enough.
+/// The kind of stack info (PERLSI_REQUIRE) for which no callback frame is made. It belongs to a
+/// BEGIN, whose own frame is enough.
 const BEGIN_INFO_KIND: u32 = 9;
-/// Takes the frames of a walk.
+/// Receives the frames of a walk.
 pub trait PerlFrameSink {
-    /// Forgets all frames so far, because the walk begins anew.
+    /// Forgets all frames received so far, because the walk begins again.
     fn restart(&mut self);
 
-    /// Takes the next outer frame, beginning with the innermost one. There are at most
-    /// [`MAX_FRAMES_PER_END`].
+    /// Receives the next outer frame; the first call is for the innermost frame. There are at most
+    /// [`MAX_FRAMES_PER_END`] calls.
     fn newest(&mut self, frame: PerlFrame);
 
-    /// Takes a frame at the far end of a stack that has more frames than that. `callers` is the
-    /// number of its callers that came before it: 0 for the first. There are at most
-    /// [`MAX_FRAMES_PER_END`].
+    /// Receives a frame at the outer end of a stack whose frames are too many for
+    /// [`newest`](Self::newest). `callers` is the number of this frame's callers that were received
+    /// before: 0 for the first frame. There are at most [`MAX_FRAMES_PER_END`] calls.
     fn oldest(&mut self, callers: usize, frame: PerlFrame);
 }
 
-/// The results of a walk besides the frames.
+/// The results of a walk, without the frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PerlWalkSummary {
-    /// The op that runs, or 0.
+    /// The number of the running op, or 0.
     pub op: u16,
     /// Perl's phase: 0 constructing, 1 starting, 2 checking, 3 initialising, 4 running, 5 ending,
     /// 6 freeing everything. `None` if it is not known.
     pub phase: Option<u8>,
-    /// Whether Perl compiles at the innermost frame.
+    /// Whether Perl compiles a text at the innermost frame.
     pub compiles: bool,
     /// Whether there were contexts to walk.
     pub is_walked: bool,
     /// Whether `Perl_caller_cx` would show the same contexts at this moment.
     pub is_comparable: bool,
-    /// The number of frames that were given to [`PerlFrameSink::newest`].
+    /// The number of frames that were passed to [`PerlFrameSink::newest`].
     pub newest: usize,
-    /// The number of frames that were given to [`PerlFrameSink::oldest`].
+    /// The number of frames that were passed to [`PerlFrameSink::oldest`].
     pub oldest: usize,
     /// Whether frames between the two ends were left out.
     pub is_cut: bool,
-    /// The number of the oldest frames that are those of the last walk. They were not given to the
-    /// sink.
+    /// The number of oldest frames that are unchanged since the last walk. They were not passed to
+    /// the sink.
     pub shared: usize,
 }
 
@@ -62,25 +65,27 @@ pub struct PerlWalkSummary {
 struct SubWalk<'a> {
     contexts: u64,
     ix: i32,
-    /// The index at which the frames begin that are the same as last time.
+    /// The index of the newest context that is unchanged since the last walk. The walk ends there.
     stop: i32,
     cop: u64,
     count: &'a mut usize,
-    /// Whether no callback's frame follows.
+    /// Whether no frame of a callback follows outside.
     has_no_callback: bool,
     memo: Option<&'a mut WalkMemo>,
     last: &'a mut LastWalk,
 }
 
-/// The index of no context: the walk met the frames that are the same as last time.
+/// Returned instead of a context's index if the walk has reached the frames that are unchanged
+/// since the last walk.
 const REACHED_LAST_WALK: i32 = -2;
 
 impl PerlRuntime {
-    /// Walks the stack of the interpreter at `interpreter` (0 if its parts are separate variables),
-    /// which the calling thread runs, or which is at rest. `None` if it runs nothing or can't be
-    /// read; frames that the sink got then mean nothing.
+    /// Walks the stack of the interpreter at `interpreter` (0 if each variable is a separate
+    /// symbol). The calling thread must run the interpreter, or no thread may. Returns `None` if
+    /// the interpreter runs nothing or can't be read; frames that the sink has received are then
+    /// invalid.
     ///
-    /// `last` has the thread's last walk. Frames that are still the same are not walked again.
+    /// `last` has the thread's last walk. Frames that are unchanged since are not walked again.
     #[inline(always)]
     pub fn walk<M: Memory>(
         &self,
@@ -172,7 +177,7 @@ impl PerlRuntime {
 }
 
 impl<M: Memory> ContextReader<'_, M> {
-    /// Walks as if there had been no last walk.
+    /// Walks the whole stack, without the last walk.
     #[cold]
     #[inline(never)]
     fn walk_anew(
@@ -356,10 +361,10 @@ impl<M: Memory> ContextReader<'_, M> {
         Some(leaf)
     }
 
-    /// Counts the contexts of the last walk that have not changed, from the root.
+    /// Counts the last walk's contexts that are unchanged, from the outermost one.
     ///
-    /// Every frame's context up to `whole` is in the chain from there. So a context that has not
-    /// changed, and whose next older frame is the same, has the same callers.
+    /// Each frame's context has the index of the next older one. So a context that is unchanged,
+    /// and whose next older context is too, has the same callers.
     #[inline(always)]
     fn match_last_walk<const USUAL: bool>(
         self,
@@ -404,9 +409,10 @@ impl<M: Memory> ContextReader<'_, M> {
         memo
     }
 
-    /// Walks subs that called one another, as most do, up to the first context of another kind.
+    /// Walks subs that called one another, which most frames are, up to the first context of
+    /// another kind.
     ///
-    /// With the `USUAL` offsets, which are those from 5.32 on, this takes a third of the
+    /// With the `USUAL` offsets, which releases since 5.32 have, this takes a third of the
     /// instructions.
     #[inline(always)]
     fn walk_subs<const USUAL: bool>(

@@ -1,29 +1,29 @@
-//! Names a notebook's cell by the first line of its text.
+//! Names a notebook cell by the first line of its text.
 //!
-//! IPython compiles each cell under a file name that no file has, and puts its text into
-//! `linecache.cache`, where tracebacks find it: the file name is the key of a tuple of size, time,
-//! lines and name.
+//! IPython compiles each cell under a file name for which no file exists. It stores the cell's text
+//! in `linecache.cache`, where tracebacks find it: the file name is the key, and the value is a
+//! tuple of size, time, lines and name.
 
 use heapprof_memory::Memory;
 
 use crate::interpreter::PythonRuntime;
 use crate::layout::LENGTH_OFFSET;
 
-/// Maximum number of lines that are searched for one that is not blank.
+/// Maximum number of lines among which the first one that is not blank is searched.
 const MAX_LINES: u64 = 16;
 /// Maximum number of characters of a line that are shown.
 const MAX_COLUMNS: usize = 60;
 
-/// Offset, in a module, of its dictionary.
+/// Offset, in a module object, of its dictionary.
 const MODULE_DICTIONARY_OFFSET: u64 = 16;
-/// Offset, in a list, of the address of its elements.
+/// Offset, in a list object, of the address of its elements.
 const LIST_ITEMS_OFFSET: u64 = 24;
-/// The index of the lines in the tuple.
+/// The index of the lines in a tuple of `linecache.cache`.
 const LINES_ELEMENT: u64 = 2;
-/// The number of elements of the tuple.
+/// The number of elements of a tuple in `linecache.cache`.
 const ELEMENT_COUNT: u64 = 4;
 
-/// Whether a frame of this name and file is the body of a notebook's cell.
+/// Whether a frame with this name and file is the body of a notebook cell.
 pub fn is_cell(name: &[u8], file: &[u8]) -> bool {
     // IPython 8 named some cells by their first line that runs.
     let is_body = name == b"<module>" || name.starts_with(b"<cell line: ");
@@ -33,8 +33,9 @@ pub fn is_cell(name: &[u8], file: &[u8]) -> bool {
 }
 
 impl PythonRuntime {
-    /// Puts `cell: ` and the first line of a cell's text into `to`, if the cell has this file name.
-    /// Returns its length in bytes. `state` is that of the calling thread, which must have the GIL.
+    /// Copies `cell: ` and the first line of the cell with this file name into `to`; `None` if
+    /// there is no such cell. Returns the number of bytes. `state` is that of the calling thread,
+    /// which must have the GIL.
     pub fn cell<M: Memory>(
         &self,
         memory: M,
@@ -71,14 +72,15 @@ impl PythonRuntime {
     }
 }
 
-/// Returns the name of a cell's magic, such as `time` for `%%time`. IPython turns the cell into a
-/// call.
+/// Returns the name of a cell's magic, such as `time` for `%%time`. IPython has turned such a cell
+/// into a call.
 fn magic(line: &str) -> Option<&str> {
     let name = line.strip_prefix("get_ipython().run_cell_magic('")?;
     Some(name.split_once('\'')?.0)
 }
 
-/// Copies a line's beginning into `to`, with dots if there is more. Returns the length.
+/// Copies the beginning of a line into `to`, followed by dots if the line is longer. Returns the
+/// number of bytes.
 fn put_line(line: &str, to: &mut [u8]) -> Option<usize> {
     if let Some(name) = magic(line) {
         return put_all(["cell: ", "%%", name], to);

@@ -1,18 +1,18 @@
-//! Looks up a text in one of Python's dictionaries, without asking Python.
+//! Looks up a text in a Python dictionary, without asking Python.
 
 use heapprof_memory::Memory;
 
 use crate::interpreter::PythonRuntime;
 use crate::layout::LENGTH_OFFSET;
 
-/// Maximum number of entries. No dictionary of modules or source texts has more.
+/// Maximum number of entries of a dictionary. No dictionary of modules or source texts has more.
 const MAX_ENTRIES: u64 = 1 << 16;
 /// Maximum length of a key that is looked up, in bytes.
 const MAX_KEY_LEN: usize = 256;
 
-/// Offset, in a dictionary, of its keys.
+/// Offset, in a dictionary object, of the address of its keys.
 const KEYS_OFFSET: u64 = 32;
-/// Offset, in a dictionary, of values that are stored outside of its keys.
+/// Offset, in a dictionary object, of the address of values that are stored apart from the keys.
 const VALUES_OFFSET: u64 = 40;
 
 /// The entries of a dictionary.
@@ -21,15 +21,15 @@ struct DictionaryEntries {
     first: u64,
     /// The number of entries.
     count: u64,
-    /// Size of an entry, in bytes.
+    /// Size of each entry, in bytes.
     len: u64,
-    /// Offset, in an entry, of its key. The value is behind it.
+    /// Offset, in an entry, of its key. The value follows the key.
     key: u64,
 }
 
 impl PythonRuntime {
-    /// Returns the value under a key that is a text; `None` if there is none, or something can't be
-    /// read.
+    /// Returns the value for a text as key; `None` if the dictionary does not have the key, or if
+    /// something can't be read.
     pub(crate) fn value<M: Memory>(&self, memory: M, dictionary: u64, key: &[u8]) -> Option<u64> {
         let entries = self.entries(memory, dictionary)?;
         let is_ascii = key.is_ascii();

@@ -1,20 +1,20 @@
-//! A Python frame, and the number that distinguishes its code from other code at the same address.
+//! A Python frame, with a number that distinguishes its code from other code at the same address.
 
 use heapprof_memory::Memory;
 
 use crate::layout::{HASH_OFFSET, PythonLayout};
 
-/// A frame as numbers. Equal frames are the same place in the program.
+/// A frame as numbers. Equal frames are at one place in the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PythonFrame {
     /// Address of the code object.
     pub code: u64,
-    /// The instruction in the code object.
+    /// The address of the instruction in the code object, or its offset there.
     pub place: u64,
-    /// A number that differs if other code has come to the same address.
+    /// A number that distinguishes the code from other code that was at the same address.
     pub version: u32,
     /// The address on the native stack where the evaluator was entered for this frame; 0 if it was
-    /// not entered there, 1 if the address is not known.
+    /// not entered for this frame, 1 if the address is not known.
     pub entry: u64,
 }
 
@@ -25,13 +25,13 @@ pub struct LocatedPythonFrame {
     pub(crate) frame: PythonFrame,
 }
 
-/// The low bits of a pointer to code that are a mark from 3.14 on.
+/// The low bits of a pointer to code, which are a mark since 3.14.
 pub(crate) const POINTER_MARK_MASK: u64 = 3;
 
-/// Returns a number that distinguishes a code object up to 3.11 from others that lie at the same
-/// address before or after it. It is made of the address of the line table, the name, the first
-/// line, and the address of the file's name. All of these are needed: bodies of modules have the
-/// same name, and cells of a notebook also the same first line.
+/// Returns a number that distinguishes a code object of 3.11 or older from others that were at the
+/// same address. The number is made of the address of the line table, the name, the first line, and
+/// the address of the file's name. All of these are needed: module bodies have equal names, and
+/// notebook cells also have equal first lines.
 #[inline(always)]
 pub(crate) fn version_of<M: Memory>(memory: M, layout: &PythonLayout, code: u64) -> Option<u32> {
     let [table, name, first, file] = memory.fields(code, telling_fields(layout))?;
@@ -43,7 +43,7 @@ pub(crate) fn version_of<M: Memory>(memory: M, layout: &PythonLayout, code: u64)
     ))
 }
 
-/// Returns the number of [`version_of`], for code that was seen before.
+/// Returns the number of [`version_of`] for a code object that was read before.
 #[inline(always)]
 pub(crate) fn known_version_of<M: Memory>(
     memory: M,
@@ -59,7 +59,7 @@ pub(crate) fn known_version_of<M: Memory>(
     ))
 }
 
-/// Returns the offsets, in a code object, of the fields that distinguish it from others.
+/// Returns the offsets of a code object's fields that distinguish it from other code objects.
 #[inline(always)]
 fn telling_fields(layout: &PythonLayout) -> [u32; 4] {
     [
@@ -90,8 +90,8 @@ fn mix_fields(table: u64, file: u64, first: u64, hash: u64) -> u32 {
 mod tests {
     use super::*;
 
-    /// Tables lie at least 16 bytes apart, and lines are small numbers: a small difference in one
-    /// of them, or in both, must give another version.
+    /// Tests that a small change of the table's address, the first line, or both gives another
+    /// version. Tables lie at least 16 bytes apart, and lines are small numbers.
     #[test]
     fn tables_and_lines_do_not_make_up_for_each_other() {
         let version = |table: u64, first: u64| mix_fields(0x7f12_3456_7890 + table, 77, first, 5);

@@ -1,16 +1,16 @@
-//! A CPython in a process: its version, and how to find the thread that runs it.
+//! A CPython in a process: its version, and the way to find the state of the thread that runs it.
 
 use heapprof_memory::Memory;
 use heapprof_memory::loaded_modules::LoadedObject;
 
 use crate::layout::{LAYOUTS, ModulesOffset, PythonLayout};
 
-/// A version, such as 3.11.7.
+/// A Python version, such as 3.11.7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PythonVersion {
     /// The first number.
     pub major: u8,
-    /// The second number, which decides about structures.
+    /// The second number, on which the layout of structures depends.
     pub minor: u8,
     /// The third number; `None` if this Python does not export it.
     pub micro: Option<u8>,
@@ -26,17 +26,17 @@ impl core::fmt::Display for PythonVersion {
     }
 }
 
-/// The location of a thread's variable with the state that it runs with.
+/// The location of the thread-local variable with a thread's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadLocal {
-    /// The offset from the thread pointer.
+    /// The variable's offset from the thread pointer.
     Offset(i64),
-    /// An offset from the place that two words stand for: the number of a module's thread-local
-    /// memory, and a place in it.
+    /// A location in a module's thread-local memory. Two words contain the module's number and a
+    /// position in this memory.
     Index {
         /// Address of the two words.
         at: u64,
-        /// The variable's offset from the place.
+        /// The variable's offset from the position.
         offset: i64,
     },
 }
@@ -44,12 +44,12 @@ pub enum ThreadLocal {
 /// The way to find the state of the thread that runs Python.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CurrentThreadState {
-    /// A variable of the process, at this address, points to the state of the thread that has the
-    /// GIL.
+    /// A global variable, at this address, points to the state of the thread that has the GIL.
     Holder(u64),
-    /// Each thread has a variable, which is null while it does not have the GIL.
+    /// A thread-local variable points to the thread's state. It is null while the thread does not
+    /// have the GIL.
     Own(ThreadLocal),
-    /// The place of the threads' variable is not known.
+    /// The location of the thread-local variable is not known.
     Unknown,
 }
 
@@ -58,17 +58,18 @@ pub enum CurrentThreadState {
 pub struct PythonRuntime {
     /// The Python's version.
     pub version: PythonVersion,
-    /// The way to find the state of the thread that runs it.
+    /// The way to find the state of the thread that runs Python.
     pub current: CurrentThreadState,
     /// The beginning and end of the evaluator's code; zeros if it is not known.
     pub evaluator: (u64, u64),
-    /// Address of the variable with all state of the process.
+    /// Address of the variable with the state of the whole process (`_PyRuntime`).
     runtime: u64,
-    /// Address of the word that says whether there is a key for threads' states, and has that key.
+    /// Address of a word whose lower half says whether there is a key for threads' states. The key
+    /// is in the upper half.
     key_is_made: u64,
     /// Address of the word that says whether Python is initialized.
     initialized: u64,
-    /// The type of code objects.
+    /// Address of the type of code objects.
     pub(crate) code_type: u64,
     pub(crate) layout: &'static PythonLayout,
 }
@@ -78,12 +79,11 @@ pub struct PythonRuntime {
 pub enum UnreadablePython {
     /// The structures of this version are not known.
     Version(PythonVersion),
-    /// This Python exports no version, and its runtime has a size, in bytes, that no known
-    /// version's has.
+    /// This Python exports no version, and its runtime has a size (in bytes) of no known version.
     Size(u64),
     /// This Python is a debug build.
     Debug(PythonVersion),
-    /// This Python exports offsets of its structures that differ from those of its version.
+    /// This Python exports offsets of its structures that are not those of its version.
     Offsets(PythonVersion),
     /// A variable is not exported.
     Variable(PythonVersion),
@@ -112,16 +112,16 @@ impl core::fmt::Display for UnreadablePython {
     }
 }
 
-/// The lowest number of a release candidate in the last byte of a version's number. Alphas and
-/// betas still change structures.
+/// The lowest value, in the last byte of a version number, of a release candidate. Alphas and betas
+/// may have other structures.
 const MIN_RELEASE_CANDIDATE: u64 = 0xc0;
-/// The word of `_Py_DebugOffsets` that says whether the GIL is missing.
+/// The index of the word of `_Py_DebugOffsets` that says whether the GIL is missing.
 const FREE_THREADED_WORD: u64 = 2;
-/// The symbols that debug builds export, and other builds do not.
+/// Symbols that only debug builds export.
 const DEBUG_BUILD_SYMBOLS: [&str; 3] = ["_Py_RefTotal", "_Py_GetRefTotal", "_Py_NegativeRefcount"];
 
 impl PythonRuntime {
-    /// Finds the Python that is in `object`; `None` if there is none.
+    /// Finds the Python in `object`; `None` if there is none.
     pub fn find<M: Memory>(
         memory: M,
         object: LoadedObject,
@@ -198,7 +198,7 @@ impl PythonRuntime {
         Some(python.check_debug_offsets(memory))
     }
 
-    /// Makes a Python of which only the layout is known.
+    /// Makes a Python of which only the layout is known, for tests.
     #[cfg(test)]
     pub(crate) fn with_layout(layout: &'static PythonLayout) -> Self {
         Self {
@@ -217,7 +217,7 @@ impl PythonRuntime {
         }
     }
 
-    /// Refuses a Python whose exported offsets differ from those of its version.
+    /// Refuses a Python that exports offsets which differ from those of its version.
     fn check_debug_offsets<M: Memory>(self, memory: M) -> Result<Self, UnreadablePython> {
         const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
         if self.layout.minor < 13 {
@@ -237,14 +237,14 @@ impl PythonRuntime {
         }
     }
 
-    /// Whether one thread at a time runs Python's code. A Python without the GIL has all objects in
-    /// an allocator of its own.
+    /// Whether only one thread at a time runs Python code. A Python without the GIL allocates all
+    /// objects with its own allocator.
     pub fn has_gil(&self) -> bool {
         self.layout.has_gil
     }
 
-    /// Returns the key for `pthread_getspecific` under which each thread has its state; `None` if
-    /// there is no key at this moment.
+    /// Returns the key for `pthread_getspecific` under which each thread stores its state; `None`
+    /// if there is no key at this moment.
     pub fn key<M: Memory>(&self, memory: M) -> Option<u32> {
         let made = memory.u64(self.key_is_made)?;
         // The key is in the upper half, behind the number that says whether there is one.
@@ -257,9 +257,10 @@ impl PythonRuntime {
         found.is_some_and(|initialized| initialized != 0)
     }
 
-    /// Returns the dictionary of modules of the interpreter that runs with a thread's state.
+    /// Returns the dictionary of modules of the interpreter to which a thread's state belongs.
     pub(crate) fn modules<M: Memory>(&self, memory: M, state: u64) -> Option<u64> {
-        /// Offset, in a thread's state, of its interpreter, in all versions.
+        /// Offset, in a thread's state, of the address of its interpreter. It is the same in all
+        /// versions.
         const INTERPRETER_OFFSET: u64 = 16;
         let offset = match self.layout.modules {
             ModulesOffset::Fixed(offset) => offset,
@@ -272,13 +273,14 @@ impl PythonRuntime {
         )
     }
 
-    /// Whether a state belongs to `thread`, a value of `pthread_self`.
+    /// Whether a state belongs to the thread with the `pthread_self` value `thread`.
     pub fn is_state_of<M: Memory>(&self, memory: M, state: u64, thread: u64) -> bool {
         memory.u64(state + self.layout.thread_id) == Some(thread)
     }
 }
 
-/// Returns the variable that a function returns, read from its code on x86-64.
+/// Reads the code of a function that returns a thread-local variable, on x86-64. Returns the
+/// variable's location.
 fn variable_of<M: Memory>(memory: M, code: u64) -> Option<ThreadLocal> {
     let mut bytes = [0; 48];
     if !memory.read(code, &mut bytes) {
@@ -317,18 +319,18 @@ fn variable_of<M: Memory>(memory: M, code: u64) -> Option<ThreadLocal> {
     Some(ThreadLocal::Index { at, offset })
 }
 
-/// Maximum distance, in bytes, before the thread pointer, of the thread-local memory that the
-/// loader has given every thread from its beginning.
+/// Maximum size, in bytes, of the thread-local memory before the thread pointer that each thread
+/// has from its beginning.
 const MAX_STATIC_TLS: u64 = 64 << 10;
 
 impl ThreadLocal {
-    /// Returns the offset of the variable from the thread pointer, in every thread; `None` if it
-    /// differs between threads, as in a library that was loaded later. `thread` is the thread
-    /// pointer of the calling thread.
+    /// Returns the offset of the variable from the thread pointer, if it is equal in all threads.
+    /// `None` if it differs, as in a library that was loaded later. `thread` is the thread pointer
+    /// of the calling thread.
     ///
-    /// The words that are read are those of glibc on x86-64: behind the thread pointer comes the
-    /// address of an array with two words for each module. The first of these is the address of the
-    /// module's thread-local memory.
+    /// The words that are read are those of glibc on x86-64: behind the thread pointer is the
+    /// address of an array with two words for each module. The first of these words is the address
+    /// of the module's thread-local memory.
     pub fn offset<M: Memory>(self, memory: M, thread: u64) -> Option<i64> {
         let (at, offset) = match self {
             Self::Offset(offset) => return Some(offset),

@@ -1,8 +1,8 @@
-//! A thread's last stack, so that only the frames which are new need to be written.
+//! Remembers a thread's last stack, so that only new frames need to be written.
 //!
 //! The next stack mostly has all frames but the newest ones in common with the last one. A frame is
-//! the same if it lies at the same address, with the same code, instruction and entry, and all of
-//! its callers are the same.
+//! unchanged if its address, code, instruction and entry are equal, and all of its callers are
+//! unchanged.
 
 use heapprof_memory::Memory;
 
@@ -11,26 +11,26 @@ use crate::interpreter::PythonRuntime;
 use crate::unchanged_stack;
 use crate::walk::{MAX_FRAMES_PER_END, PythonFrameSink, PythonWalkSummary, place_of};
 
-/// Maximum number of frames of a stack that is remembered.
+/// Maximum number of frames in a stack that is remembered.
 const MAX_REMEMBERED_FRAMES: usize = 200;
-/// Maximum number of the last stack's newest frames that are searched for one that may be the same.
+/// Maximum number of the last stack's newest frames among which a frame is searched.
 const MAX_SKIPPED_FRAMES: usize = 4;
 
-/// The last stack of a thread. All zero means that there is none.
+/// The last stack of a thread. All zeros if there is none.
 #[cfg_attr(test, derive(Clone))]
 pub struct LastPythonStack {
-    /// The number of frames; 0 if no stack is remembered.
+    /// The number of frames in `seen`; 0 if no stack is remembered.
     len: usize,
-    /// The frames, the outermost one first.
+    /// The frames of the last stack, the outermost one first.
     seen: [LocatedPythonFrame; MAX_REMEMBERED_FRAMES],
-    /// The frames of a new stack that differ from the last one's, the innermost one first.
+    /// The frames of a new stack that are not in the last one, the innermost one first.
     new: [LocatedPythonFrame; MAX_REMEMBERED_FRAMES],
 }
 
-/// A destination of frames.
+/// Receives the new frames of a stack.
 pub trait FramePlaceWriter {
-    /// Takes the frame for a place. The place of one of the newest frames is its number. The oldest
-    /// frames of a deep stack replace each other in turns.
+    /// Receives the frame for a place. The place of each of the newest frames is the frame's
+    /// number. The oldest frames of a deep stack overwrite each other in a ring of places.
     fn write(&mut self, place: usize, frame: PythonFrame);
 }
 
@@ -38,10 +38,10 @@ pub trait FramePlaceWriter {
 pub struct StackComparison<'a, W> {
     last: &'a mut LastPythonStack,
     to: W,
-    /// The number of the last stack's frames that may still be found.
+    /// The number of the last stack's oldest frames that may still be in the new stack.
     left: usize,
-    /// The number of the first frame in the current run of frames that are also the last stack's;
-    /// `None` outside of a run.
+    /// The number of the first frame in the current run of unchanged frames; `None` outside of a
+    /// run.
     run: Option<usize>,
 }
 
@@ -55,7 +55,7 @@ impl LastPythonStack {
         }
     }
 
-    /// Returns the frames, the outermost one first; none if no stack is remembered.
+    /// Returns the remembered frames, the outermost one first; none if no stack is remembered.
     #[inline(always)]
     pub(crate) fn frames(&self) -> &[LocatedPythonFrame] {
         self.seen.get(..self.len).unwrap_or_default()
@@ -66,7 +66,7 @@ impl LastPythonStack {
         self.len = 0;
     }
 
-    /// Begins to compare a new stack with this one. The frames that are new are written to `to`.
+    /// Begins to compare a new stack with this one. New frames are written to `to`.
     #[inline(always)]
     pub fn compare<W: FramePlaceWriter>(&mut self, to: W) -> StackComparison<'_, W> {
         StackComparison {
@@ -79,7 +79,7 @@ impl LastPythonStack {
 }
 
 impl PythonRuntime {
-    /// Whether a walk of the thread with this state would give the remembered stack. False if
+    /// Whether a walk of the thread with this state would return the remembered stack. False if
     /// something can't be read, or if no stack is remembered.
     #[inline(always)]
     pub fn is_unchanged<M: Memory>(&self, memory: M, state: u64, last: &LastPythonStack) -> bool {
@@ -119,8 +119,8 @@ impl<W: FramePlaceWriter> PythonFrameSink for StackComparison<'_, W> {
 }
 
 impl<W: FramePlaceWriter> StackComparison<'_, W> {
-    /// Searches the newest of the last stack's remaining frames for this frame. Writes it if it is
-    /// a new one.
+    /// Searches the last stack's remaining newest frames for the frame `seen`, number `n` of the
+    /// new stack. If it is not there, writes it as a new frame.
     #[inline(always)]
     fn search(&mut self, n: usize, seen: LocatedPythonFrame) {
         for left in (self.left.saturating_sub(MAX_SKIPPED_FRAMES)..self.left).rev() {
@@ -147,8 +147,8 @@ impl<W: FramePlaceWriter> StackComparison<'_, W> {
         }
     }
 
-    /// Writes the frames that were the last stack's, up to the `n`th one, because one of their
-    /// callers has changed.
+    /// Writes the frames of the current run, up to number `n`. They are not unchanged, because one
+    /// of their callers has changed.
     #[cold]
     #[inline(never)]
     fn end_run(&mut self, n: usize) {
@@ -160,8 +160,8 @@ impl<W: FramePlaceWriter> StackComparison<'_, W> {
         }
     }
 
-    /// Remembers the new stack. Returns how many of its oldest frames are those of the last stack,
-    /// and were not written.
+    /// Remembers the new stack. Returns the number of its oldest frames that are unchanged and were
+    /// not written.
     #[inline(always)]
     pub fn finish(mut self, walked: Option<PythonWalkSummary>) -> usize {
         let Some(PythonWalkSummary { frames, .. }) = walked else {
@@ -206,9 +206,9 @@ mod tests {
         }
     }
 
-    /// Compares stacks one after the other, each given by its frames' addresses and codes,
-    /// outermost first. Checks that a reader gets all frames. Returns how many frames were shared
-    /// in all.
+    /// Compares stacks one after the other, and checks that a reader gets all frames. Each frame is
+    /// given by its address and code, the outermost one first. Returns the sum of the numbers of
+    /// shared frames.
     fn check(stacks: &[Vec<(u64, u64)>]) -> usize {
         let mut last = LastPythonStack::new();
         // The frames that the reader has, outermost first.

@@ -1,21 +1,22 @@
 //! The offsets of fields in CPython's structures, by minor version.
 //!
-//! The numbers are `offsetof` of the release builds of 3.8 to 3.14, from CPython's own headers
-//! (`Include/internal`), for 64 bits. Those without the GIL (3.13t, 3.14t) have a longer header in
+//! The numbers are `offsetof` values of the 64-bit release builds of 3.8 to 3.14, from CPython's
+//! own headers (`Include/internal`). Builds without the GIL (3.13t, 3.14t) have a longer header in
 //! every object.
 
 /// The way in which a thread's frames are linked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrameChain {
-    /// Frames are objects, and each is run by one call of the evaluator (up to 3.10).
+    /// Frames are objects, and the evaluator is called for each frame (up to 3.10).
     Objects,
-    /// A structure on the native stack points to the frame; frames show whether native code entered
-    /// the evaluator there (3.11).
+    /// A structure on the native stack points to the newest frame. Each frame says whether native
+    /// code entered the evaluator there (3.11).
     Entries,
-    /// A structure on the native stack points to the frame, and each run of frames ends with one
-    /// that is on the native stack (3.12).
+    /// A structure on the native stack points to the newest frame. Each run of frames that one call
+    /// of the evaluator runs ends with a frame on the native stack, a shim (3.12).
     Shims,
-    /// The thread points to the frame itself; runs end as in 3.12 (from 3.13 on).
+    /// The thread's state points to the newest frame. Runs of frames end with shims as in 3.12
+    /// (from 3.13 on).
     Direct,
 }
 
@@ -26,7 +27,7 @@ pub(crate) enum LineTableFormat {
     Pairs,
     /// Pairs of bytes and lines, where -128 stands for no line (3.10).
     Ends,
-    /// Entries of a byte and the bytes that belong to it (from 3.11 on).
+    /// Entries of several bytes each (from 3.11 on).
     Entries,
 }
 
@@ -35,81 +36,82 @@ pub(crate) enum LineTableFormat {
 pub(crate) enum ModulesOffset {
     /// A fixed offset from the interpreter's beginning.
     Fixed(u64),
-    /// The value of this word of the runtime (from 3.13 on).
+    /// An offset that is in the runtime: the value of its word with this index (from 3.13 on).
     RuntimeWord(u64),
 }
 
-/// The offsets in one version, in bytes.
+/// The offsets, in bytes, in the structures of one version.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PythonLayout {
     pub(crate) minor: u8,
-    /// Whether one thread at a time runs Python's code.
+    /// Whether only one thread at a time runs Python code.
     pub(crate) has_gil: bool,
-    /// The number of bytes by which the header of every object is longer than 16.
+    /// The number of bytes by which the header of every object is longer than 16 bytes.
     pub(crate) header: u64,
     pub(crate) chain: FrameChain,
     pub(crate) lines: LineTableFormat,
-    /// Offset, in the runtime, of the thread that has the GIL; `None` if each thread has a variable
-    /// instead.
+    /// Offset, in the runtime, of the state of the thread that has the GIL; `None` if this is a
+    /// thread-local variable.
     pub(crate) holder: Option<u64>,
-    /// Offset, in the runtime, of 32 bits that say whether there is a key for the thread's own
-    /// state. The key is behind them.
+    /// Offset, in the runtime, of 32 bits that say whether there is a key for threads' states. The
+    /// key follows.
     pub(crate) key_is_made: u64,
-    /// Offset, in the runtime, of whether Python is initialized.
+    /// Offset, in the runtime, of the flag that says whether Python is initialized.
     pub(crate) initialized: u64,
-    /// Size of the runtime, for versions that export no version number.
+    /// Size of the runtime in versions that export no version number; `None` in others.
     pub(crate) runtime_size: Option<u64>,
-    /// Offset, in a thread's state, of the thread.
+    /// Offset, in a thread's state, of the thread's `pthread_self` value.
     pub(crate) thread_id: u64,
     /// Offset, in a thread's state, of its newest frame, or of the structure that points to it.
     pub(crate) newest: u64,
-    /// Offset, in the structure that points to the newest frame, of that pointer.
+    /// Offset of the pointer to the newest frame in the structure on the native stack.
     pub(crate) newest_in: u64,
-    /// Offset, in a frame, of the frame that called it.
+    /// Offset, in a frame, of its caller's frame.
     pub(crate) previous: u32,
     /// Offset, in a frame, of the code.
     pub(crate) code: u32,
     /// Offset, in a frame, of the instruction.
     pub(crate) instruction: u32,
-    /// Offset, in a frame, of its owner, or of whether native code entered the evaluator there.
+    /// Offset, in a frame, of its owner; in 3.11, of whether native code entered the evaluator
+    /// there.
     pub(crate) owner: u32,
-    /// The owner of frames on the native stack that end a run.
+    /// The owner of shims: frames on the native stack that end a run of frames.
     pub(crate) shim: u8,
-    /// Offset, in a code object, of its file name. The fields up to `copies` are offsets in it,
-    /// too.
+    /// Offset, in a code object, of its file name. The fields from here to `copies` are offsets in
+    /// a code object.
     pub(crate) filename: u32,
     pub(crate) name: u32,
     pub(crate) qualname: Option<u32>,
     pub(crate) first_line: u32,
     pub(crate) line_table: u32,
     pub(crate) instructions: u32,
-    /// A number that no other code object has; `None` before 3.12.
+    /// Offset of a number that no other code object has; `None` before 3.12.
     pub(crate) version: Option<u32>,
-    /// The instructions' copies, one for each thread that runs the code; `None` if all threads
-    /// share the instructions.
+    /// Offset of the copies of the instructions, one for each thread that runs the code; `None` if
+    /// all threads share the instructions.
     pub(crate) copies: Option<u32>,
-    /// The shift of a text's form: its lowest bit in the word behind the state of the text's
-    /// interning.
+    /// The shift to the lowest bit of a text's form in the word at [`FORM_OFFSET`].
     pub(crate) form: u32,
-    /// Offset, in a text, of its characters if they are ASCII. `other` is that of other texts'
-    /// characters.
+    /// Offset, in a text, of its characters if they are ASCII. The next field is the offset of the
+    /// characters of other texts.
     pub(crate) ascii: u64,
     pub(crate) other: u64,
     /// Offset, in an interpreter, of its dictionary of modules.
     pub(crate) modules: ModulesOffset,
-    /// Offset, in a tuple, of its first element, behind the header.
+    /// Offset, in a tuple, of its first element; a longer header is included.
     pub(crate) elements: u64,
 }
 
-/// Offset, in 3.11's structure on the native stack, of the caller's structure.
+/// Offset, in 3.11's structure on the native stack, of the address of the caller's structure.
 pub(crate) const OUTER_OFFSET: u64 = 16;
-/// Offset, in every object, of its type. Like the offsets below, it grows with a longer header.
+/// Offset, in every object, of the address of its type. This offset and those below are for a
+/// header of 16 bytes.
 pub(crate) const TYPE_OFFSET: u64 = 8;
-/// Offset, in texts, bytes and code objects, of their length.
+/// Offset, in texts, bytes objects, tuples and code objects, of their length.
 pub(crate) const LENGTH_OFFSET: u64 = 16;
 /// Offset, in a text, of its hash.
 pub(crate) const HASH_OFFSET: u64 = 24;
-/// Offset, in a text, of its form.
+/// Offset, in a text, of the word with its form: width, compactness, ASCII.
 pub(crate) const FORM_OFFSET: u64 = 32;
 /// Offset, in a bytes object, of its first byte.
 pub(crate) const BYTES_OFFSET: u64 = 32;
@@ -283,20 +285,19 @@ pub(crate) static LAYOUTS: [PythonLayout; 9] = [
 ];
 
 impl PythonLayout {
-    /// Returns the owner of a frame from the frame's word at [`owner_word`](Self::owner_word),
-    /// which contains it.
+    /// Returns the owner of a frame from the frame's word at [`owner_word`](Self::owner_word).
     #[inline(always)]
     pub(crate) fn owner_of(&self, word: u64) -> u8 {
         word.to_ne_bytes()[self.owner as usize & 7]
     }
 
-    /// Returns the offset, in a frame, of the word that contains its owner.
+    /// Returns the offset, in a frame, of the word that contains the owner.
     #[inline(always)]
     pub(crate) fn owner_word(&self) -> u32 {
         self.owner & !7
     }
 
-    /// Runs `work` with this layout as a constant, so that the code for each version has its
+    /// Calls `work` with this layout as a constant. So there is code for each version, with the
     /// offsets in its instructions.
     #[inline(always)]
     pub(crate) fn as_constant<R>(&self, work: impl FnOnce(&'static Self) -> R) -> R {
@@ -313,8 +314,8 @@ impl PythonLayout {
         }
     }
 
-    /// Returns the words that `_Py_DebugOffsets` must have: the number of each word, and its value.
-    /// The structure is the first part of the runtime since 3.13.
+    /// Returns words that `_Py_DebugOffsets` must have: the index and the value of each. This
+    /// structure is the first part of the runtime since 3.13.
     pub(crate) fn expected_debug_offsets(&self) -> &'static [(u64, u64)] {
         match (self.minor, self.has_gil) {
             // Of threads: current_frame, thread_id. Of frames: previous, executable, instr_ptr,

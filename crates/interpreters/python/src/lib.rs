@@ -1,7 +1,7 @@
-//! Reads Python's stack without asking Python: which function, which file, which line.
+//! Reads Python's stack without asking Python: the function, the file and the line of each frame.
 //!
 //! A [`PythonRuntime`] is a CPython as it was found in a process, with the layout of its structures
-//! by its minor version, 3.8 to 3.14. [`PythonRuntime::walk`] gives the frames of a thread as
+//! by its minor version, 3.8 to 3.14. [`PythonRuntime::walk`] returns the frames of a thread as
 //! numbers, so it can run inside malloc: it allocates nothing, calls no Python function, and takes
 //! no lock. [`PythonRuntime::name`] makes names of such frames while the code is still there.
 //!
@@ -10,7 +10,7 @@
 //! builds and builds with options that change structures have other offsets, so
 //! [`PythonRuntime::find`] refuses them.
 //!
-//! This crate must never know malloc, profiles or SQLite.
+//! This crate must not depend on malloc, profiles or SQLite.
 //!
 //! * `layout.rs`: offsets by version.
 //! * `interpreter.rs`: finding a Python, and the thread that runs it.

@@ -7,7 +7,7 @@ use heapprof_memory::Memory;
 
 use crate::layout::LineTableFormat;
 
-/// Reads a table byte by byte, in parts.
+/// Reads a line table byte by byte. The memory is read in larger parts.
 struct LineTableReader<M> {
     memory: M,
     at: u64,
@@ -48,7 +48,7 @@ impl<M: Memory> LineTableReader<M> {
         self.left + (self.len - self.next) as u64
     }
 
-    /// Reads a number of as many bytes as it needs, six bits each, the lowest first.
+    /// Reads a number of variable length: six bits in each byte, the lowest bits first.
     fn varint(&mut self) -> Option<u64> {
         let (mut value, mut shift) = (0, 0);
         loop {
@@ -62,20 +62,19 @@ impl<M: Memory> LineTableReader<M> {
     }
 }
 
-/// The code whose line table is read.
+/// The code object to which a line table belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct LineTableOwner {
     pub(crate) code: u64,
-    /// A number that differs if other code came to the same address. The other code's table may
-    /// have come, too: as with a frame's texts, code that has all of this in common with other code
-    /// is taken for it.
+    /// A number that distinguishes the code from other code that was at the same address. Code that
+    /// has this number, the address and the first line in common with other code is taken for it.
     pub(crate) version: u32,
     pub(crate) first_line: u32,
 }
 
-/// The place up to which a table was read. Lines of code that runs forward are searched from there,
-/// because a table can only be read from its beginning. All zero means no table.
+/// The position up to which a line table was read. A later search goes on from there, because a
+/// table can only be read from its beginning. All zeros if no table was read.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct LineTableProgress {
@@ -83,16 +82,17 @@ pub struct LineTableProgress {
     table: u64,
     len: u64,
     owner: LineTableOwner,
-    /// The number of bytes that were left.
+    /// The number of bytes that were not read yet.
     left: u64,
-    /// The line of the part before.
+    /// The line of the previous part.
     line: i64,
-    /// The end of the part before.
+    /// The end of the previous part.
     end: i64,
 }
 
-/// Finds the line of the instruction with the number `unit` (of two bytes each), in a table of
-/// `len` bytes at `at`. `None` if it has no line. A number below 0 gives the function's first line.
+/// Finds the line of an instruction in a line table of `len` bytes at `at`. `unit` is the number of
+/// the instruction; each has two bytes. Returns `None` if the instruction has no line, and the
+/// function's first line for a number below 0.
 pub(crate) fn line_of<M: Memory>(
     memory: M,
     form: LineTableFormat,
@@ -156,8 +156,8 @@ pub(crate) fn line_of<M: Memory>(
     }
 }
 
-/// A part of a table: its number of units, the distance of its line from the last one, and whether
-/// it has a line.
+/// A part of a line table: its number of units, the difference of its line from the previous line,
+/// and whether it has a line.
 type LineTablePart = (i64, i64, bool);
 
 #[inline(always)]

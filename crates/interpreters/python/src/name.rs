@@ -1,4 +1,4 @@
-//! Gives the name, the file and the lines of a frame, as texts and numbers.
+//! Reads the name, the file and the lines of a frame, as texts and numbers.
 
 use heapprof_memory::Memory;
 
@@ -7,27 +7,27 @@ use crate::interpreter::PythonRuntime;
 use crate::layout::{BYTES_OFFSET, FORM_OFFSET, LENGTH_OFFSET, LineTableFormat};
 use crate::line::{LineTableOwner, LineTableProgress, line_of};
 
-/// The texts of a frame, in the caller's memory, and its lines.
+/// The texts of a frame, in buffers of the caller, and its lines.
 #[derive(Debug)]
 pub struct NamedPythonFrame<'a> {
-    /// Room for the function's name.
+    /// Buffer for the function's name.
     pub name: &'a mut [u8],
     /// Length of the name in bytes.
     pub name_len: usize,
-    /// Room for the file.
+    /// Buffer for the file's name.
     pub file: &'a mut [u8],
-    /// Length of the file in bytes.
+    /// Length of the file's name in bytes.
     pub file_len: usize,
     /// The line at which the function begins.
     pub start_line: u32,
-    /// The line that runs; 0 if the instruction belongs to none.
+    /// The line of the running instruction; 0 if it has none.
     pub line: u32,
 }
 
 impl PythonRuntime {
-    /// Puts the texts and lines of a frame into `to`, while its code is still there. Names are
-    /// qualified from 3.11 on. `None` if something can't be read. `reached` has the places up to
-    /// which line tables were read before.
+    /// Copies the texts and lines of a frame into `to`, while the frame's code is still there.
+    /// Names are qualified from 3.11 on. Returns `None` if something can't be read. `reached` has
+    /// the positions up to which line tables were read before.
     pub fn name<M: Memory>(
         &self,
         memory: M,
@@ -67,10 +67,12 @@ impl PythonRuntime {
         Some(())
     }
 
-    /// Returns the beginning of the instructions that contain a frame's. They are behind the code
-    /// object, or a copy of them that a thread has: 3.14 without the GIL gives each thread one.
+    /// Returns the beginning of the instructions to which a frame's instruction belongs: those
+    /// behind the code object, or a thread's copy of them. 3.14 without the GIL makes a copy for
+    /// each thread.
     fn instructions<M: Memory>(&self, memory: M, frame: &PythonFrame) -> Option<u64> {
-        /// Maximum number of threads with copies. There can be more only if memory is overwritten.
+        /// Maximum number of copies, one for each thread. A higher number comes from overwritten
+        /// memory.
         const MAX_COPIES: u64 = 1 << 20;
         let layout = self.layout;
         let own = frame.code + u64::from(layout.instructions);
@@ -90,8 +92,8 @@ impl PythonRuntime {
         Some(found.unwrap_or(own))
     }
 
-    /// Copies the text of a `str` into `to`, as UTF-8. Returns its length in bytes. A text that is
-    /// too long is cut behind a character.
+    /// Copies the text of a `str` as UTF-8 into `to`, cut behind a whole character if it is too
+    /// long. Returns the number of bytes.
     pub(crate) fn text<M: Memory>(&self, memory: M, at: u64, to: &mut [u8]) -> Option<usize> {
         let behind = at + self.layout.header;
         let (len, form) = (

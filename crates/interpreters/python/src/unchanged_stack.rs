@@ -1,15 +1,16 @@
-//! Checks whether a thread's stack is still the last one: a walk that writes nothing.
+//! Checks whether a thread's stack is still the last one, in a walk that writes nothing.
 //!
-//! Most allocations come from the same stack as the one before. This walk reads the same fields as
-//! [`walk`](crate::walk), compares each frame with the one that is expected there, and stops at the
-//! first that differs.
+//! Most allocations come from the same stack as the previous one. This walk reads the same fields
+//! as [`walk`](crate::walk). It compares each frame with the expected one, and stops at the first
+//! difference.
 
 use heapprof_memory::Memory;
 
 use crate::frame::{LocatedPythonFrame, POINTER_MARK_MASK, known_version_of};
 use crate::layout::{FrameChain, OUTER_OFFSET, PythonLayout};
 
-/// Whether the thread with this state has exactly these frames, given with the outermost one first.
+/// Compares the frames of the thread with this state with `last`, whose first frame is the
+/// outermost. Returns `Some` if all are equal.
 #[inline(always)]
 pub(crate) fn compare<M: Memory>(
     memory: M,
@@ -29,7 +30,8 @@ pub(crate) fn compare<M: Memory>(
     }
 }
 
-/// Whether the frames from `at` on are exactly these, for `FrameChain::Objects`.
+/// Compares the frames from `at` on with `last`, for [`FrameChain::Objects`]. Returns `Some` if all
+/// are equal.
 #[inline(always)]
 pub(crate) fn objects<M: Memory>(
     memory: M,
@@ -49,8 +51,9 @@ pub(crate) fn objects<M: Memory>(
     (at == 0 && !last.is_empty()).then_some(())
 }
 
-/// Whether the frames from `at` on are exactly these, for `FrameChain::Entries`. `outer` is the
-/// structure on the native stack for the first of them that native code entered.
+/// Compares the frames from `at` on with `last`, for [`FrameChain::Entries`]. Returns `Some` if all
+/// are equal. `outer` is the structure on the native stack for the newest frame that native code
+/// entered.
 #[inline(always)]
 pub(crate) fn entries<M: Memory>(
     memory: M,
@@ -81,7 +84,8 @@ pub(crate) fn entries<M: Memory>(
     (at == 0 && !last.is_empty()).then_some(())
 }
 
-/// Whether the frames from `at` on are exactly these, for chains with shims.
+/// Compares the frames from `at` on with `last`, for chains with shims. Returns `Some` if all are
+/// equal.
 #[inline(always)]
 pub(crate) fn shims<M: Memory>(
     memory: M,

@@ -7,23 +7,24 @@ use crate::interpreter::PythonRuntime;
 use crate::layout::{FrameChain, OUTER_OFFSET, PythonLayout, TYPE_OFFSET};
 use crate::unchanged_stack;
 
-/// Maximum number of frames that are kept of each end of a deep stack.
+/// Maximum number of frames that are recorded at each end of a deep stack.
 pub const MAX_FRAMES_PER_END: usize = 256;
-/// Maximum number of frames that are walked. Without it an allocation would take as long as its
-/// stack is deep, and a deep recursion as long as the square of its depth.
+/// Maximum number of frames that are walked. Without a limit, each allocation in a deep recursion
+/// would take time in proportion to the depth, and the whole recursion in proportion to its square.
 pub const MAX_WALKED_FRAMES: usize = 4096;
 
-/// A destination of a walk's frames.
+/// Receives the frames of a walk.
 pub trait PythonFrameSink {
-    /// Takes the `n`th frame from the innermost one, which lies at the address `at`. Returns
-    /// whether the frames after it may be exactly the [`expected`](Self::expected) ones.
+    /// Receives a frame, with its address `at`. `n` is its number from the innermost one. Returns
+    /// whether the following frames may be exactly the [`expected`](Self::expected) ones.
     fn put(&mut self, n: usize, at: u64, frame: PythonFrame) -> bool;
-    /// Returns the frames that come after the last one if these are known, the outermost one first.
+    /// Returns the frames that are expected after the last one, the outermost one first; none if no
+    /// frames are expected.
     #[inline(always)]
     fn expected(&self) -> &[LocatedPythonFrame] {
         &[]
     }
-    /// Takes all expected frames. Returns how many there are.
+    /// Records that all expected frames follow. Returns their number.
     #[inline(always)]
     fn take_expected(&mut self) -> usize {
         0
@@ -33,9 +34,9 @@ pub trait PythonFrameSink {
 /// The result of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PythonWalkSummary {
-    /// The number of frames, or of those that were walked.
+    /// The number of frames that were walked.
     pub frames: usize,
-    /// Whether the outermost frame was reached.
+    /// Whether the outermost frame was reached, so that all frames were walked.
     pub is_whole: bool,
 }
 
@@ -46,8 +47,8 @@ impl PythonWalkSummary {
         is_whole: true,
     };
 
-    /// Returns the place, counted from the first place of the oldest end, of that end's first
-    /// frame, if frames of a deep stack were left out; `None` if all frames lie in order.
+    /// Returns the position of the first frame among the places for the oldest frames, if frames of
+    /// a deep stack were left out. `None` if the places of all frames are in order.
     pub fn cut(&self) -> Option<usize> {
         let oldest = self.frames.checked_sub(MAX_FRAMES_PER_END)?;
         (oldest > MAX_FRAMES_PER_END).then_some(oldest % MAX_FRAMES_PER_END)
@@ -56,7 +57,8 @@ impl PythonWalkSummary {
 
 impl PythonRuntime {
     /// Passes the frames of the thread with this state to `to`. Returns `None` if something can't
-    /// be read, or, with `carefully`, if a frame's code is no code object.
+    /// be read. If `carefully` is true, also returns `None` for a frame whose code is no code
+    /// object.
     #[inline(always)]
     pub fn walk<M: Memory>(
         &self,
@@ -88,11 +90,11 @@ impl PythonRuntime {
     }
 }
 
-/// A walk along the frames of one version.
+/// Walks the frames of a Python of one version.
 struct PythonStackWalk<M> {
     memory: M,
     layout: &'static PythonLayout,
-    /// The type that code objects must have, if it is checked.
+    /// The type that code objects must have; `None` if types are not checked.
     code_type: Option<u64>,
 }
 
@@ -194,8 +196,9 @@ impl<M: Memory> PythonStackWalk<M> {
         })
     }
 
-    /// Returns a frame of 3.12 or later; `Some(None)` if it only stands for a call: between a class
-    /// and its `__init__` there is code without lines, whose name is its file's.
+    /// Returns a frame of 3.12 or later, or `Some(None)` if the frame is hidden. Between a class
+    /// and its `__init__` there is a frame that only stands for the call. Its code has no lines,
+    /// and the file's name as its name.
     #[inline(always)]
     fn visible_frame(&self, code: u64, place: u64) -> Option<Option<PythonFrame>> {
         let Self { memory, layout, .. } = *self;
@@ -212,8 +215,8 @@ impl<M: Memory> PythonStackWalk<M> {
         Some((filename != name).then_some(frame))
     }
 
-    /// Returns a frame up to 3.11. Another code object at the same address has another line table,
-    /// another name, another first line, or another file.
+    /// Returns a frame of 3.11 or older. Its version distinguishes code objects at one address,
+    /// which differ in the line table, the name, the first line or the file.
     #[inline(always)]
     fn frame(&self, code: u64, place: u64) -> Option<PythonFrame> {
         self.is_code(code).then_some(())?;
@@ -226,14 +229,14 @@ impl<M: Memory> PythonStackWalk<M> {
         })
     }
 
-    /// Passes a frame to the sink. Returns whether the frames after it may be the expected ones; if
-    /// the code of frames is checked, they must be walked.
+    /// Passes a frame to the sink. Returns whether the following frames may be the expected ones.
+    /// False if the code of frames is checked, because these frames must be walked then.
     #[inline(always)]
     fn put(&self, to: &mut impl PythonFrameSink, n: usize, at: u64, frame: PythonFrame) -> bool {
         to.put(n, at, frame) && self.code_type.is_none()
     }
 
-    /// Whether `code` is a code object. True if that is not checked.
+    /// Whether `code` is a code object. True if types are not checked.
     #[inline(always)]
     fn is_code(&self, code: u64) -> bool {
         let is_it =
@@ -242,9 +245,9 @@ impl<M: Memory> PythonStackWalk<M> {
     }
 }
 
-/// Returns the place, below `2 * MAX_FRAMES_PER_END`, of the `n`th frame from the innermost one.
-/// The place of one of the newest frames is its number. The oldest frames of a deep stack replace
-/// older ones, in turns.
+/// Returns the place of the `n`th frame from the innermost one, which is below `2 *
+/// MAX_FRAMES_PER_END`. The place of each of the newest frames is the frame's number. The oldest
+/// frames of a deep stack overwrite each other in a ring of places.
 #[inline(always)]
 pub(crate) fn place_of(n: usize) -> usize {
     match n < MAX_FRAMES_PER_END {

@@ -1,5 +1,5 @@
-//! What depends on the processor of the program: its registers, its instructions, and the code that
-//! a thread of it runs. A processor without a folder here can't be attached to.
+//! The code that depends on the program's processor: registers, instructions, and the stub that a
+//! thread of the program runs. Programs for a processor without a folder here can't be attached to.
 
 mod x86_64;
 

@@ -8,23 +8,25 @@ use std::time::Duration;
 pub struct AttachOptions {
     /// Mean bytes between samples; `None` if every allocation is recorded.
     pub period: Option<u64>,
-    /// The frames that are kept of interpreters' stacks: 1 their own, 2 the native ones, 3 both.
+    /// The frames that a stack in an interpreter is recorded with: 1 interpreter frames, 2 native
+    /// frames, 3 both.
     pub frames: u32,
-    /// Whether the share of each thread is kept.
+    /// Whether memory is counted for each thread separately.
     pub by_thread: bool,
-    /// Whether each event goes into a log.
+    /// Whether each event is written to a log.
     pub logs: bool,
 }
 
 /// The result of an attachment.
 #[derive(Debug)]
 pub struct AttachOutcome {
-    /// The file in which the program keeps its ledger from now on; `None` if it could make none.
+    /// The file to which the program writes its ledger from now on; `None` if the program could not
+    /// make one.
     pub shared_ledger: Option<File>,
-    /// Number of slots of the program that lead to the library.
+    /// Number of the program's slots that now lead to the library.
     pub slots: u32,
-    /// How long the thread was suspended that loaded the library.
+    /// How long the thread that loaded the library was suspended.
     pub suspended_for: Duration,
-    /// The number of the process that had attached before, and has ended without leaving.
+    /// The number of the process that was attached before, and ended without detaching.
     pub left_by: Option<u32>,
 }

@@ -1,8 +1,7 @@
-//! Runs work in a process of its own, so that it is done to its end even if heapprof is killed
-//! meanwhile.
+//! Runs work in a child process, so that the work is finished even if heapprof is killed meanwhile.
 //!
 //! For some microseconds a thread of the program has registers that are not its own. If the tracing
-//! process died then, the kernel would let the thread go on with them.
+//! process died then, the kernel would resume the thread with these registers.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -10,10 +9,10 @@ use std::os::fd::FromRawFd;
 
 use crate::error::AttachError;
 
-/// Longest text of an error in bytes.
+/// Maximum length of an error's text in bytes.
 const MAX_ERROR_LEN: usize = 4096;
 
-/// Runs `work` in a process of its own. Returns its two numbers.
+/// Runs `work` in a child process. Returns the two numbers that `work` returns.
 pub(crate) fn run(
     work: impl FnOnce() -> Result<[u64; 2], AttachError>,
 ) -> Result<[u64; 2], AttachError> {

@@ -1,8 +1,8 @@
-//! Chooses a thread of a program that can be sent away for a moment: one that holds nothing that
-//! the loader, the allocator or our library need.
+//! Chooses a thread of the program that can be diverted for a moment: a thread that has taken no
+//! lock which the loader, the allocator or heapprof's library need.
 //!
-//! Threads are examined while they run, and stopped one at a time. Those that wait in a system call
-//! that goes on afterwards come first.
+//! Threads are examined while they run, and are stopped one at a time. Threads in a system call
+//! that continues after a stop are tried first.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -21,15 +21,16 @@ use crate::unwind::EhFrameTables;
 
 /// How long the search for a safe thread may take.
 const SELECTION_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a thread whose calls are not known counts as being inside the loader if its stack has
-/// addresses of the loader. After that they are taken for remains of earlier calls.
+/// How long a waiting thread with addresses of the loader on its stack counts as being inside the
+/// loader, if its calls can't be found. After that the addresses are taken for remains of earlier
+/// calls.
 const LOADER_WAIT_LIMIT: Duration = Duration::from_secs(1);
 /// Maximum number of bytes of a stack that are searched for return addresses.
 const MAX_STACK_SCAN: u64 = 64 << 10;
 /// Time to wait for a thread inside the loader before all threads are examined again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// System calls that go on by themselves after a stop, as futex does: read, poll, select,
+/// System calls that, like futex, continue by themselves after a stop: read, poll, select,
 /// nanosleep, wait4, clock_nanosleep, pselect6, ppoll, waitid, pause, rt_sigsuspend,
 /// restart_syscall, flock.
 const RESUMING_CALLS: [i64; 13] = [
@@ -48,15 +49,15 @@ const RESUMING_CALLS: [i64; 13] = [
     libc::SYS_flock,
 ];
 
-/// What a thread does, as far as that is known without stopping it.
+/// The activity of a thread, as far as it is known without stopping the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ThreadActivity {
-    /// The thread waits in a call that goes on after a stop.
+    /// The thread waits in a system call that continues after a stop.
     WaitsSafely,
-    /// The thread waits for another thread, in a call that goes on, too.
+    /// The thread waits for another thread, in a system call that continues after a stop.
     WaitsForThreads,
     Runs,
-    /// The thread waits in another call.
+    /// The thread waits in a system call that may end early when the thread is stopped.
     Waits,
 }
 
@@ -65,7 +66,7 @@ fn contains_address(places: &[Range<u64>], address: u64) -> bool {
     places.iter().any(|place| place.contains(&address))
 }
 
-/// Chooses a thread of a program that is at a safe place.
+/// Chooses a thread of a program that can be diverted safely.
 pub(crate) struct SafeThreadSelector<'a> {
     process: &'a TargetProcess,
     forbidden_code: Vec<Range<u64>>,
@@ -100,7 +101,8 @@ impl<'a> SafeThreadSelector<'a> {
         }
     }
 
-    /// Stops a thread that is safe. The thread `first` is tried before all others of its rank.
+    /// Stops a safe thread, and returns it with its number. Among equally suitable threads, `first`
+    /// is tried first.
     pub(crate) fn stop(&self, first: u32) -> Result<(u32, StoppedThread), AttachError> {
         let mut refused = None;
         loop {
@@ -137,7 +139,7 @@ impl<'a> SafeThreadSelector<'a> {
         }
     }
 
-    /// Releases threads that have stopped since they were given up.
+    /// Releases threads that were given up and have stopped since then.
     pub(crate) fn let_go(&self) {
         self.given_up.borrow_mut().retain(|&tid| !let_go(tid));
     }
@@ -147,7 +149,7 @@ impl<'a> SafeThreadSelector<'a> {
         is_there(tid) && status(tid, ["TracerPid:"]) == ["0"]
     }
 
-    /// Whether a thread has left the region and does not return to its code.
+    /// Whether a thread has left the region and will not return to the region's code.
     pub(crate) fn is_outside(&self, tid: u32, region: AttachRegion) -> bool {
         let Some(stopped) = self.stop_one(tid).ok().flatten() else {
             return false;
@@ -157,9 +159,9 @@ impl<'a> SafeThreadSelector<'a> {
         !region.contains(pc) && !region.contains(stack) && !self.is_in(&[region.code()], pc, stack)
     }
 
-    /// Returns the threads that may be safe, the best ones first. There are none as long as one
-    /// waits inside the loader: it has the loader's lock, and may wait for the thread that we would
-    /// take.
+    /// Returns the threads that may be safe, the most suitable ones first. The list is empty while
+    /// any thread waits inside the loader: this thread has the loader's lock, and may wait for the
+    /// thread that is to be diverted.
     fn candidates(&self, first: u32) -> Vec<((bool, ThreadActivity, bool), u32)> {
         let mut all = Vec::new();
         for tid in self.process.threads() {
@@ -182,8 +184,8 @@ impl<'a> SafeThreadSelector<'a> {
         all
     }
 
-    /// Whether a waiting thread returns into the loader: then it has the loader's lock, and may
-    /// wait for the thread that we would take.
+    /// Whether a waiting thread will return into the loader. Such a thread has the loader's lock,
+    /// and may wait for the thread that is to be diverted.
     fn is_in_loader(&self, tid: u32) -> bool {
         let stopped = self.stop_one(tid).ok().flatten();
         match stopped.and_then(|stopped| self.tables.calls(&stopped.registers())) {
@@ -195,7 +197,8 @@ impl<'a> SafeThreadSelector<'a> {
         }
     }
 
-    /// Returns what a thread does, and its place if it waits; `None` if that is not known.
+    /// Returns the activity of a thread, and, if it waits, its next instruction and its stack
+    /// pointer. `None` if the activity is not known.
     fn find_activity(&self, tid: u32) -> Option<(ThreadActivity, Option<(u64, u64)>)> {
         let path = format!("/proc/{}/task/{tid}/syscall", self.process.pid);
         let call = std::fs::read_to_string(path).ok()?;
@@ -216,7 +219,7 @@ impl<'a> SafeThreadSelector<'a> {
         Some((does, Some((pc, stack))))
     }
 
-    /// Whether a thread is in one of these ranges, or may return to one.
+    /// Whether a thread is in one of these ranges, or has an address in one of them on its stack.
     fn is_in(&self, places: &[Range<u64>], pc: u64, stack: u64) -> bool {
         if contains_address(places, pc) {
             return true;
@@ -240,7 +243,7 @@ impl<'a> SafeThreadSelector<'a> {
             .any(|word| contains_address(places, word))
     }
 
-    /// Stops a thread, wherever it is; `None` if it can't be stopped now.
+    /// Stops a thread, whatever code it runs; `None` if it can't be stopped now.
     fn stop_one(&self, tid: u32) -> std::io::Result<Option<StoppedThread>> {
         let is_held = || run_state(tid) == Some('D');
         self.let_go();
@@ -255,7 +258,7 @@ impl<'a> SafeThreadSelector<'a> {
         Ok(Some(stopped))
     }
 
-    /// Stops a thread, and keeps it stopped only if it is safe.
+    /// Stops a thread, and resumes it if it is not safe.
     fn try_to_stop(&self, tid: u32) -> std::io::Result<Option<StoppedThread>> {
         let Some(stopped) = self.stop_one(tid)? else {
             return Ok(None);
@@ -265,7 +268,7 @@ impl<'a> SafeThreadSelector<'a> {
         Ok(is_safe.then_some(stopped))
     }
 
-    /// Whether a stopped thread holds nothing that is needed.
+    /// Whether a stopped thread is outside of all code that may have taken a lock.
     fn is_safe(&self, stopped: &StoppedThread) -> bool {
         let (pc, stack) = stopped.place();
         if self.ends.as_ref().is_some_and(|ends| ends.contains(&pc)) {
@@ -286,7 +289,7 @@ mod tests {
     use super::*;
     use crate::fixture::EchoProgram;
 
-    /// Threads that wait in a call that goes on afterwards come first.
+    /// Tests that threads in a system call that continues after a stop are preferred.
     #[test]
     fn activities_are_in_the_order_of_preference() {
         let mut all = [
@@ -316,7 +319,8 @@ mod tests {
         assert!(!contains_address(&[], 0));
     }
 
-    /// A program that waits for its input is stopped, asked, and goes on.
+    /// Tests that a program waiting for input is stopped, makes a system call for the test, and
+    /// goes on.
     #[test]
     fn a_thread_makes_a_call_for_us_and_goes_on() {
         let mut program = EchoProgram::start(":");

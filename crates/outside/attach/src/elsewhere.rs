@@ -19,7 +19,7 @@ impl AttachTarget {
         Err(AttachError::OtherMachine)
     }
 
-    /// Can't be called, because there is no such program.
+    /// Can't be called: no program can be attached to on this machine.
     ///
     /// # Errors
     /// None.
@@ -31,7 +31,7 @@ impl AttachTarget {
         match self.0 {}
     }
 
-    /// Can't be called, because there is no such program.
+    /// Can't be called: no program can be attached to on this machine.
     ///
     /// # Errors
     /// None.

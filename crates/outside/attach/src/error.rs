@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// The reason why a program can't be attached to, or left.
+/// The reason why a program can't be attached to, or can't be detached from.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
     /// There is no such process, or it has ended.
@@ -14,7 +14,7 @@ pub enum AttachError {
     /// The process is heapprof itself.
     #[error("that is heapprof itself")]
     OwnProcess,
-    /// The process with this number traces the target.
+    /// Another process, which has this number, already traces the target.
     #[error("process {0} traces it, which may be a debugger, and only one can")]
     AlreadyTraced(u32),
     /// The process is stopped.
@@ -23,18 +23,18 @@ pub enum AttachError {
     /// The program is for another kind of processor.
     #[error("it is a program for another kind of processor than x86-64")]
     OtherMachine,
-    /// The program is linked statically: it has no loader.
+    /// The program is linked statically, so it has no loader.
     #[error(
         "it is linked statically, so nothing can be loaded into it; build it with heapprof-alloc"
     )]
     StaticallyLinked,
-    /// The program's loader is still at work.
+    /// The program's loader has not finished yet.
     #[error("it is just starting: its loader has not loaded the C library yet; try again")]
     Starting,
-    /// The program has another C library than glibc.
+    /// The program uses a C library other than glibc.
     #[error("its C library is {0}, and libheapprof.so is for glibc")]
     OtherLibrary(&'static str),
-    /// A part that the program must have was not found.
+    /// A part that a program needs for attaching was not found.
     #[error("{0} was not found in it")]
     Missing(&'static str),
     /// The program runs with shadow stacks.
@@ -43,7 +43,7 @@ pub enum AttachError {
     /// The program's system calls are filtered.
     #[error("a filter of system calls (seccomp) would end it or fail it: {0}")]
     CallsFiltered(String),
-    /// The program may only write files of this size, which is less than the library.
+    /// The program may only write files up to this size in bytes, and the library is larger.
     #[error(
         "its files may have no more than {0} bytes (RLIMIT_FSIZE), which is less than the library; \
          prlimit can change that"
@@ -52,7 +52,7 @@ pub enum AttachError {
     /// The process with this number is recorded already.
     #[error("it is recorded already; ask heapprof about pid:{0}")]
     AlreadyRecorded(u32),
-    /// The process with this number is attached to the target.
+    /// Another process, which has this number, is attached to the target.
     #[error("process {0} is attached to it")]
     AttachedBy(u32),
     /// Another heapprof is still attaching to the target or leaving it after this number of
@@ -62,31 +62,31 @@ pub enum AttachError {
     /// No process is attached to the target.
     #[error("nobody is attached to it")]
     NotAttached,
-    /// Another version of heapprof has left its library in the program.
+    /// The program contains the library of another version of heapprof.
     #[error("another version of heapprof has left its library in it; use that one")]
     OtherVersion,
     /// The process was forked from a program that was attached to.
     #[error("it was forked from a program that was attached to, and can't be recorded by itself")]
     ForkedFromAttached,
-    /// The program has its own malloc.
+    /// The program defines its own malloc.
     #[error("it has a malloc of its own, whose calls can't be seen; build it with heapprof-alloc")]
     OwnMalloc,
     /// Nothing in the program calls malloc through the loader.
     #[error("nothing in it calls malloc through the loader")]
     NoSlots,
-    /// No recording could begin.
+    /// The library could not begin a recording.
     #[error("no recording could begin: there is no memory for it, or it was forked from one")]
     NotBegun,
-    /// The process has enabled a filter of system calls for itself.
+    /// The process has enabled a filter of system calls by itself.
     #[error("it has shut itself in with a filter of system calls")]
     SandboxedProcess,
-    /// No thread was at a safe place within this number of seconds.
+    /// No thread could be diverted safely within this number of seconds.
     #[error("none of its threads was at a safe place within {0} seconds; try again")]
     NoSafeThread(u64),
-    /// The thread did not come back within this number of seconds.
+    /// The diverted thread did not come back within this number of seconds.
     #[error("the thread that was asked is still at it after {0} seconds; it goes on by itself")]
     NoAnswer(u64),
-    /// The program's loader refused the library, with its reason.
+    /// The program's loader refused the library; the text is the loader's reason.
     #[error("its loader refused the library: {0}")]
     NotLoaded(String),
     /// A system call in the program failed.
@@ -95,10 +95,10 @@ pub enum AttachError {
     /// The processor has no XSAVE.
     #[error("this processor, or the system, has no XSAVE")]
     NoXsave,
-    /// The error of the child process that prepared the program.
+    /// The child process that prepared the program failed with this error.
     #[error("{0}")]
     PreparationFailed(String),
-    /// The kernel reported another error.
+    /// The kernel reported an error in the named operation.
     #[error("{0}: {1}")]
     KernelError(&'static str, io::Error),
 }

@@ -1,5 +1,4 @@
-//! Checks filters of system calls: what a filter does with the calls that heapprof makes in a
-//! program.
+//! Checks filters of system calls: whether they allow the calls that heapprof makes in a program.
 //!
 //! A filter is a program for the kernel's classic packet filter, over `struct seccomp_data`
 //! (linux/seccomp.h, linux/bpf_common.h). Only a privileged user may read it.
@@ -10,8 +9,8 @@ use libc::{pid_t, sock_filter};
 
 use crate::thread::{PtraceRequest, ptrace};
 
-/// The calls that the code and the library make. The two numbers are the rights and flags that some
-/// of them pass as their third and fourth argument.
+/// The system calls that the stub and the library make, each with its third and fourth argument:
+/// the rights and flags that some of the calls pass, or zeros.
 const REQUIRED_CALLS: [(libc::c_long, u32, u32); 36] = [
     (libc::SYS_mmap, 3, 0x22),
     (libc::SYS_mmap, 5, 0x2),
@@ -51,7 +50,8 @@ const REQUIRED_CALLS: [(libc::c_long, u32, u32); 36] = [
     (libc::SYS_tgkill, 0, 0),
 ];
 
-/// Calls to which the library only needs an answer: it works without them where they fail.
+/// Calls that a filter may make fail, as long as it does not kill the program: the library works
+/// without them.
 const OPTIONAL_CALLS: [libc::c_long; 11] = [
     libc::SYS_memfd_create,
     libc::SYS_membarrier,
@@ -109,7 +109,7 @@ pub(crate) fn read_filters(tid: u32) -> io::Result<Vec<Vec<sock_filter>>> {
     Ok(all)
 }
 
-/// Returns the required calls that these filters do not let through.
+/// Returns the numbers of the calls that these filters do not allow, although heapprof needs them.
 pub(crate) fn denied_calls(filters: &[Vec<sock_filter>]) -> Vec<libc::c_long> {
     let is_denied = |call: &(libc::c_long, u32, u32)| {
         filters
@@ -124,7 +124,8 @@ pub(crate) fn denied_calls(filters: &[Vec<sock_filter>]) -> Vec<libc::c_long> {
     denied.map(|(number, ..)| number).collect()
 }
 
-/// Runs a filter on a call with these two arguments. Other arguments are zeros.
+/// Runs a filter on a system call, given by its number and its third and fourth argument. The other
+/// arguments are zeros.
 fn run_filter(
     filter: &[sock_filter],
     (number, third, fourth): (libc::c_long, u32, u32),
@@ -233,7 +234,7 @@ mod tests {
         sock_filter { code, jt, jf, k }
     }
 
-    /// A filter that answers `then` to one call, and `otherwise` to all others.
+    /// Makes a filter that returns `then` for one system call, and `otherwise` for all others.
     fn about(number: libc::c_long, then: u32, otherwise: u32) -> Vec<sock_filter> {
         vec![
             one(LOAD, 4, 0, 0),
@@ -278,7 +279,8 @@ mod tests {
         assert_eq!(denied_calls(&[]), []);
     }
 
-    /// A filter that computes `a` by these instructions, and allows the call if it is `expected`.
+    /// Whether a filter with these instructions computes `expected`. The filter allows the call if
+    /// it does.
     fn computes(instructions: &[sock_filter], expected: u32) -> bool {
         let mut filter = instructions.to_vec();
         filter.extend([
@@ -289,7 +291,7 @@ mod tests {
         run_filter(&filter, (7, 11, 13)) == FilterVerdict::Allowed
     }
 
-    /// The operations of linux/bpf_common.h, with a constant and with the register X.
+    /// Tests the operations of linux/bpf_common.h, with a constant and with the register X.
     #[test]
     fn arithmetic_is_the_kernel_s() {
         const LOAD_NUMBER: u16 = 0x00;

@@ -1,13 +1,13 @@
-//! A program for tests, which is known to run and to wait for its input.
+//! A program for tests, which waits for input when a test gets it.
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 
-/// A program that sends back what it gets. It ends when this is dropped.
+/// A program that writes its input to its output. It is killed when this is dropped.
 pub(crate) struct EchoProgram(Child);
 
 impl EchoProgram {
-    /// Starts the program by a shell, which runs `before` first. It runs when this returns.
+    /// Starts the program by a shell, which runs `before` first. Returns when the program runs.
     pub(crate) fn start(before: &str) -> Self {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("{before}; exec cat")]);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use heapprof_memory::Memory;
 
-/// Maximum number of reads of a process. It ends the reading of a list that leads in circles.
+/// Maximum number of reads of a process. The limit ends the reading of circular lists.
 const MAX_READS: u32 = 20_000_000;
 
 /// The memory of another process, through `/proc/PID/mem`.
@@ -30,7 +30,7 @@ impl TargetMemoryFile {
     }
 }
 
-/// A handle for the memory of another process, which can be copied.
+/// A copyable handle for the memory of another process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TargetMemory<'a>(&'a TargetMemoryFile);
 
@@ -42,7 +42,7 @@ impl Memory for TargetMemory<'_> {
 }
 
 impl TargetMemory<'_> {
-    /// Writes to the memory, even where the process itself may not.
+    /// Writes to the memory, even where the process itself has no write access.
     pub(crate) fn write(self, at: u64, bytes: &[u8]) -> std::io::Result<()> {
         self.0.file.write_all_at(bytes, at)
     }

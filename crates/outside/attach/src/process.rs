@@ -1,4 +1,4 @@
-//! Reads what must be known of a program before anything is done in it.
+//! Reads the facts about a program that must be known before the program is changed.
 
 use std::fs::File;
 use std::io;
@@ -21,13 +21,13 @@ use crate::memory::{TargetMemory, TargetMemoryFile};
 /// Maximum number of loaded objects that are searched.
 const MAX_OBJECTS: usize = 10_000;
 
-/// How long another process may trace the target before the target is refused.
+/// How long another process may trace the target before attaching is refused.
 const TRACER_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long another heapprof may take to attach to the target, or to leave it.
+/// How long another heapprof may take to attach to the target, or to detach from it.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Path of the library in the maps of a program into which we have loaded it.
+/// Path of heapprof's library in the mappings of a program into which it was loaded.
 const OWN_LIBRARY_PATH: &[u8] = b"/memfd:libheapprof.so";
 
 /// A process to attach to, and the objects that are loaded into it.
@@ -57,7 +57,7 @@ fn to_refusal(error: io::Error) -> AttachError {
     }
 }
 
-/// Makes the error for the kernel's refusal, with a hint that may help.
+/// Makes the error for a refusal by the kernel, with a hint that may help.
 pub(crate) fn permission_error() -> AttachError {
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
     AttachError::NotAllowed(match scope.trim() {
@@ -74,20 +74,20 @@ fn tracer(pid: u32) -> Option<u32> {
     by.parse().ok().filter(|&by| by != 0)
 }
 
-/// Whether a mapping is that of the library that we have loaded.
+/// Whether a mapping is that of heapprof's library.
 pub(crate) fn is_ours(map: &ProcessMapping) -> bool {
     map.path.starts_with(OWN_LIBRARY_PATH)
 }
 
-/// Whether system calls of a thread are filtered. With a process's number, its first thread is
+/// Whether a thread's system calls are filtered. For a process's number, its first thread is
 /// checked.
 pub(crate) fn has_filter(tid: u32) -> bool {
     let [mode] = status(tid, ["Seccomp:"]);
     !matches!(&*mode, "" | "0")
 }
 
-/// Keeps every other heapprof from the process as long as its memory is open here. Only a process
-/// that may write to the memory can take this lock.
+/// Locks a process, so that no other heapprof attaches or detaches while `memory` is open. Only a
+/// process that may write to the memory can take this lock.
 fn lock(memory: &File) -> Result<(), AttachError> {
     let since = Instant::now();
     loop {
@@ -103,7 +103,7 @@ fn lock(memory: &File) -> Result<(), AttachError> {
 }
 
 impl TargetProcess {
-    /// Reads a process, and refuses one in which nothing can be done. Nothing in it is changed.
+    /// Reads a process, and refuses one that can't be attached to. Does not change the process.
     pub(crate) fn open(pid: u32) -> Result<Self, AttachError> {
         if pid == std::process::id() {
             return Err(AttachError::OwnProcess);
@@ -192,7 +192,7 @@ impl TargetProcess {
         Ok(())
     }
 
-    /// Whether the C library is mapped. The loader does that before any code of the program runs.
+    /// Whether the C library is mapped. The loader maps it before any code of the program runs.
     fn has_c_library(&self) -> bool {
         self.maps.iter().any(|map| {
             let name = map.path.rsplit(|&byte| byte == b'/').next();
@@ -200,8 +200,8 @@ impl TargetProcess {
         })
     }
 
-    /// Whether the file of the executable names a loader. The file is complete before the program
-    /// is.
+    /// Whether the executable's file names a loader. Unlike the process's mappings, the file is
+    /// complete even while the program starts.
     fn names_loader(&self) -> bool {
         use std::os::unix::fs::FileExt;
         const PT_INTERP: u32 = 3;
@@ -258,10 +258,11 @@ impl TargetProcess {
         same.map(ProcessMapping::range).collect()
     }
 
-    /// Returns the code in which a thread must not be, and to which it must not return: the loader,
-    /// the allocator, the functions that start threads and fork, and our library.
+    /// Returns the code in which a diverted thread must not be, and to which it must not return:
+    /// the loader, the allocator, the functions that start threads and fork, and heapprof's
+    /// library.
     pub(crate) fn forbidden_code(&self) -> Vec<Range<u64>> {
-        /// Bytes before the first exported function of glibc's allocator that belong to it, too.
+        /// Bytes of glibc's allocator before its first exported function.
         const ALLOCATOR_MARGIN: u64 = 20 << 10;
         let memory = self.memory();
         // Other allocators have some of the same names.
@@ -312,9 +313,9 @@ impl TargetProcess {
         all
     }
 
-    /// Returns the code in which threads begin and end, where no thread is taken.
+    /// Returns the code in which threads begin and end. No thread is diverted there.
     pub(crate) fn thread_end_code(&self) -> Option<Range<u64>> {
-        /// Largest distance from the function that makes a thread to the code that starts one.
+        /// Largest distance from `pthread_create` back to the code in which a new thread begins.
         const THREAD_START_MARGIN: u64 = 8 << 10;
         let found = self.symbol("pthread_create")?;
         Some(found.address.saturating_sub(THREAD_START_MARGIN)..found.address + found.size)
@@ -329,7 +330,7 @@ impl TargetProcess {
         Some(found.address + at as u64)
     }
 
-    /// Whether the instruction before an address is a system call.
+    /// Whether the instruction that ends at the address `before` is a system call.
     pub(crate) fn is_call(&self, before: u64) -> bool {
         let mut code = [0; 2];
         self.memory().read(before.wrapping_sub(2), &mut code) && code == SYSTEM_CALL
@@ -417,7 +418,7 @@ mod tests {
         assert!(open(program.pid()).is_ok());
     }
 
-    /// A program of 64 bits without a loader, which waits for a signal.
+    /// Tests that a 64-bit program without a loader is refused. The program waits for a signal.
     #[test]
     fn a_program_without_a_loader_is_refused() {
         // An ELF header, one segment, and a loop around the system call `pause`.

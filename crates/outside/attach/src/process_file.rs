@@ -1,11 +1,11 @@
-//! Takes a file that another process has open.
+//! Duplicates a file that another process has open.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
 
-/// Takes the open file with this number from a process; `None` if there is none, or if the kernel
-/// refuses. The file is not opened anew: its path may lead to anything, and opening some files has
-/// an effect.
+/// Duplicates the open file with this descriptor of a process. `None` if there is no such file, or
+/// if the kernel refuses. The file is not opened by its path: the path may lead to any file, and
+/// opening some files has side effects.
 pub(crate) fn file(pid: u32, number: u32) -> Option<File> {
     let call = |name, one: i64, other: i64| {
         // SAFETY: these two calls take only numbers.

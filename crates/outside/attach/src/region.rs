@@ -1,4 +1,4 @@
-//! The region in a program with our code, the letter, and a stack.
+//! The region: memory that heapprof maps in a program for its stub, the letter and a stack.
 
 use std::ops::Range;
 
@@ -13,11 +13,11 @@ use crate::memory::TargetMemory;
 use crate::process::TargetProcess;
 use crate::thread::StoppedThread;
 
-/// A region in a program, by its address.
+/// A region in a program, given by its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AttachRegion(u64);
 
-/// Returns the offset in a region of a field of the letter.
+/// Returns a letter field's offset in the region.
 macro_rules! field {
     ($field:ident) => {
         (::heapprof_abi::letter::CODE_LEN
@@ -32,7 +32,7 @@ impl AttachRegion {
         Self(start)
     }
 
-    /// Finds the region that a former heapprof has left in a program.
+    /// Finds the region that an earlier heapprof has left in a program.
     pub(crate) fn find(process: &TargetProcess) -> Option<Self> {
         let mut mark = [0; LETTER_MAGIC.len()];
         let mut all = process.maps.iter();
@@ -43,7 +43,8 @@ impl AttachRegion {
         found.map(|map| Self(map.start))
     }
 
-    /// Makes a region by calls of the thread, with room for `behind` bytes behind it.
+    /// Makes a region by system calls of the thread. `behind` is the number of bytes that are
+    /// reserved behind it.
     pub(crate) fn make(
         process: &TargetProcess,
         thread: &StoppedThread,
@@ -57,7 +58,7 @@ impl AttachRegion {
         Ok(Self(at))
     }
 
-    /// Writes the code into a new region.
+    /// Writes the stub's code into a new region.
     pub(crate) fn write_code(self, memory: TargetMemory<'_>) -> Result<(), AttachError> {
         self.write(memory, 0, stub::code())
     }
@@ -80,7 +81,7 @@ impl AttachRegion {
         memory.u64(self.0 + at).ok_or(AttachError::NoProcess)
     }
 
-    /// Reads the text of the letter.
+    /// Reads the text in the letter.
     pub(crate) fn text(self, memory: TargetMemory<'_>) -> String {
         let mut text = [0; 256];
         let read = memory.text(self.0 + field!(text), &mut text).unwrap_or(0);
@@ -88,7 +89,7 @@ impl AttachRegion {
         text.replace(|of: char| of.is_control(), " ")
     }
 
-    /// Whether the region's letter is of this version, or was never written.
+    /// Whether the letter has this version's layout, or was never written.
     pub(crate) fn is_readable(self, memory: TargetMemory<'_>) -> bool {
         let is = |at, right: u32| {
             let found = memory.u32(self.0 + at);
@@ -112,7 +113,7 @@ impl AttachRegion {
         address.wrapping_sub(self.0) < REGION_LEN as u64
     }
 
-    /// The addresses of the region's code.
+    /// Address range of the region's code.
     pub(crate) fn code(self) -> Range<u64> {
         self.0..self.0 + CODE_LEN as u64
     }
@@ -127,9 +128,9 @@ impl AttachRegion {
         self.0 + REGION_LEN as u64
     }
 
-    /// Clears the bytes that XSAVE expects to be zero.
+    /// Clears the bytes that must be zero when the processor's state is restored by XRSTOR.
     pub(crate) fn clear_state(self, memory: TargetMemory<'_>) -> Result<(), AttachError> {
-        /// Offset of the header behind the legacy part, which the restoring instruction checks.
+        /// Offset of the XSAVE header, which XRSTOR checks, behind the legacy area.
         const XSAVE_HEADER_OFFSET: u64 = 512;
         self.write(
             memory,
@@ -139,7 +140,7 @@ impl AttachRegion {
     }
 }
 
-/// Maps memory in a program, by a call of the thread. Returns its address.
+/// Maps memory in a program by a system call of the thread. Returns the address of the memory.
 pub(crate) fn map(
     process: &TargetProcess,
     thread: &StoppedThread,
@@ -178,7 +179,7 @@ mod tests {
 
     const REGION: AttachRegion = AttachRegion(0x10_0000);
 
-    /// Makes a memory of zeros with room for the region. No disk is involved.
+    /// Returns a memory of zeros that is large enough for the region. It is not on a disk.
     fn memory() -> TargetMemoryFile {
         let flags = rustix::fs::MemfdFlags::CLOEXEC;
         let file = File::from(rustix::fs::memfd_create("region", flags).unwrap());
@@ -228,7 +229,8 @@ mod tests {
         assert!(code == stub::code() && rest.iter().all(|&byte| byte == 0));
     }
 
-    /// A letter that was never written is zeros. One of another version is not touched.
+    /// Tests that a letter of zeros, which was never written, is accepted, and that a letter of
+    /// another version is not.
     #[test]
     fn a_letter_of_another_version_is_not_read() {
         let size = size_of::<AttachLetter>() as u32;
@@ -269,7 +271,8 @@ mod tests {
         assert!(LIBRARY_PATH_PREFIX.len() + "4294967295".len() < 256);
     }
 
-    /// Only the header of the saved state is cleared: the legacy part before it is written whole.
+    /// Tests that only the header of the saved state is cleared. The legacy area before it is
+    /// always written in full.
     #[test]
     fn the_header_of_the_state_is_cleared() {
         let memory = memory();

@@ -9,15 +9,15 @@ use heapprof_process::{status, thread_state};
 use crate::arch::SYSTEM_CALL;
 use crate::thread::StoppedThread;
 
-/// A thread that is suspended. When this is dropped, the thread goes on as if it had not been
-/// suspended: with the same registers, and in the same system call. All calls must come from one
-/// thread of ours.
+/// A suspended thread. When this is dropped, the thread resumes as if it had not been suspended:
+/// with its registers unchanged, and in the same system call. All methods must be called from one
+/// thread.
 #[derive(Debug)]
 pub struct SuspendedThread(StoppedThread);
 
 impl SuspendedThread {
-    /// Suspends a thread of the process whose memory `memory` is (`/proc/PID/mem`). `None` if it
-    /// can't be suspended now, because the kernel works for it.
+    /// Suspends a thread of a process. `memory` is the process's memory (`/proc/PID/mem`). Returns
+    /// `None` if the thread can't be suspended now, because it works inside the kernel.
     ///
     /// # Errors
     /// The thread may be gone, or belong to another user.
@@ -35,7 +35,7 @@ impl SuspendedThread {
         Ok(Some(Self(stopped)))
     }
 
-    /// The thread's registers that may have addresses.
+    /// The thread's registers that may contain addresses.
     #[must_use]
     pub fn registers(&self) -> [u64; 17] {
         let all = self.0.registers();
@@ -49,7 +49,7 @@ impl SuspendedThread {
     }
 }
 
-/// Whether a signal that is not blocked waits for a thread.
+/// Whether a thread has a pending signal that it does not block.
 pub(crate) fn has_signals(tid: u32) -> bool {
     let sets = status(tid, ["SigPnd:", "ShdPnd:", "SigBlk:"]);
     let [own, shared, blocked] = sets.map(|set| u64::from_str_radix(&set, 16).unwrap_or(0));

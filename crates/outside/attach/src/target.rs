@@ -1,4 +1,4 @@
-//! Attaches to a program, and leaves it.
+//! Attaches to a program, and detaches from it.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -17,9 +17,9 @@ use crate::process::{TargetProcess, has_filter, is_ours};
 use crate::region::{AttachRegion, field, map};
 use crate::{child_process, filter, process_file};
 
-/// How long a thread that was sent to the library may take to come back.
+/// How long a diverted thread may take to come back.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time between two reads of the letter while the thread is away.
+/// Time between two reads of the letter while a thread is diverted.
 const ANSWER_POLL_INTERVAL: Duration = Duration::from_micros(50);
 /// How long a program may take to load its C library, and the time between two checks.
 const START_TIMEOUT: Duration = Duration::from_millis(500);
@@ -35,7 +35,7 @@ pub struct AttachTarget {
     region: Option<AttachRegion>,
 }
 
-/// The former attachment, as the letter describes it.
+/// The previous attachment, as the letter describes it.
 #[derive(Clone, Copy)]
 struct PreviousAttachment {
     is_attached: bool,
@@ -46,8 +46,9 @@ struct PreviousAttachment {
 }
 
 impl AttachTarget {
-    /// Reads a process, and refuses one that can't be attached to with this library. Nothing in it
-    /// is changed. A process that is just starting has a moment to load its C library.
+    /// Reads a process, and refuses one that this library can't be loaded into. Does not change the
+    /// process. Waits a moment if the process is just starting and has not loaded its C library
+    /// yet.
     ///
     /// # Errors
     /// The reason why the process can't be attached to.
@@ -117,20 +118,19 @@ impl AttachTarget {
         })
     }
 
-    /// Attaches to the program: loads `library` into it, unless the library is there already, and
-    /// records from now on.
+    /// Attaches to the program: loads `library`, if it is not loaded yet, and starts recording.
     ///
     /// # Errors
-    /// The reason why it can't be done, or the step that failed. The program goes on.
+    /// The reason why attaching is impossible, or the step that failed. The program goes on.
     pub fn attach(self, library: &[u8], wish: AttachOptions) -> Result<AttachOutcome, AttachError> {
         run_in_own_thread(|| self.attach_here(library, wish))
     }
 
-    /// Leaves a program: nothing is recorded any more, and its slots lead where they did before.
-    /// Returns the number of slots, and how long the thread was suspended that restored them.
+    /// Detaches from the program: stops recording, and restores the program's slots. Returns the
+    /// number of slots, and how long the thread that restored them was suspended.
     ///
     /// # Errors
-    /// No process may be attached, or it can't be done now.
+    /// No process may be attached, or detaching may be impossible now.
     pub fn detach(self) -> Result<(u32, Duration), AttachError> {
         run_in_own_thread(|| self.detach_here())
     }
@@ -201,8 +201,8 @@ impl AttachTarget {
         })
     }
 
-    /// Maps the region by a thread of the program, or only room for the library if the region
-    /// exists. Returns the number of the thread, and the address of the region.
+    /// Maps the region by a thread of the program. If the region exists, only maps `room` bytes for
+    /// the library. Returns the number of the thread, and the address of the region.
     fn prepare(&self, choice: &SafeThreadSelector<'_>, room: u64) -> Result<[u64; 2], AttachError> {
         let (tid, stopped) = choice.stop(0)?;
         self.check_filters(tid)?;
@@ -244,7 +244,7 @@ impl AttachTarget {
         Ok((region.u32(memory, field!(slots))?, held))
     }
 
-    /// Reads the former attachment from the letter.
+    /// Reads the previous attachment from the letter.
     fn previous_attachment(&self, region: AttachRegion) -> Result<PreviousAttachment, AttachError> {
         let memory = self.process.memory();
         if !region.is_readable(memory) {
@@ -265,7 +265,7 @@ impl AttachTarget {
         })
     }
 
-    /// Writes into the letter which process attaches.
+    /// Writes this process into the letter as the attached one: its id, start time and namespace.
     fn sign(&self, region: AttachRegion) -> Result<(), AttachError> {
         let memory = self.process.memory();
         let own = std::process::id();
@@ -276,7 +276,7 @@ impl AttachTarget {
         region.write(memory, field!(owner_namespace), &namespace)
     }
 
-    /// Refuses a program whose filters forbid the calls that must be made. The thread must be
+    /// Refuses a program whose filters forbid system calls that heapprof needs. The thread must be
     /// stopped.
     fn check_filters(&self, tid: u32) -> Result<(), AttachError> {
         if !has_filter(tid) {
@@ -295,8 +295,8 @@ impl AttachTarget {
         }
     }
 
-    /// Sends a thread to the code, and waits until it is back. Returns the file that the library
-    /// handed over, and how long the thread was away.
+    /// Diverts a thread to the stub, and waits until the thread is back. Returns the file that the
+    /// library offered, and how long the thread was away.
     fn send(
         &self,
         region: AttachRegion,
@@ -343,7 +343,8 @@ impl AttachTarget {
         Ok((kept, since.elapsed()))
     }
 
-    /// Waits until the thread that was sent before is back, so that no thread reads the letter.
+    /// Waits until the thread that was diverted last is back. Until then it may still read the
+    /// letter.
     fn wait_for_last(
         &self,
         region: AttachRegion,
@@ -366,7 +367,7 @@ impl AttachTarget {
         Ok(())
     }
 
-    /// Waits until the thread is done. Takes the file that the library hands over meanwhile.
+    /// Waits until the diverted thread is done. Meanwhile takes the file that the library offers.
     fn wait_for(
         &self,
         region: AttachRegion,
@@ -412,13 +413,13 @@ impl AttachTarget {
     }
 }
 
-/// The namespace of this process's number.
+/// The inode number of this process's PID namespace.
 fn own_namespace() -> u64 {
     std::fs::metadata("/proc/self/ns/pid").map_or(0, |of| of.ino())
 }
 
-/// Runs `work` in a thread that ends with it, so that the kernel then resumes all threads that it
-/// traces.
+/// Runs `work` in a new thread, and ends the thread. At the thread's end the kernel resumes all
+/// threads that it still traces.
 fn run_in_own_thread<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|scope| {
         scope

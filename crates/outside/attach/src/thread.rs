@@ -1,6 +1,6 @@
 //! Stops a thread of another process for a moment by ptrace.
 //!
-//! All calls must come from one thread of ours. When that thread ends, the kernel resumes all
+//! All methods must be called from one thread. When that thread ends, the kernel resumes all
 //! threads that it still traces.
 
 use std::io;
@@ -11,24 +11,24 @@ use libc::{c_long, c_void, pid_t};
 
 use crate::arch::{IO_PGETEVENTS, StoppedCall, ThreadRegisters};
 
-/// How long a thread may take to stop if the kernel works for it and can't be interrupted.
+/// How long a thread may take to stop if it is in the kernel and can't be interrupted.
 const QUICK_STOP_TIMEOUT: Duration = Duration::from_millis(20);
-/// How long any other thread may take to stop; it only needs a processor.
+/// How long any other thread may take to stop. Such a thread only needs a processor.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a system call may take that a thread makes for us.
+/// How long a system call that a thread makes for heapprof may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Flag that the kernel adds to SIGTRAP at a system call, so that the stop is not taken for the
-/// signal.
+/// Flag that the kernel adds to SIGTRAP when a thread stops at a system call. It distinguishes the
+/// stop from the signal.
 const SYSCALL_STOP_FLAG: i32 = 0x80;
 
-/// Signals that are blocked while a thread is away: all but SIGSETXID, for whose handler libc
+/// Signals that are blocked while a thread is diverted: all but SIGSETXID, for whose handler libc
 /// waits.
 static BLOCKED_SIGNALS: u64 = !(1 << 32);
 
-/// System calls that fail with EINTR when their thread was stopped. They are made again, because
-/// they had no effect: read, readv, write and writev of sockets with a time limit, sendmmsg,
+/// System calls that fail with EINTR when their thread is stopped. They are repeated, because they
+/// had no effect: read, readv, write and writev of sockets with a time limit, sendmmsg,
 /// io_uring_enter, epoll_wait, epoll_pwait, epoll_pwait2, rt_sigtimedwait, semop, semtimedop,
 /// recvfrom, recvmsg, recvmmsg, accept, accept4, sendto, sendmsg, io_getevents, io_pgetevents,
 /// msgrcv, msgsnd.
@@ -58,24 +58,24 @@ const RESTARTED_CALLS: [i64; 23] = [
     libc::SYS_msgsnd,
 ];
 
-/// A system call that is made again.
+/// A system call that is repeated.
 #[derive(Clone, Copy, Debug)]
 struct RestartedCall {
     /// Number of the call, or of the call that continues it.
     number: i64,
-    /// What a signal does to the call: one of [`stopped_call`].
+    /// The effect of a signal on the call: one of [`stopped_call`].
     class: u32,
 }
 
-/// A stopped thread. It goes on when this is dropped.
+/// A stopped thread. The thread is resumed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct StoppedThread {
     tid: pid_t,
-    /// The registers with which the thread is to go on.
+    /// The registers with which the thread will be resumed.
     registers: ThreadRegisters,
-    /// Whether the registers must be written.
+    /// Whether the registers must be written before the thread is resumed.
     is_changed: bool,
-    /// The system call in which the thread was stopped, if it is to be made again.
+    /// The system call in which the thread was stopped, if the call must be repeated.
     restarted_call: Option<RestartedCall>,
     has_gone_on: bool,
 }
@@ -106,7 +106,7 @@ pub(crate) fn ptrace(
     }
 }
 
-/// Waits until a thread stops. Returns the signal that the kernel reports, and the event above it.
+/// Waits until a thread stops. Returns the signal and the ptrace event that the kernel reports.
 fn wait(tid: pid_t, until: Instant) -> io::Result<Option<(i32, i32)>> {
     loop {
         let mut status = 0;
@@ -125,11 +125,12 @@ fn wait(tid: pid_t, until: Instant) -> io::Result<Option<(i32, i32)>> {
 }
 
 impl StoppedThread {
-    /// Stops a thread; `None` if it can't be stopped now. Then no other attempt can stop it before
-    /// this thread of ours has ended. `is_held` says whether it is in the kernel, and can't be
-    /// stopped. `needs_to_run` says whether it must be able to go on: a thread whose process was
-    /// stopped (by SIGSTOP) is made to do so. Otherwise the thread is stopped as it is, and stays
-    /// stopped.
+    /// Stops a thread. Returns `None` if it can't be stopped now; then it can't be stopped again
+    /// before the calling thread has ended.
+    ///
+    /// `is_held` returns whether the thread is in the kernel and can't be interrupted. If
+    /// `needs_to_run` is true, a thread that SIGSTOP has stopped is resumed first. Otherwise such a
+    /// thread is taken as it is, and stays stopped.
     ///
     /// # Errors
     /// The thread may be gone, or belong to another user.
@@ -196,10 +197,10 @@ impl StoppedThread {
         self.registers.place()
     }
 
-    /// Whether the thread is in the middle of a sequence that the kernel restarts (rseq). `read`
-    /// reads the thread's rseq structure.
+    /// Whether the thread is inside a restartable sequence (rseq). `read` reads a word of the
+    /// program's memory.
     pub(crate) fn is_in_sequence(&self, read: impl Fn(u64) -> Option<u64>) -> bool {
-        /// The kernel's answer to the request.
+        /// The kernel's answer to `GET_RSEQ_CONFIGURATION`.
         #[repr(C)]
         #[derive(Default)]
         struct RseqConfiguration {
@@ -217,10 +218,10 @@ impl StoppedThread {
         is_known && found.at != 0 && read(found.at + 8) != Some(0)
     }
 
-    /// Prepares the thread to go on as if it had not been stopped: a system call that the stop has
-    /// ended is made again. `is_call` says whether the instruction before an address is a system
-    /// call. `has_signals` says whether a signal waits for the thread: then the signal has ended
-    /// the call.
+    /// Prepares the thread to be resumed as if it had not been stopped: a system call that the stop
+    /// has interrupted is repeated. `is_call` returns whether the instruction before an address is
+    /// a system call. `has_signals` returns whether the thread has a pending signal. If it has one,
+    /// the signal has interrupted the call, and the call is not repeated.
     pub(crate) fn prepare_restart(
         &mut self,
         is_call: impl Fn(u64) -> bool,
@@ -254,25 +255,25 @@ impl StoppedThread {
         };
     }
 
-    /// The registers with which the thread goes on by itself.
+    /// The registers with which the thread resumes its own code.
     fn registers_on_resume(&self) -> ThreadRegisters {
         let again = self.restarted_call.map(|again| again.number);
         self.registers.on_resume(again)
     }
 
-    /// What a signal does to the system call that the thread makes again: one of [`stopped_call`].
+    /// The effect of a signal on the system call that is repeated: one of [`stopped_call`].
     pub(crate) fn class(&self) -> u32 {
         self.restarted_call
             .map_or(stopped_call::NONE, |again| again.class)
     }
 
-    /// The thread's registers in the order of a letter.
+    /// The thread's registers in the order in which an attach letter lists them.
     pub(crate) fn registers(&self) -> [u64; REGISTER_COUNT] {
         self.registers_on_resume().in_letter()
     }
 
-    /// Makes one system call in the thread, by the instruction at `at`, and restores everything. If
-    /// we died meanwhile, the thread would be lost; this takes some microseconds.
+    /// Makes one system call in the thread, by the instruction at `at`, and restores the thread's
+    /// state. For some microseconds the thread would be lost if heapprof died.
     pub(crate) fn call(&self, at: u64, number: c_long, args: [u64; 6]) -> io::Result<i64> {
         let changed = self.registers.for_call(at, number, args);
         let (mut mask, all) = (0u64, u64::MAX);
@@ -287,12 +288,12 @@ impl StoppedThread {
         called
     }
 
-    /// Runs the system call at which these registers are, and stops the thread behind it, where the
-    /// kernel checks for signals: there it decides how the interrupted call goes on. Returns the
-    /// call's result.
+    /// Runs the system call that these registers begin, and stops the thread behind it, at the
+    /// point where the kernel checks for signals. There the kernel decides how the interrupted call
+    /// continues. Returns the call's result.
     ///
-    /// The thread is not single-stepped: each step is a SIGTRAP that the kernel forces. Where
-    /// SIGTRAP is blocked or ignored, that removes the program's handler.
+    /// The thread is not single-stepped. Each step would be a SIGTRAP that the kernel forces, and
+    /// where SIGTRAP is blocked or ignored, that removes the program's handler.
     fn run_call(&self, registers: &ThreadRegisters) -> io::Result<i64> {
         self.write(registers)?;
         let is_call = |signal, _| signal == libc::SIGTRAP | SYSCALL_STOP_FLAG;
@@ -307,9 +308,9 @@ impl StoppedThread {
         Ok(result)
     }
 
-    /// Resumes the thread by `request` until it stops for a signal and an event that `is_wanted`.
-    /// The thread's signals are blocked. Another thread may stop the whole process meanwhile, which
-    /// this one obeys when it is released.
+    /// Resumes the thread by `request` until it stops with a signal and an event for which
+    /// `is_wanted` returns true. The thread's signals must be blocked. If another thread stops the
+    /// whole process meanwhile, this thread stops when it is released.
     fn run_until(
         &self,
         request: PtraceRequest,
@@ -326,8 +327,8 @@ impl StoppedThread {
         }
     }
 
-    /// The signals that the thread blocks. Signals that its present system call blocks for a time
-    /// do not count.
+    /// The signals that the thread blocks, without those that are blocked only during its present
+    /// system call.
     pub(crate) fn mask(&self) -> io::Result<u64> {
         let mut mask = 0u64;
         let at = &raw mut mask as usize;
@@ -335,8 +336,8 @@ impl StoppedThread {
         Ok(mask)
     }
 
-    /// Lets the thread go on at `at`, where the stub is, with its stack at `stack` and the letter
-    /// at `letter`. From then on the code at `at` controls the thread.
+    /// Resumes the thread in the stub at `at`, with its stack at `stack` and the letter at
+    /// `letter`. From then on the stub controls the thread.
     pub(crate) fn send(mut self, at: u64, stack: u64, letter: u64) -> io::Result<()> {
         self.write(&self.registers.for_stub(at, stack, letter))?;
         self.has_gone_on = true;
@@ -347,8 +348,8 @@ impl StoppedThread {
     }
 }
 
-/// Releases a thread that stopped after it had been given up. Returns whether it is released or
-/// gone.
+/// Releases a thread that was given up, if it has stopped since then. Returns whether the thread is
+/// released or gone.
 pub(crate) fn let_go(tid: u32) -> bool {
     let Ok(tid) = pid_t::try_from(tid) else {
         return true;
@@ -383,8 +384,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns a thread that was stopped in the system call `number` with this value of rax. It is
-    /// no thread of this machine.
+    /// Returns a thread that was stopped in the system call `number` with this value of rax. There
+    /// is no such thread on the machine.
     fn stopped(number: i64, rax: i64) -> StoppedThread {
         // SAFETY: the structure has only numbers, for which zero is a valid value.
         let zeros: user_regs_struct = unsafe { std::mem::zeroed() };
@@ -403,8 +404,8 @@ mod tests {
         }
     }
 
-    /// What the kernel's answers in `rax` mean for a call: its class, the call that is made again,
-    /// and whether the kernel would not make it again by itself.
+    /// Tests the meaning of the kernel's values in `rax` for a system call: its class, the call
+    /// that is made again, and whether the kernel would not repeat it by itself.
     #[test]
     fn an_interrupted_call_is_made_again() {
         const EINTR: i64 = -(libc::EINTR as i64);

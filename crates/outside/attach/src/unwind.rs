@@ -17,9 +17,9 @@ use heapprof_memory::Memory;
 use crate::arch::{RETURN_ADDRESS, UnwoundRegisters};
 use crate::process::TargetProcess;
 
-/// Maximum number of calls; a stack with more is not walked to its end.
+/// Maximum number of calls in a stack. A longer stack is not walked to its end.
 const MAX_CALLS: usize = 1000;
-/// Maximum number of bytes that are read of all tables.
+/// Maximum number of bytes that are read of all tables together.
 const MAX_TABLE_BYTES: u64 = 256 << 20;
 
 type EhFrameBytes = EndianRcSlice<NativeEndian>;
@@ -49,7 +49,8 @@ impl<'a> EhFrameTables<'a> {
     }
 
     /// Returns the address at which a thread is, and its return addresses, the newest call first.
-    /// `registers` are in the order of a letter. `None` if the calls are not known to their end.
+    /// `registers` are in the order in which an attach letter lists them. `None` if the walk can't
+    /// reach the oldest call.
     pub(crate) fn calls(&self, registers: &[u64]) -> Option<Vec<u64>> {
         let mut state = UnwoundRegisters::from_letter(registers);
         let mut calls = vec![state.pc];
@@ -70,7 +71,7 @@ impl<'a> EhFrameTables<'a> {
         None
     }
 
-    /// Returns the caller of a call; `Some(None)` if it has none.
+    /// Returns the caller of a call; `Some(None)` if the call is the outermost one.
     fn step(
         &self,
         state: &UnwoundRegisters,

@@ -1,4 +1,4 @@
-//! Audits a child: how much of its memory is new, shared, or inherited and not shared any more.
+//! Audits a forked child: how much of its memory is new, shared, or inherited and no longer shared.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -14,10 +14,10 @@ use heapprof_profile::{Profile, ProfileBuilder};
 use crate::child_allocations::{self, BlamedChild, UnsharedMapping};
 use crate::fork_state::{ForkBaseline, file_of, may_be_inherited, to_signed};
 
-/// The result of an audit of a child.
+/// The result of an audit of a forked child.
 #[derive(Clone, Debug)]
 pub struct ForkedChildAudit {
-    /// The sums of the child's memory, by the kernel and by its pages.
+    /// The sums of the child's memory: the kernel's sums, and counts of its pages.
     pub figures: Figures,
     /// The files that the child has mapped since the fork.
     pub mapped: Vec<ChildMapping>,
@@ -25,17 +25,17 @@ pub struct ForkedChildAudit {
     pub program: String,
     /// Mean bytes between samples; 1 if all blocks are known.
     pub period: u64,
-    /// Whether the child is an interpreter, which frees much memory when it ends, and so writes to
-    /// many pages.
+    /// Whether the child is an interpreter. An interpreter frees much memory when it ends, and
+    /// writes to many pages then.
     pub cleans_up: bool,
-    /// A profile of the allocations on inherited pages that only the child has, or the reason why
-    /// it is not known.
+    /// A profile of the allocations on inherited pages that are no longer shared, or the reason why
+    /// there is none.
     pub blame: Result<Profile, String>,
 }
 
 impl ForkedChildAudit {
-    /// Counts the pages that only the child has as shared: all other processes that had them have
-    /// ended, so it is not known which process wrote there.
+    /// Counts the unshared inherited pages as shared. To be called if the other processes with
+    /// these pages have ended, so that it is unknown which process wrote to the pages.
     pub fn forget_who_wrote(&mut self) {
         let figures = &mut self.figures;
         figures.shared = figures.shared.saturating_add(figures.unshared);
@@ -44,9 +44,9 @@ impl ForkedChildAudit {
     }
 }
 
-/// Audits a child of this generation. The parent is read, too, because it has what the child has
-/// freed or moved. The child may go on meanwhile; then its sums are of moments that are some
-/// milliseconds apart.
+/// Audits a forked child. `generation` is the number of forks between the first process and the
+/// child. The parent is read as well, because it still has the blocks that the child has freed or
+/// moved. The child may go on meanwhile; then its sums are of moments some milliseconds apart.
 ///
 /// # Errors
 /// The child may be gone, or this user may not read it.
@@ -115,22 +115,23 @@ pub fn audit_child(
     })
 }
 
-/// Numbers of pages of private memory that is not heapprof's.
+/// Counts of pages of private memory, without heapprof's own memory.
 #[derive(Default)]
 struct ChildPageCounts {
     /// Pages that did not exist at the fork.
     new: u64,
-    /// Inherited pages that another process has, too.
+    /// Inherited pages that another process still has.
     shared: u64,
     /// Inherited pages that no other process has.
     unshared: PageSet,
-    /// Bytes of heapprof's memory, and how many of these no other process has.
+    /// Bytes of heapprof's own memory, and the number of those bytes that no other process has.
     own: u64,
     own_private: u64,
 }
 
 impl ChildPageCounts {
-    /// Adds the pages of a mapping. Returns how many of them were inherited and are not shared.
+    /// Counts the pages of a mapping. Returns the number of its pages that were inherited and are
+    /// no longer shared.
     fn add(
         &mut self,
         area: &SmapsMapping<'_>,
@@ -154,7 +155,7 @@ impl ChildPageCounts {
     }
 }
 
-/// Whether a mapping belongs to an interpreter of a language.
+/// Whether a mapping belongs to a language interpreter.
 fn is_interpreter(name: &str) -> bool {
     const INTERPRETER_NAMES: [&str; 3] = ["perl", "python", "ruby"];
     let file = name.rsplit('/').next().unwrap_or_default();
@@ -165,8 +166,8 @@ fn is_interpreter(name: &str) -> bool {
             .any(|known| file.starts_with(known))
 }
 
-/// Returns the files of code that are mapped and were not when the child was forked, by name. All
-/// mappings of such a file count, not only that of its code.
+/// Returns the files of code that were mapped after the fork. All mappings of such a file are
+/// summed up, not only its code.
 fn newly_mapped_files(areas: &[SmapsMapping<'_>], forked: &ForkBaseline) -> Vec<ChildMapping> {
     let files = areas.iter().filter_map(file_of);
     let new: BTreeSet<&str> = files.filter(|file| !forked.files.contains(*file)).collect();

@@ -1,5 +1,5 @@
-//! Reads memory page by page, and each page once: a walk over many small structures would otherwise
-//! ask the kernel for each of their words.
+//! Reads memory by whole pages, and each page once. Without it, a walk over many small structures
+//! would make a system call for each word.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use heapprof_memory::Memory;
 use heapprof_process::PAGE_SIZE;
 
-/// Maximum number of pages in the cache: 256 MiB.
+/// Maximum number of pages in the cache (256 MiB).
 const MAX_CACHED_PAGES: usize = 1 << 16;
 
-/// A memory, and the pages of it that were read.
+/// A memory with a cache of the pages that were read.
 pub(crate) struct PageCache<M> {
     memory: M,
     pages: RefCell<HashMap<u64, Option<Box<[u8; PAGE_SIZE as usize]>>>>,
@@ -60,7 +60,7 @@ mod tests {
     #[derive(Clone, Copy)]
     struct CountingMemory<'a>(&'a Cell<usize>);
 
-    /// Two pages from 0x1000 on, whose bytes are the low ones of their addresses. Counts reads.
+    /// Reads two pages at 0x1000, and counts the reads. Each byte is the low byte of its address.
     impl Memory for CountingMemory<'_> {
         fn read(self, at: u64, to: &mut [u8]) -> bool {
             self.0.set(self.0.get() + 1);

@@ -1,9 +1,9 @@
-//! Finds the allocations on inherited pages that only the child has.
+//! Finds the allocations on inherited pages that only the child still has.
 //!
 //! Each block in use is known by its address, its size and the stack that allocated it, in the
-//! parent or in the child. Its bytes on such pages count for that stack. The other bytes of these
-//! pages are in no block: they are the allocator's own memory and what it keeps free, variables of
-//! libraries, the program's stack. So the parts add up to the pages.
+//! parent or in the child. The block's bytes on unshared pages count for this stack. The other
+//! bytes of these pages are in no block: they are the allocator's data and free memory, variables
+//! of libraries, or the program's stack. So all parts add up to the size of the pages.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -16,26 +16,26 @@ use heapprof_profile::fork::{COW_TYPES, KIND_LABEL};
 use crate::fork_state::to_signed;
 use crate::perl::{PerlInventory, PerlValuePart, read_inventory};
 
-/// Kind of a block that the parent has allocated.
+/// Kind of blocks that were allocated before the fork.
 const DATA_KIND: &str = "data";
-/// Kind of a block that the child has allocated in inherited memory.
+/// Kind of blocks that the child has allocated in inherited memory.
 const NEW_BLOCKS_KIND: &str = "new blocks";
-/// Kind of a key that hashes share.
+/// Kind of keys that several hashes share.
 const SHARED_KEYS_KIND: &str = "shared keys";
 
-/// A mapping with pages that are not shared.
+/// A mapping with inherited pages that are no longer shared.
 pub(crate) struct UnsharedMapping {
     range: Range<u64>,
     /// The name of the mapping.
     name: String,
-    /// Bytes of these pages for which no block was found yet.
+    /// Bytes of the unshared pages for which no block was found yet.
     left: u64,
     /// Whether blocks were found in the mapping.
     has_blocks: bool,
 }
 
 impl UnsharedMapping {
-    /// Makes a mapping with `pages` such pages, and the name of its file.
+    /// Makes a mapping with `pages` unshared pages. `name` is the name of its file.
     pub(crate) fn new(area: &SmapsMapping<'_>, name: &str, pages: u64) -> Self {
         Self {
             range: area.start..area.end,
@@ -45,7 +45,8 @@ impl UnsharedMapping {
         }
     }
 
-    /// Returns the text that takes the place of a stack for bytes without a block, and their kind.
+    /// Returns, for the bytes that are in no block, the text to show instead of a stack, and their
+    /// kind.
     fn rest(&self) -> (String, &'static str) {
         match &*self.name {
             _ if self.has_blocks => ("(free memory and malloc's own)".to_string(), "malloc"),
@@ -61,10 +62,10 @@ impl UnsharedMapping {
     }
 }
 
-/// Numbers of blocks and bytes by stack and kind.
+/// Numbers of blocks and of bytes, by stack and kind.
 type BlameSums = HashMap<(Option<StackNumber>, &'static str), (f64, i64)>;
 
-/// The state of the count.
+/// The counts of bytes on unshared pages so far.
 struct BlameCounter<'a> {
     unshared: &'a PageSet,
     pieces: Vec<UnsharedMapping>,
@@ -72,7 +73,7 @@ struct BlameCounter<'a> {
 }
 
 impl BlameCounter<'_> {
-    /// Counts the bytes in `range` that are on the pages. Returns their number.
+    /// Counts the bytes in `range` that are on unshared pages. Returns their number.
     fn count(&mut self, range: Range<u64>, stack: Option<StackNumber>, kind: &'static str) -> u64 {
         let bytes = self.unshared.bytes_in(range.clone());
         if bytes != 0 {
@@ -81,7 +82,8 @@ impl BlameCounter<'_> {
         bytes
     }
 
-    /// Adds the bytes that one or more blocks of a stack have on the pages at `at`.
+    /// Adds the bytes on unshared pages at `at`: `bytes` for each of the `blocks` blocks of a
+    /// stack.
     fn add(
         &mut self,
         bytes: u64,
@@ -111,13 +113,14 @@ impl BlameCounter<'_> {
 pub(crate) struct BlamedChild {
     /// The parent, if it still exists and can be read.
     pub(crate) parent: Option<LiveProcess>,
-    /// Number of stacks that both had when the child was forked.
+    /// Number of stacks at the fork. Stacks with lower numbers are the same in the parent and the
+    /// child.
     pub(crate) stacks: u32,
     /// Number of forks between the first process and the child.
     pub(crate) generation: u8,
 }
 
-/// Makes a profile of the allocations on pages that are not shared.
+/// Makes a profile of the allocations on the child's unshared pages.
 pub(crate) fn blame(
     process: &LiveProcess,
     child: &BlamedChild,
@@ -174,8 +177,8 @@ fn sort_blocks(mut blocks: Vec<BlockInUse>) -> Vec<BlockInUse> {
     blocks
 }
 
-/// Returns the heads and bodies of values, first those of the parent: what the child has freed or
-/// moved had an owner when it was forked. Each comes with the stack of its owner, if that is known.
+/// Returns the heads and bodies of values, each with the stack of its owner if that is known. Those
+/// of the parent come first: the parent still has the owners that the child has freed or moved.
 fn parts_with_owners(
     child: &BlamedChild,
     held: &PerlInventory,
@@ -205,7 +208,7 @@ fn parts_with_owners(
     found
 }
 
-/// Counts the heads and bodies of values. Returns the number of their bytes in each block.
+/// Counts the heads and bodies of values. Returns how many of these bytes are in each block.
 fn count_parts(
     parts: &[(PerlValuePart, Option<StackNumber>)],
     all: &[BlockInUse],
@@ -232,7 +235,7 @@ fn find_block(all: &[BlockInUse], at: u64) -> Option<usize> {
     (at - all[i].address < all[i].size).then_some(i)
 }
 
-/// Makes the profile of the counted bytes, and of those that are left.
+/// Makes the profile of the counted bytes and of the bytes that are in no block.
 fn profile(process: &LiveProcess, counting: BlameCounter<'_>) -> Result<Profile, LiveError> {
     let mut sums: Vec<_> = counting.sums.into_iter().collect();
     sums.sort_unstable_by(|a, b| a.0.cmp(&b.0));

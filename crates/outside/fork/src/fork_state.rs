@@ -1,4 +1,4 @@
-//! Records what a child had when it was forked.
+//! Records a child's pages and files at the fork.
 
 use std::collections::HashSet;
 use std::io;
@@ -9,23 +9,23 @@ use heapprof_process::{
     regions,
 };
 
-/// Maximum number of names of files.
+/// Maximum number of file names that are recorded.
 const MAX_INHERITED_FILES: usize = 1 << 16;
 
-/// The pages and the files that a child has inherited.
+/// The pages and files that a child has inherited at the fork.
 #[derive(Clone, Debug, Default)]
 pub struct ForkBaseline {
-    /// Pages of private memory, without heapprof's own.
+    /// Pages of private memory, without heapprof's own memory.
     pub(crate) pages: PageSet,
-    /// The files of code that were mapped.
+    /// The files whose code was mapped.
     pub(crate) files: HashSet<String>,
-    /// Number of stacks in the ledger. Up to there, stacks have the same numbers in the parent and
-    /// the child.
+    /// Number of stacks in the ledger. Stacks with lower numbers are the same in the parent and the
+    /// child.
     pub(crate) stacks: u32,
 }
 
 impl ForkBaseline {
-    /// Records the pages and files of a child that waits because it has just been forked.
+    /// Records the pages and files of a child that was just forked and waits.
     ///
     /// # Errors
     /// The child may be gone, or this user may not read it.
@@ -53,22 +53,21 @@ impl ForkBaseline {
         Ok(found)
     }
 
-    /// The number of bytes of the inherited pages.
+    /// The size of all inherited pages in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.pages.len() * PAGE_SIZE
     }
 }
 
-/// The name of the file of code that a mapping belongs to, if it is one. Another file may have this
-/// name by now.
+/// The name of a mapping's file, if the mapping is code. Another file may have this name by now.
 pub(crate) fn file_of<'a>(area: &SmapsMapping<'a>) -> Option<&'a str> {
     let name = file_name(area);
     (name.starts_with('/') && area.rights.contains('x') && !is_ours(area)).then_some(name)
 }
 
-/// Whether a mapping may have pages that a fork shares until one process writes to them: it is
-/// private, and some of its pages exist.
+/// Whether a mapping is private and has present pages, so that a fork may share pages of it until
+/// one process writes to them.
 pub(crate) fn may_be_inherited(area: &SmapsMapping<'_>) -> bool {
     area.rights.ends_with('p') && !area.is_empty()
 }

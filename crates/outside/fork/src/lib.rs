@@ -1,13 +1,13 @@
-//! Finds what a forked child shares with its parent: which pages it has inherited, which of them
-//! only the child has by now, and whose allocations are on them.
+//! Finds what a forked child shares with its parent: the pages that it has inherited, those of them
+//! that only the child still has, and the allocations on these pages.
 //!
 //! A fork copies no memory. Parent and child share each page until one of them writes to it; then
-//! the kernel copies the page, and each has its own. [`ForkBaseline`] records the pages of a child
-//! when it begins. [`audit_child()`] compares them later. By the recording's ledger, it finds the
-//! stacks whose allocations are on the pages that are not shared any more.
+//! the kernel copies the page, and each process has its own. [`ForkBaseline`] records the pages of
+//! a child at its beginning. [`audit_child()`] compares them later. From the recording's ledger it
+//! finds the stacks whose allocations are on the pages that are no longer shared.
 //!
-//! A page also counts as a child's own if all other processes that had it have ended. So children
-//! are audited while parent and siblings live.
+//! A page also counts as the child's own if all other processes that had it have ended. So children
+//! are audited while their parent and siblings live.
 //!
 //! * `fork_state.rs`: the pages at the fork.
 //! * `audit.rs`: the comparison.
@@ -15,7 +15,7 @@
 //! * `cache.rs`: memory of another process, of which each page is read once.
 //! * `perl.rs`: the values in the arenas of a perl.
 //!
-//! This crate must never know SQLite, the terminal or files of profiles.
+//! This crate must not depend on SQLite, the terminal or files of profiles.
 #![forbid(unsafe_code)]
 
 mod audit;

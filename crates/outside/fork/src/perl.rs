@@ -1,9 +1,9 @@
-//! Finds what is in the memory of a perl: heads and bodies of values in arenas, and keys of hashes.
+//! Finds the contents of a perl's memory: heads and bodies of values in arenas, and keys of hashes.
 //!
 //! Counting a reference writes to a value's head, and using a text as a number writes to its head
-//! and its body. Both are in arenas, which don't show who made the value. But the value's own block
-//! shows it: the stack that allocated its text, its elements or its buckets. A value without such a
-//! block counts for the arena that it is in.
+//! and its body. Heads and bodies are in arenas, which don't show the stack that made the value.
+//! The value's own block shows it: the block of its text, its elements or its buckets. A value
+//! without such a block counts for the stack of its arena.
 
 use std::ops::Range;
 
@@ -20,11 +20,11 @@ pub(crate) struct PerlValuePart {
     pub(crate) range: Range<u64>,
     /// The name of this kind of part in reports.
     pub(crate) kind: &'static str,
-    /// An address in a block of the same owner, if there is one.
+    /// An address in a block of the value that the part belongs to, if the value has such a block.
     pub(crate) in_block: Option<u64>,
 }
 
-/// The values, arenas and keys of the perl of a process.
+/// The values, arenas and keys of a process's perl.
 #[derive(Default)]
 pub(crate) struct PerlInventory {
     /// Heads and bodies of values that are on wanted pages.
@@ -35,11 +35,11 @@ pub(crate) struct PerlInventory {
     pub(crate) keys: Vec<u64>,
 }
 
-/// Maximum number of parts, and of keys.
+/// Maximum number of parts, and maximum number of keys.
 const MAX_INVENTORY_PARTS: usize = 1 << 25;
 
-/// Finds the values, arenas and keys of the perl of a process; the result is empty if there is no
-/// perl that can be read.
+/// Finds the values, arenas and keys of a process's perl. Only parts on the pages `wanted` are
+/// returned. The result is empty if there is no perl that can be read.
 pub(crate) fn read_inventory(process: &LiveProcess, wanted: &PageSet) -> PerlInventory {
     let mut held = PerlInventory::default();
     let cache = PageCache::new(process.memory());

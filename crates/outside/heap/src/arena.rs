@@ -10,17 +10,17 @@ use std::collections::HashSet;
 
 use crate::image::{ImageRegion, ProcessImage};
 
-/// Bytes of address space that are reserved for a part of an arena (`HEAP_MAX_SIZE`).
+/// Bytes of address space that malloc reserves for each part of an arena (`HEAP_MAX_SIZE`).
 pub(crate) const ARENA_PART_SIZE: u64 = 64 << 20;
-/// Minimum number of an arena's bins that must be rings. An arena with more damaged bins can't be
-/// walked anyway.
+/// Minimum number of bins that must be rings for memory to be taken for an arena. An arena with
+/// more damaged bins can't be walked anyway.
 const MIN_RINGS: usize = 64;
-/// Maximum number of arenas: more of them are a broken ring. (An arena's number has 16 bits, and
+/// Maximum number of arenas. A ring of more arenas is broken. (An arena's number has 16 bits, and
 /// the last two values have other meanings.)
 const MAX_ARENAS: usize = (1 << 16) - 2;
 
-/// Possible distances from an arena's beginning to its first bin. Since 2.27 there is a word more,
-/// and since 2.43 there are no lists of fast chunks.
+/// Possible distances from an arena's beginning to its first bin. glibc 2.27 added a word, and 2.43
+/// dropped the lists of fast chunks.
 const BIN_DISTANCES: [u64; 3] = [0x70, 0x68, BIN_DISTANCE_WITHOUT_FAST];
 const BIN_DISTANCE_WITHOUT_FAST: u64 = 0x18;
 
@@ -29,7 +29,7 @@ const FASTBINS_DISTANCE: u64 = 0x60;
 const TOP_DISTANCE: u64 = 0x10;
 const NEXT_ARENA_DISTANCE: u64 = 0x800;
 const SYSTEM_MEMORY_DISTANCE: u64 = 0x818;
-/// Bytes of an arena from its first bin on.
+/// Bytes from an arena's first bin to the arena's end.
 const ARENA_SIZE_FROM_BINS: u64 = 0x828;
 /// Number of lists of fast chunks in an arena.
 const FAST_LIST_COUNT: u64 = 10;
@@ -63,19 +63,19 @@ impl MallocArena {
         (0..count).map(move |i| first.wrapping_add(8 * i))
     }
 
-    /// Addresses of the arena's structure, whose pointers lead to chunks but are not roots.
+    /// Address range of the arena's structure. Its pointers lead to chunks but are not roots.
     #[must_use]
     pub fn range(&self) -> std::ops::Range<u64> {
         self.at..self.bins.wrapping_add(ARENA_SIZE_FROM_BINS)
     }
 }
 
-/// Finds the arenas of a process, the main one first, and says whether these are all. The list is
-/// empty if there are none.
+/// Finds the arenas of a process, the main one first, and returns whether the list is complete. The
+/// list is empty if there are no arenas.
 ///
-/// Memory that looks like bins also does so some bins further on: then the ring of arenas does not
-/// lead back. If no ring leads back, the ring is damaged or cut off, and the candidate with the
-/// most bins that are rings is taken.
+/// Memory that looks like an arena's bins at one address may also look so a few bins further on.
+/// The ring of arenas leads back only from the right address. If no ring leads back, the ring is
+/// damaged or cut off, and the candidate with the most bins that are rings is taken.
 pub(crate) fn find(image: &ProcessImage) -> (Vec<MallocArena>, bool) {
     let mut best: Option<(usize, MallocArena)> = None;
     // How many more arenas are followed while candidates for the main arena are tried.
@@ -134,8 +134,8 @@ fn candidate(image: &ProcessImage, at: u64) -> Option<(usize, MallocArena)> {
     Some((rings, arena))
 }
 
-/// Returns the beginning of the arena with these bins if it is in an arena part, as all arenas but
-/// the main one are.
+/// Returns the beginning of the arena with these bins if the arena lies in an arena part. All
+/// arenas but the main one do.
 fn in_part(image: &ProcessImage, bins: u64) -> Option<u64> {
     let mut may_begin = BIN_DISTANCES.iter().map(|distance| bins - distance);
     may_begin.find(|&at| image.word(at & !(ARENA_PART_SIZE - 1)) == Some(at))
@@ -161,7 +161,7 @@ fn is_ring(image: &ProcessImage, bins: u64, bin: u64) -> bool {
     leads_back(first, 24) && leads_back(last, 16)
 }
 
-/// Reads the arena whose first bin is at `bins`. Its place in the ring is not known yet.
+/// Reads the arena whose first bin is at `bins`, without following the ring of arenas.
 fn read(image: &ProcessImage, bins: u64) -> Option<MallocArena> {
     let top = image.word(bins.checked_sub(TOP_DISTANCE)?)?;
     let system_memory = image.word(bins + SYSTEM_MEMORY_DISTANCE)?;
@@ -180,8 +180,8 @@ fn read(image: &ProcessImage, bins: u64) -> Option<MallocArena> {
     })
 }
 
-/// Follows the ring of arenas that `main` is in, as far as it leads and for at most `left` arenas.
-/// Also returns whether the ring leads back.
+/// Follows the ring of arenas that `main` is in until the ring ends or `left` arenas were read.
+/// Returns these arenas, and whether the ring leads back to `main`.
 fn follow(
     image: &ProcessImage,
     mut main: MallocArena,
@@ -222,8 +222,8 @@ fn follow(
     (all, is_whole)
 }
 
-/// Returns the distance from an arena's beginning to its first bin: the distance at which most bins
-/// are rings, because at its neighbours some bins overlap other fields.
+/// Returns the distance from an arena's beginning to its first bin: the possible distance at which
+/// most bins are rings. At the other distances some bins overlap other fields.
 fn distance(image: &ProcessImage, arena: u64) -> Option<u64> {
     let count = |distance: u64| {
         let bins = arena.checked_add(distance).filter(|&bins| bins < 1 << 62)?;

@@ -1,7 +1,8 @@
-//! Reads malloc's lists of free chunks, and computes what malloc would give back to the kernel.
+//! Reads malloc's lists of free chunks, and computes the bytes that malloc can give back to the
+//! kernel.
 //!
 //! A bin is a ring through the chunks in it (glibc's `malloc.c`). The first bin has chunks that
-//! were not put into order yet, 62 bins have chunks of one size each, and 63 have chunks of larger
+//! were not sorted by size yet, 62 bins have chunks of one size each, and 63 have chunks of larger
 //! sizes.
 
 use std::ops::Range;
@@ -15,7 +16,7 @@ use crate::sum::BlockSum;
 
 /// Size of the head of a free chunk (`struct malloc_chunk`), in bytes.
 const FREE_HEAD_SIZE: u64 = 48;
-/// Bytes that stay at the top in any case.
+/// Minimum number of bytes that malloc keeps in an arena's top.
 const MIN_TOP_SIZE: u64 = 32;
 
 /// The kind of a list of free chunks.
@@ -25,7 +26,7 @@ pub enum FreeListKind {
     Cached,
     /// Lists of fast chunks.
     Fast,
-    /// The bin of chunks that were not put into order yet.
+    /// The bin of chunks that were not sorted by size yet.
     Unsorted,
     /// Bins whose chunks are of one size each.
     Small,
@@ -78,8 +79,8 @@ impl FreeList {
     }
 }
 
-/// Reads the bins of an arena that are not empty. Also returns how many bins are damaged. A chunk
-/// that is in a list already (`is_listed`) can't be in another one.
+/// Reads an arena's bins that are not empty, and counts the damaged bins. A bin is damaged if it
+/// leads to a chunk that is already in another list (`is_listed`).
 pub(crate) fn bins(
     image: &ProcessImage,
     heap: &MallocHeap,
@@ -129,9 +130,9 @@ pub(crate) fn add(lists: &mut Vec<FreeList>, kind: FreeListKind, size: u64) {
     lists[at].add(size);
 }
 
-/// Returns how many bytes `malloc_trim(0)` would give back: whole pages within free chunks, after
-/// fast chunks were joined with free neighbours, and most of the main arena's top. Only pages that
-/// are present count.
+/// Returns the number of bytes that `malloc_trim(0)` would give back. These are the whole pages
+/// inside free chunks, after fast chunks were joined with free neighbours, and most of the main
+/// arena's top. Only present pages count.
 pub(crate) fn trimmable_bytes(image: &ProcessImage, heap: &MallocHeap) -> u64 {
     let mut bytes = 0;
     let mut chunks = heap.chunks.iter().peekable();
@@ -168,14 +169,14 @@ pub(crate) fn trimmable_bytes(image: &ProcessImage, heap: &MallocHeap) -> u64 {
     bytes
 }
 
-/// Returns the whole pages of a free chunk that are given back.
+/// Returns the pages of a free chunk that a trim gives back: those that the chunk fills completely.
 fn inner_pages(start: u64, end: u64) -> Range<u64> {
     let first = (start + FREE_HEAD_SIZE).next_multiple_of(PAGE_SIZE);
     let size = end.saturating_sub(first);
     first..first + size / PAGE_SIZE * PAGE_SIZE
 }
 
-/// Returns the pages of the top that are given back, from its end.
+/// Returns the pages that a trim gives back from the end of the top.
 fn top_pages(start: u64, end: u64) -> Range<u64> {
     let extra = (end - start).saturating_sub(MIN_TOP_SIZE + 1) / PAGE_SIZE * PAGE_SIZE;
     end - extra..end

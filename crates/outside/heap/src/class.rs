@@ -1,9 +1,10 @@
 //! Finds the class of a C++ object by its virtual table.
 //!
-//! In the Itanium C++ ABI (2.9) an object's first word leads to its virtual table. Before the table
-//! are the address of the class's `type_info`, and how far the object's first byte lies before this
-//! base. The second word of a `type_info` is the address of the class's mangled name. Programs have
-//! these without symbols, unless they were built without them (`-fno-rtti`).
+//! In the Itanium C++ ABI (2.9) an object's first word leads to its virtual table. The two words
+//! before the table are the distance from this base to the object's first byte, and the address of
+//! the class's `type_info`. The second word of a `type_info` is the address of the class's mangled
+//! name. A program has these tables even without symbols, unless it was built without them
+//! (`-fno-rtti`).
 
 use heapprof_memory::Memory;
 
@@ -38,7 +39,7 @@ pub fn object_class(memory: impl Memory, table: u64) -> Option<String> {
     is_mangled(name).then(|| String::from_utf8_lossy(name).into_owned())
 }
 
-/// Whether a text is a type's name in the form to which compilers mangle it.
+/// Whether a text has the form of a mangled type name.
 fn is_mangled(name: &[u8]) -> bool {
     let is_known = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'$');
     let begins = match name.first() {

@@ -34,15 +34,15 @@ pub struct CoreMemory {
     core: CoreFile,
     thread_note: &'static ThreadNoteLayout,
     files: Vec<ProcessMapping>,
-    /// Path that the program's own file had, and the path that it has now.
+    /// The path of the program's file when the core file was written, and its present path.
     program: Option<(Vec<u8>, PathBuf)>,
     /// The opened file of each mapping, if it is still the file that was mapped.
     open_files: Vec<OnceLock<Option<File>>>,
 }
 
 impl CoreMemory {
-    /// Reads the head of a core file. `program` is the path that the program's own file has now, if
-    /// it has moved.
+    /// Reads the head of a core file. `program` is the present path of the program's file, if the
+    /// file was moved.
     ///
     /// # Errors
     /// The file may be no core file of a 64-bit program.
@@ -78,14 +78,14 @@ impl CoreMemory {
         Ok(own)
     }
 
-    /// Whether the program's own file can be read, and is the one that ran.
+    /// Whether the program's file can be read and is the one that ran.
     #[must_use]
     pub fn has_program(&self) -> bool {
         let own = self.entry().and_then(|at| self.mapping(at));
         own.is_some_and(|own| self.open_mapping(own).is_some())
     }
 
-    /// The program's entry point, which lies in its own file.
+    /// The address of the program's entry point, which lies in the program's file.
     fn entry(&self) -> Option<u64> {
         auxiliary_value(&self.auxiliary(), AT_ENTRY_KEY)
     }
@@ -101,7 +101,7 @@ impl CoreMemory {
         found
     }
 
-    /// Reads the memory that the program could write to, as far as the file has it.
+    /// Reads the memory that the program could write to, as far as the core file contains it.
     ///
     /// # Errors
     /// The file may contradict itself.
@@ -187,8 +187,9 @@ impl CoreMemory {
         }
     }
 
-    /// Opens the file of a mapping, if it begins with the bytes that the core file has of it. (The
-    /// kernel writes the first page of each file, which has the build ID.)
+    /// Opens the file of a mapping. Returns `None` if its first bytes are not those in the core
+    /// file: the kernel writes the first page of each mapped file, with the build ID, to a core
+    /// file.
     fn open_mapping(&self, number: usize) -> Option<&File> {
         let open = || {
             let path = &self.files[number].path;
@@ -237,8 +238,8 @@ fn read_up_to(file: &File, to: &mut [u8]) -> Option<usize> {
     Some(done)
 }
 
-/// The program's memory, also that which it could not write to: the core file leaves out what
-/// mapped files have.
+/// Reads the program's memory from the core file, and read-only memory, which core files leave out,
+/// from the mapped files.
 impl Memory for &CoreMemory {
     fn read(self, at: u64, to: &mut [u8]) -> bool {
         if self.core.read_memory(&self.file, at, to) {

@@ -1,5 +1,5 @@
-//! Replaces `live.rs` on machines other than x86-64: no process is suspended there, so only core
-//! files of x86-64 can be walked.
+//! Replaces `live.rs` on machines other than x86-64. Processes can't be suspended there, so only
+//! core files of x86-64 can be walked.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Reasons why a heap can't be walked.
 
-/// The reason why a heap can't be walked. Each error is one line.
+/// The reason why a heap can't be walked. Each error's text is one line.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeapWalkError {
@@ -13,7 +13,7 @@ pub enum HeapWalkError {
     /// This user may not read the process.
     #[error("it is not this user's to hold and read")]
     NotAllowed,
-    /// The process with this number traces the process already.
+    /// Another process, which has this number, already traces the process.
     #[error("process {0} traces it already")]
     Traced(u32),
     /// The thread with this number did not stop.
@@ -31,7 +31,7 @@ pub enum HeapWalkError {
     /// No arena of glibc's malloc was found.
     #[error("no heap of glibc's malloc was found{other}{}", lacking(*missing))]
     NoHeap {
-        /// The other allocator of the process, in words.
+        /// The allocator that the process uses instead, in words; empty if it is not known.
         other: &'static str,
         /// Number of missing bytes of memory.
         missing: u64,
@@ -44,7 +44,7 @@ pub enum HeapWalkError {
     TooLarge(u64),
 }
 
-/// The missing bytes, in words.
+/// A sentence about the missing bytes.
 fn lacking(missing: u64) -> String {
     match missing {
         0 => String::new(),

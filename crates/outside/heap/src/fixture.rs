@@ -8,7 +8,7 @@ mod versions;
 use crate::heap::{ChunkUse, MallocHeap};
 use crate::image::{ImageRegion, ProcessImage};
 
-/// Addresses of the parts of the memory.
+/// Addresses of the variables, the heap and libc's variables in the memory that is made.
 pub(crate) const VARIABLES_ADDRESS: u64 = 0x5554_0000_0000;
 const HEAP_ADDRESS: u64 = 0x5555_0000_0000;
 const LIBC_ADDRESS: u64 = 0x7f00_0000_0100;
@@ -23,7 +23,8 @@ pub(crate) struct FixtureLayout {
     has_fast: bool,
     /// A thread's cache: its size in bytes, its number of lists, and the bytes of a count.
     cache: [u64; 3],
-    /// Whether a count is the number of chunks in a list, and not the room that is left.
+    /// Whether a cache's counts are the lengths of its lists. Otherwise they are how many more
+    /// chunks the lists may take.
     counts: bool,
     /// Whether the links of free chunks are hidden.
     is_hidden: bool,
@@ -64,8 +65,8 @@ pub(crate) struct HeapFixture {
 }
 
 impl HeapFixture {
-    /// Makes a heap of blocks of these sizes, which must be 24, 40, 56 … The cache comes first, and
-    /// the last block is in use.
+    /// Makes a heap of blocks of these sizes, which must be 24, 40, 56 … The thread's cache is put
+    /// before these blocks, and the last block is in use.
     pub(crate) fn new(layout: FixtureLayout, blocks: &[(u64, ChunkUse)]) -> Self {
         let cache = (layout.cache[0] + 8).next_multiple_of(16) - 8;
         let all = [(cache, ChunkUse::Cache)];

@@ -41,7 +41,7 @@ impl HeapChunk {
     /// Number of the arena of chunks that have a mapping of their own.
     pub const MAPPED_ARENA: u16 = u16::MAX;
 
-    /// The addresses of the chunk. A chunk of no bytes has its first address.
+    /// The addresses that belong to the chunk. A chunk of no bytes has one address, its first.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
         self.at..self.at + self.size.max(1)
@@ -53,9 +53,9 @@ impl HeapChunk {
         self.at..self.at + self.size
     }
 
-    /// Whether malloc may have left a link at an address in the chunk, since blocks are cut from
-    /// larger chunks that were free. False for the last word: a program may have the link of a list
-    /// of its own there, which leads to the last words of other blocks.
+    /// Whether a word of the chunk may be a link that malloc left there, since blocks are cut from
+    /// larger chunks that were free. False for the last word: a program may have a link of its own
+    /// list there, which leads to the last words of other blocks.
     pub(crate) fn may_have_link_at(&self, at: u64) -> bool {
         at + 8 != self.at + self.size
     }
@@ -80,11 +80,11 @@ pub struct MallocVersion {
 #[derive(Clone, Debug)]
 struct ChunkSpan {
     range: Range<u64>,
-    /// Bytes of one page of the table: more where chunks are large, so that the table stays small
-    /// beside the chunks.
+    /// Bytes of address space for each entry of `pages`. Spans of large chunks have larger pages,
+    /// so that the table stays small.
     page: u64,
-    /// Number of the first chunk that begins at or after each page's beginning, and one entry for
-    /// the end.
+    /// For each page, the number of the first chunk that begins in or after it. One more entry is
+    /// for the end.
     pages: Vec<u32>,
 }
 
@@ -160,10 +160,10 @@ impl MallocHeap {
 
     /// Returns the number of the chunk that a pointer of the program leads to.
     ///
-    /// `may_be_link` says whether the pointer is where malloc may have left one of its own: in a
-    /// register, on a stack, or in a block. Pointers of malloc lead to the heads of chunks. The
-    /// head of a chunk begins in the last word of the previous chunk, so a pointer to that word is
-    /// then taken for one of malloc's.
+    /// `may_be_link` is true if the pointer is where malloc may have left a link: in a register, on
+    /// a stack, or in a block. malloc's links lead to the heads of chunks. The head of a chunk
+    /// begins in the last word of the previous chunk, so such a pointer to that word is taken for a
+    /// link.
     #[must_use]
     pub fn find_pointed(&self, at: u64, may_be_link: bool) -> Option<usize> {
         let found = self.find(at)?;
@@ -181,13 +181,13 @@ impl MallocHeap {
         self.unwalked.iter().map(|one| one.end - one.start).sum()
     }
 
-    /// The ranges of the heap, which are no roots.
+    /// The address ranges of the heap. They are not roots.
     pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.spans.iter().map(|span| span.range.clone())
     }
 }
 
-/// Makes the tables by which chunks are found.
+/// Makes the tables that find the chunk at an address.
 fn spans(ranges: &[Range<u64>], chunks: &[HeapChunk]) -> Vec<ChunkSpan> {
     let mut spans: Vec<ChunkSpan> = Vec::new();
     let starts = ranges.iter().skip(1).map(|range| range.start);

@@ -6,7 +6,7 @@ use std::ops::Range;
 use heapprof_memory::Memory;
 use heapprof_process::maps::ProcessMapping;
 
-/// Lowest and highest address of a program's memory.
+/// Lowest address of a program's memory, and the end of its addresses.
 const MIN_ADDRESS: u64 = 4096;
 const MAX_ADDRESS: u64 = 1 << 62;
 
@@ -36,8 +36,8 @@ impl ImageRegion {
         self.start..self.start.saturating_add(self.bytes.len() as u64)
     }
 
-    /// Whether pointers in the piece count: the program can write there, and the memory is not
-    /// heapprof's.
+    /// Whether pointers in the piece count as roots: the program can write there, and the memory is
+    /// not heapprof's.
     #[must_use]
     pub fn is_root(&self) -> bool {
         self.is_writable && !self.is_own
@@ -59,7 +59,8 @@ pub struct ImageThread {
     pub tid: u32,
     /// The values of the thread's registers.
     pub registers: Vec<u64>,
-    /// The thread's stack pointer. Memory below is not part of the stack, except for 128 bytes.
+    /// The thread's stack pointer. The memory below it is not part of the stack, except for 128
+    /// bytes.
     pub stack: u64,
 }
 
@@ -73,14 +74,14 @@ pub struct ProcessImage {
     /// Mappings of files that the process can't write to, in order: code, constants, tables of
     /// classes.
     pub files: Vec<ProcessMapping>,
-    /// The copied mappings one by one and in order, also where they have no pages yet. Empty if the
-    /// mappings are not known.
+    /// The address ranges of the copied mappings in order, including their pages that were never
+    /// touched. Empty if the mappings are not known.
     pub mapped: Vec<Range<u64>>,
     /// The auxiliary vector, which the kernel gives a program at its start: pairs of a key and a
     /// word. Empty if it is not known.
     pub auxiliary: Vec<u8>,
-    /// Number of bytes that should be in the image and are not: a core file may be cut off, or
-    /// leave something out.
+    /// Number of bytes that are missing from the image: a core file may be cut off, or leave
+    /// something out.
     pub missing: u64,
 }
 
@@ -135,7 +136,8 @@ impl ProcessImage {
     }
 
     /// The file to which an address belongs, and the distance of the address from the file's first
-    /// byte. Variables without an initial value lie behind the file's mappings.
+    /// byte. An address behind the file's mappings belongs to it too, because variables without an
+    /// initial value lie there.
     #[must_use]
     pub fn place(&self, at: u64) -> Option<(&ProcessMapping, u64)> {
         let next = self.files.partition_point(|file| file.start <= at);
@@ -206,7 +208,7 @@ impl ProcessImage {
     }
 }
 
-/// Pages that are missing read as zeros: the program has not touched them.
+/// Reads the image's memory. Missing pages read as zeros, because the program has not touched them.
 impl Memory for &ProcessImage {
     fn read(self, at: u64, to: &mut [u8]) -> bool {
         let Some(end) = at
@@ -292,7 +294,8 @@ mod tests {
         ProcessImage::new(pieces.collect(), Vec::new(), 0)
     }
 
-    /// Pages that a program never touched read as zeros, and addresses that none has do not.
+    /// Tests that pages that a program never touched read as zeros, and that unmapped addresses
+    /// can't be read.
     #[test]
     fn what_lies_between_pieces_is_zero() {
         let image = image(&[(8192, 16), (8224, 8)]);
@@ -336,7 +339,8 @@ mod tests {
         assert_eq!(image.mapping(12_288), None);
     }
 
-    /// Variables without an initial value lie behind a file's mappings, and belong to it.
+    /// Tests that the variables without an initial value, behind a file's mappings, belong to the
+    /// file.
     #[test]
     fn an_address_belongs_to_the_file_before_it() {
         let mut image = image(&[]);

@@ -1,5 +1,5 @@
-//! Classifies blocks: by the kind of content, and by the name of the thing that the first word
-//! leads to.
+//! Classifies blocks: by the kind of content, and by the class or function to which the first word
+//! leads.
 
 use std::collections::HashMap;
 
@@ -19,13 +19,13 @@ pub struct BlockKind {
     name: u32,
 }
 
-/// Classifies blocks. The caller gives a function that knows the names of classes and functions by
-/// the address in an object's first word. It is asked for each address once.
+/// Classifies blocks. The caller passes a function that returns the name of the class or function
+/// for the address in an object's first word. The function is called once for each address.
 pub struct BlockKinds<'a> {
     image: &'a ProcessImage,
     heap: &'a MallocHeap,
     ask: Box<dyn FnMut(u64) -> Option<String> + 'a>,
-    /// Number of the name of each address that was asked for.
+    /// Number of the name of each address for which `ask` was called.
     known_names: HashMap<u64, u32>,
     names: Vec<String>,
     numbers: HashMap<String, u32>,

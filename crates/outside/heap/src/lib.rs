@@ -1,14 +1,14 @@
-//! Walks glibc's heap from outside: the heap of a process, which is suspended only as long as its
-//! memory is copied, or that of a core file.
+//! Walks glibc's heap from outside: the heap of a core file, or that of a running process, which is
+//! suspended only while its memory is copied.
 //!
 //! [`ProcessImage`] is the memory that the program can write to, with the registers of all threads.
 //! [`MallocHeap`] finds malloc's arenas in it, and each of their chunks. [`ChunkMarks`] says which
 //! chunks can be reached from roots (registers, stacks, variables, memory that is not malloc's),
 //! and from where. A chunk in use that can't be reached has leaked.
 //!
-//! glibc 2.26 to 2.43 is known. None of its symbols are needed: arenas are recognized by their
-//! contents, and where versions differ, the reading that makes sense is used. This crate must never
-//! know SQLite, the terminal or profiles.
+//! Versions 2.26 to 2.43 of glibc can be read, without symbols: arenas are recognized by their
+//! contents. Where versions differ, each layout is tried, and the one that fits is used. This crate
+//! must not depend on SQLite, the terminal or profiles.
 #![deny(unsafe_code)]
 
 mod arch;

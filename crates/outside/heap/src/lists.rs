@@ -19,8 +19,8 @@ struct CacheLayout {
     /// Number of lists, and the offset of the first one.
     lists: u64,
     first: u64,
-    /// Bytes of one count, and whether it counts the chunks in the list (or else the room that is
-    /// left).
+    /// Bytes of one count, and whether it counts the chunks in the list. Otherwise it is the number
+    /// of chunks that the list may still take.
     count: u64,
     counts: bool,
 }
@@ -157,7 +157,8 @@ fn caches(image: &ProcessImage, heap: &MallocHeap, layout: &CacheLayout) -> Vec<
         .collect()
 }
 
-/// Whether links are hidden: the reading by which more of them lead to chunks is taken.
+/// Whether links in lists of free chunks are hidden. The interpretation by which more links lead to
+/// chunks is taken.
 fn hides_links(image: &ProcessImage, heap: &MallocHeap, heads: &[(u64, ChunkUse)]) -> bool {
     let leads = |is_hidden: bool| {
         let is_right = |&&(head, kind): &&(u64, ChunkUse)| {

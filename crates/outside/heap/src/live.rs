@@ -1,8 +1,8 @@
-//! Copies the memory of a running process: all of its threads are suspended, the memory that it can
-//! write to is copied, and it goes on.
+//! Copies the memory of a running process. All of its threads are suspended while the memory that
+//! it can write to is copied.
 //!
-//! Room for the copy is made before, so that only the copying itself keeps the process waiting. If
-//! this process dies meanwhile, the kernel resumes the threads.
+//! Buffers for the copy are allocated before, so that the process waits only for the copying
+//! itself. If heapprof dies meanwhile, the kernel resumes the threads.
 #![allow(unsafe_code)] // The kernel copies from one process's memory to another's.
 
 use std::collections::BTreeMap;
@@ -27,12 +27,13 @@ use crate::image::{ImageRegion, ImageThread, ProcessImage};
 const MAX_COPIED_BYTES: u64 = 1 << 40;
 /// Maximum number of times that the list of threads is read until all of them are suspended.
 const MAX_STOP_ROUNDS: usize = 16;
-/// Maximum number of pieces, and of bytes, that one call copies.
+/// Maximum number of pieces that one call copies, and maximum number of bytes.
 const MAX_PIECES_PER_CALL: usize = 512;
 const MAX_BYTES_PER_CALL: usize = 4 << 20;
-/// Size in bytes from which on a piece gets spare room, because it may grow meanwhile.
+/// Minimum size in bytes of pieces that get a larger buffer, because they may grow before they are
+/// copied.
 const MIN_LARGE_PIECE: u64 = 1 << 20;
-/// Maximum number of threads that copy. More threads would wait for the memory, not for each other.
+/// Maximum number of threads that copy. More threads would only wait for the memory.
 const MAX_COPY_THREADS: usize = 4;
 
 /// A copy of a process's memory, and the costs of making it.
@@ -48,7 +49,8 @@ pub struct ImageCapture {
     pub memory: LiveMemory,
 }
 
-/// The memory of a process that runs on. Memory that it can't write to is still as it was.
+/// Reads the present memory of a process that runs on. Memory that the process can't write to is
+/// still as it was in the copy.
 #[derive(Debug)]
 pub struct LiveMemory(File);
 
@@ -153,8 +155,8 @@ fn from_kernel_error(error: io::Error) -> HeapWalkError {
 }
 
 /// Returns two lists of ranges: heapprof's own memory in a recorded process, and memory whose pages
-/// the process itself brings in (userfaultfd). A reader of the latter would wait for a thread that
-/// is suspended.
+/// the process itself provides (userfaultfd). Reading the second kind would wait for a suspended
+/// thread.
 fn marked_ranges(pid: u32) -> io::Result<(AddressRanges, AddressRanges)> {
     let text = std::fs::read(format!("/proc/{pid}/smaps"))?;
     let text = String::from_utf8_lossy(&text);
@@ -203,9 +205,9 @@ fn push(runs: &mut Vec<Range<u64>>, run: Range<u64>) {
     }
 }
 
-/// Whether pointers to the heap may lie in a mapping. A device's memory is left alone, except for
-/// shared memory without a file. A private mapping that can't be written to may be a part of the
-/// heap whose access the program has changed.
+/// Whether pointers to the heap may lie in a mapping. The memory of devices is left out, except for
+/// shared memory without a file. A private read-only mapping is included, because the program may
+/// have made a part of the heap read-only.
 fn may_hold_pointers(map: &ProcessMapping) -> bool {
     let is_memory = ["/dev/shm/", "/dev/zero"];
     let is_memory = is_memory
@@ -216,13 +218,13 @@ fn may_hold_pointers(map: &ProcessMapping) -> bool {
     (map.is_writable || is_of_heap) && !is_device && !map.path.starts_with(b"[vvar")
 }
 
-/// Buffers for pieces, whose pages the kernel has given already.
+/// Buffers for pieces. The kernel has already allocated their pages.
 #[derive(Default)]
 struct PieceRoom(BTreeMap<u64, Vec<Vec<u8>>>);
 
 impl PieceRoom {
-    /// Makes a buffer for a piece. A large piece gets spare room, because it may grow until it is
-    /// copied.
+    /// Allocates a buffer for a piece. The buffer of a large piece is larger, because the piece may
+    /// grow before it is copied.
     fn make(&mut self, len: u64) -> Result<(), HeapWalkError> {
         let more = if len < MIN_LARGE_PIECE { 0 } else { len / 8 };
         let bytes = new(len + more)?;
@@ -248,7 +250,7 @@ impl PieceRoom {
     }
 }
 
-/// Returns `len` bytes, whose pages the kernel has given already.
+/// Allocates `len` bytes, and makes the kernel provide their pages now.
 fn new(len: u64) -> Result<Vec<u8>, HeapWalkError> {
     let mut bytes = Vec::new();
     bytes
@@ -262,7 +264,7 @@ fn new(len: u64) -> Result<Vec<u8>, HeapWalkError> {
     Ok(bytes)
 }
 
-/// Suspends all threads, also those that others begin meanwhile.
+/// Suspends all threads of a process, including threads that start meanwhile.
 fn suspend_all(pid: u32, memory: &File) -> Result<BTreeMap<u32, SuspendedThread>, HeapWalkError> {
     let mut held = BTreeMap::new();
     for _ in 0..MAX_STOP_ROUNDS {
@@ -295,9 +297,9 @@ fn suspend_all(pid: u32, memory: &File) -> Result<BTreeMap<u32, SuspendedThread>
 /// A part of a piece that one call copies: its address, and room for its bytes.
 type PiecePart<'a> = (u64, &'a mut [u8]);
 
-/// Fills the pieces, by as many threads as there are processors but at most [`MAX_COPY_THREADS`].
-/// The suspended process does not need the processors. Returns the number of bytes that could not
-/// be read, which are zero then.
+/// Fills the pieces with the memory of a process, in one thread for each processor but at most
+/// [`MAX_COPY_THREADS`]. The suspended process does not need the processors. Returns the number of
+/// bytes that could not be read; they are zero.
 fn copy(pid: u32, pieces: &mut [MemoryPiece]) -> io::Result<u64> {
     let mut calls: Vec<Vec<PiecePart<'_>>> = Vec::new();
     let (mut call, mut bytes) = (Vec::new(), 0);
@@ -379,7 +381,7 @@ fn read_all(pid: u32, parts: &mut [PiecePart<'_>]) -> io::Result<usize> {
     read(pid, &local, &remote)
 }
 
-/// Copies the memory of the other process that `remote` names to the places that `local` names.
+/// Copies memory of another process, the ranges `remote`, to the ranges `local` of this process.
 fn read(pid: u32, local: &[libc::iovec], remote: &[libc::iovec]) -> io::Result<usize> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| ErrorKind::NotFound)?;
     // SAFETY: callers make `local` of slices to which they have exclusive access, and that live
@@ -407,7 +409,7 @@ fn read(pid: u32, local: &[libc::iovec], remote: &[libc::iovec]) -> io::Result<u
     }
 }
 
-/// Makes regions of the pieces, with the properties of the mappings that they lie in.
+/// Makes the regions of an image from the pieces, with the properties of their mappings.
 fn regions(
     maps: &[ProcessMapping],
     own: &[Range<u64>],

@@ -1,9 +1,9 @@
-//! Finds chunks that have a mapping of their own, because they are large.
+//! Finds large chunks, which have a mapping of their own.
 //!
 //! Such a mapping begins with a head: the number of unused bytes before the head (for alignment),
-//! and a size with the flag for "mapped" (glibc's `sysmalloc_mmap`). Until 2.42 the size is that of
-//! the whole rest; in 2.43 it does not count the bytes of a head. The kernel joins adjacent
-//! mappings into one.
+//! and a size with the flag for "mapped" (glibc's `sysmalloc_mmap`). Until 2.42 the size is all
+//! bytes from the head to the mapping's end; in 2.43 it is less by the size of a head. The kernel
+//! joins adjacent mappings into one.
 
 use std::ops::Range;
 
@@ -93,8 +93,8 @@ mod tests {
 
     const START: u64 = 0x7f00_0000_0000;
 
-    /// Returns the chunks of a mapping of 16 pages with heads at distances from its beginning, and
-    /// where their mappings begin and end.
+    /// Finds the chunks in a mapping of 16 pages with heads at these distances from its beginning.
+    /// Returns each chunk's address and size, and the range of its mapping.
     fn chunks(heads: &[(u64, [u64; 2])]) -> Vec<(u64, u64, Range<u64>)> {
         let mut bytes = vec![0; 16 * PAGE_SIZE as usize];
         for (at, words) in heads {

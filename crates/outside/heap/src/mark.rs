@@ -1,12 +1,12 @@
-//! Finds which chunks can be reached, and from where.
+//! Finds the chunks that can be reached, and the pointers by which they are reached.
 //!
 //! Roots are the registers of all threads, their stacks, and all writable memory that is not
 //! malloc's: variables, thread-local memory, the program's own mappings. A chunk is *reached* if a
 //! pointer to its beginning is in a root or in a chunk that is reached. It is *maybe* reached if
 //! only pointers into its middle lead there. Any other chunk in use has leaked: *directly* if
-//! nothing leads there, *indirectly* if only leaked chunks do. As in valgrind, some pointers into
-//! the middle count as pointers to the beginning: those to the bytes behind the length of a C++
-//! array or string, and those to the second base of a C++ object.
+//! nothing leads there, *indirectly* if only leaked chunks do. As in valgrind, two kinds of
+//! pointers into the middle count as pointers to the beginning: those to the bytes behind the
+//! length of a C++ array or string, and those to the second base of a C++ object.
 
 use std::ops::Range;
 
@@ -54,15 +54,15 @@ impl ChunkState {
 pub enum PointerSource {
     /// No pointer was found.
     Nothing,
-    /// A root word in memory, by its address.
+    /// A root word in memory, with its address.
     Root(u64),
-    /// A register of a thread, by the thread's index in [`ProcessImage::threads`].
+    /// A register of a thread, with the thread's index in [`ProcessImage::threads`].
     Register(u32),
-    /// Another chunk, by the chunk's number.
+    /// Another chunk, with its number.
     Chunk(u32),
 }
 
-/// The state of each chunk, and what led to it.
+/// The state of each chunk, and the pointer that leads to it.
 #[derive(Clone, Debug)]
 pub struct ChunkMarks {
     /// The states, by the number of the chunk.
@@ -112,7 +112,7 @@ struct ChunkMarker<'a> {
     sources: Vec<PointerSource>,
     /// Chunks whose words were not read yet.
     queue: Vec<u32>,
-    /// Chunks into whose middle a pointer in a reached place leads, with that pointer's place.
+    /// Chunks into whose middle a root or a reached chunk points, with the source of the pointer.
     maybe: Vec<(u32, PointerSource)>,
 }
 
@@ -142,7 +142,7 @@ impl ChunkMarker<'_> {
         }
     }
 
-    /// Follows the words of all chunks in the queue. `state` is the state that the chunks have.
+    /// Follows the words of all chunks in the queue, whose state is `state`.
     fn follow(&mut self, state: ChunkState) {
         let mut done = 0;
         // The queue is read in order, so that the first source of a chunk is near to a root.
@@ -172,8 +172,8 @@ impl ChunkMarker<'_> {
         }
     }
 
-    /// Divides leaked chunks into those that leaked directly and those to which only these lead. Of
-    /// a ring to which nothing else leads, the first block has leaked directly.
+    /// Divides leaked chunks into directly leaked ones and those to which only leaked chunks lead.
+    /// In a ring to which nothing else leads, the first block counts as directly leaked.
     fn divide_leaks(&mut self) {
         let mut is_left: Vec<bool> = self
             .states
@@ -217,7 +217,7 @@ impl ChunkMarker<'_> {
     }
 }
 
-/// The words of a range with their addresses. Pages that were never touched are left out.
+/// The words of a range, each with its address. Pages that were never touched are left out.
 pub(crate) fn words_of(
     image: &ProcessImage,
     range: Range<u64>,
@@ -240,7 +240,7 @@ pub(crate) fn words_of(
     pieces.flat_map(|(start, bytes)| (start..).step_by(8).zip(words(bytes)))
 }
 
-/// Whether a pointer counts as one to the beginning of a chunk, although it may lead into the
+/// Whether a pointer counts as a pointer to the beginning of a chunk, although it may lead into the
 /// chunk's middle.
 fn is_whole(image: &ProcessImage, chunk: &HeapChunk, word: u64) -> bool {
     let offset = word - chunk.at;
@@ -280,9 +280,9 @@ fn is_whole(image: &ProcessImage, chunk: &HeapChunk, word: u64) -> bool {
     is_array || is_base
 }
 
-/// All words of roots. Each comes with its place, and with whether it may be a link that malloc
-/// left there. Variables come first, then stacks and registers, because a variable says more about
-/// who holds a block.
+/// Returns all words of roots, each with its source and with whether it may be a link that malloc
+/// left there. Variables come first, then stacks and registers, because a variable's name says more
+/// about the owner of a block.
 pub fn root_words(
     image: &ProcessImage,
     heap: &MallocHeap,
@@ -303,7 +303,7 @@ pub fn root_words(
     memory.chain(registers)
 }
 
-/// A range that is a root.
+/// A range of memory that is a root.
 struct RootRange {
     range: Range<u64>,
     is_stack: bool,

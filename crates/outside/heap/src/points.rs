@@ -1,4 +1,4 @@
-//! Finds all pointers to a block, and the way by which it is reached.
+//! Finds all pointers to a block, and the path by which it is reached.
 
 use std::collections::HashMap;
 
@@ -59,9 +59,9 @@ pub fn referrers(
 }
 
 impl ChunkMarks {
-    /// Returns each directly leaked block, with the sum of its chain. The chain is the block itself
-    /// and the blocks to which only leaked ones lead. The search found each of these from one
-    /// directly leaked block.
+    /// Returns each directly leaked block, with the number and bytes of the blocks in its chain.
+    /// The chain is the block and the leaked blocks that were found through it; each leaked block
+    /// is in one chain.
     pub(crate) fn chains(&self, heap: &MallocHeap) -> impl Iterator<Item = (usize, BlockSum)> {
         // Number of the first block of each block's chain, as far as it is known.
         let mut firsts = vec![u32::MAX; self.states.len()];
@@ -80,7 +80,7 @@ impl ChunkMarks {
         sums.into_iter().map(|(first, sum)| (first as usize, sum))
     }
 
-    /// Returns the root at the beginning of each chunk's way.
+    /// Returns, for each chunk, the root at the beginning of the path by which it was reached.
     #[must_use]
     pub fn roots(&self) -> Vec<PointerSource> {
         // The first chunk of each chunk's way, to which the root leads.
@@ -96,8 +96,8 @@ impl ChunkMarks {
         firsts.iter().map(root).collect()
     }
 
-    /// Returns the first chunk of another chunk's way. `firsts` has the answers that are known
-    /// already. The chunks between are put into `path`.
+    /// Returns the first chunk of the path by which a chunk was reached. `firsts` has the results
+    /// that are known already. The chunks between are appended to `path`.
     fn first(&self, mut at: u32, firsts: &[u32], path: &mut Vec<u32>) -> u32 {
         loop {
             match (firsts[at as usize], self.sources[at as usize]) {
@@ -111,8 +111,8 @@ impl ChunkMarks {
         }
     }
 
-    /// Returns the way by which a chunk was reached: the chunk first, then what led there, up to a
-    /// root.
+    /// Returns the path by which a chunk was reached: the chunk itself, then the chunks that lead
+    /// to it up to the root.
     #[must_use]
     pub fn way(&self, chunk: usize) -> (Vec<usize>, PointerSource) {
         let mut way = vec![chunk];

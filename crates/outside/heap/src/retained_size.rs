@@ -1,5 +1,5 @@
-//! Computes how many bytes would be freed if a block or a variable went: those of the block itself,
-//! and of all blocks that are reached only through it.
+//! Computes retained sizes: the bytes that would be freed if a block or a variable were gone. These
+//! are the bytes of the block itself and of all blocks that are reached only through it.
 
 use heapprof_objects::Graph;
 
@@ -18,8 +18,8 @@ pub struct RetainedSizes {
 }
 
 /// Computes the bytes that are retained by each block, and by each holder outside of malloc's
-/// memory. `holder_of` gives the number of the variable, stack or other holder that a root is in,
-/// counted from 0. A holder has no bytes of its own.
+/// memory. `holder_of` returns the number, counted from 0, of the holder (a variable or a stack,
+/// for example) that a root is in. A holder has no bytes of its own.
 #[must_use]
 pub fn retained_sizes(
     image: &ProcessImage,

@@ -1,19 +1,19 @@
-//! Finds malloc's settings and counts: for example the size from which on a block gets a mapping of
-//! its own.
+//! Finds malloc's settings and counts, such as the minimum size of blocks with a mapping of their
+//! own.
 //!
-//! They are in one structure (`malloc_par`), which lies beside the main arena. It has the address
-//! at which the heap begins, by which it is found. Since 2.35 it has three more fields, and since
-//! 2.43 a fourth one.
+//! All of them are in one structure (`malloc_par`) beside the main arena. The structure contains
+//! the address at which the heap begins, and is found by it. Since 2.35 it has three more fields,
+//! and since 2.43 a fourth one.
 
 use crate::heap::MallocHeap;
 use crate::image::{ImageRegion, ProcessImage};
 
-/// malloc's settings and counts, as far as they are of use here.
+/// malloc's settings and counts that a report shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MallocSettings {
-    /// Size in bytes from which on a block gets a mapping of its own.
+    /// Minimum size in bytes of blocks that get a mapping of their own.
     pub mmap_threshold: u64,
-    /// Size in bytes from which on free gives the top back.
+    /// Minimum size in bytes of a top that `free` gives back to the kernel.
     pub trim_threshold: u64,
     /// Whether malloc raises the thresholds when a block with a mapping of its own is freed.
     pub is_dynamic: bool,
@@ -21,12 +21,12 @@ pub struct MallocSettings {
     pub mapped_blocks: u64,
     /// Bytes of the blocks that have a mapping of their own now.
     pub mapped_bytes: u64,
-    /// Most bytes that such blocks had at one time.
+    /// Largest number of bytes that blocks with a mapping of their own had at one time.
     pub max_mapped_bytes: u64,
 }
 
-/// Layout of the structure: the offsets of the counts (four of 4 bytes), of the bytes of mapped
-/// blocks, and of the beginning of the heap.
+/// Layout of the structure `malloc_par`: the offsets of the counts (four of 4 bytes), of the bytes
+/// of mapped blocks, and of the heap's address.
 struct SettingsLayout {
     counts: u64,
     bytes: u64,
@@ -53,7 +53,8 @@ const SETTINGS_LAYOUTS: [SettingsLayout; 3] = [
 /// Largest number of arenas that malloc makes without asking how many processors there are.
 const MAX_ARENA_TEST: u64 = 1 << 16;
 
-/// Finds the settings. `None` if they are not found: the heap may not lie where `brk` put it.
+/// Finds the settings. Returns `None` if there are none beside the main arena, or if the heap is
+/// not where `brk` puts it.
 pub(crate) fn find(image: &ProcessImage, heap: &MallocHeap) -> Option<MallocSettings> {
     let main = heap.arenas.first().filter(|arena| arena.is_main)?;
     let start = heap.main_start?;

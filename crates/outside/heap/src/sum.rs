@@ -1,6 +1,6 @@
-//! Sums of blocks and bytes.
+//! A sum of blocks and their bytes.
 
-/// A number of blocks and a number of bytes.
+/// A number of blocks, and the number of their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockSum {
     /// Number of blocks.

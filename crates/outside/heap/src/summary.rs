@@ -1,4 +1,4 @@
-//! Sums up a heap: by state, by what leaked, by arena.
+//! Sums up a heap: by state, by leak and by arena.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -20,8 +20,7 @@ pub struct BlockGroup {
     pub state: ChunkState,
     /// Size of each block in bytes.
     pub size: u64,
-    /// The name of the blocks' class or of the thing that their first word leads to, or their kind
-    /// of content.
+    /// The blocks' class, the name that their first word leads to, or their kind of content.
     pub what: String,
     /// Number and bytes of all blocks.
     pub sum: BlockSum,
@@ -81,18 +80,18 @@ pub struct HeapSummary {
     pub arenas: Vec<ArenaSum>,
     /// malloc's settings, if they were found.
     pub settings: Option<MallocSettings>,
-    /// Blocks in arenas that are at least as large as those that get a mapping of their own.
+    /// Blocks in arenas that are large enough for a mapping of their own.
     pub large_in_arenas: BlockSum,
     /// Bytes that `malloc_trim(0)` would give back.
     pub trimmable: u64,
-    /// Number of bins that lead nowhere.
+    /// Number of damaged bins.
     pub broken_bins: u64,
     /// Bytes in which chunks should be, but could not be walked.
     pub unwalked: u64,
 }
 
 impl HeapSummary {
-    /// Sums a heap up.
+    /// Sums up a heap.
     #[must_use]
     pub fn new(
         image: &ProcessImage,

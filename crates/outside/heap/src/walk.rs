@@ -1,5 +1,4 @@
-//! Walks each arena's chunks, one behind the other, and finds those that have a mapping of their
-//! own.
+//! Walks the chunks of each arena in order, and finds the chunks that have a mapping of their own.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -15,7 +14,7 @@ use crate::mapped_chunks;
 
 /// Size of the smallest chunk, in bytes.
 const MIN_CHUNK_SIZE: u64 = 32;
-/// Size of a chunk that only keeps its neighbours apart, in bytes.
+/// Size in bytes of the smallest separator chunk, which keeps its neighbours from being joined.
 const FENCE_SIZE: u64 = 16;
 /// Flag bit in a chunk's size: the previous chunk is in use.
 const PREVIOUS_IN_USE_FLAG: u64 = 1;
@@ -23,7 +22,7 @@ const PREVIOUS_IN_USE_FLAG: u64 = 1;
 const SIZE_FLAGS_MASK: u64 = 7;
 
 impl MallocHeap {
-    /// Walks the heap.
+    /// Walks the heap in an image.
     ///
     /// # Errors
     /// The process may have no heap of glibc's.
@@ -80,7 +79,8 @@ impl MallocHeap {
     }
 }
 
-/// Names the other allocator that a process has, in words.
+/// Names the allocator that the process uses instead of glibc's, in words; empty if it is not
+/// known.
 fn other_allocator(image: &ProcessImage) -> &'static str {
     const KNOWN_ALLOCATORS: [(&str, &str); 5] = [
         ("jemalloc", ": it has jemalloc, whose heap is not walked"),
@@ -99,8 +99,8 @@ fn other_allocator(image: &ProcessImage) -> &'static str {
     found.map_or("", |(_, words)| words)
 }
 
-/// Returns where the chunks of an arena are: for the main one the heap up to its top, for others
-/// the parts that they have reserved.
+/// Returns the ranges in which an arena's chunks are. For the main arena this is the heap up to its
+/// top; the other arenas have reserved parts of their own.
 fn parts(image: &ProcessImage, arena: &MallocArena) -> Vec<Range<u64>> {
     if arena.is_main {
         return main_part(image, arena).into_iter().collect();
@@ -138,8 +138,8 @@ fn parts(image: &ProcessImage, arena: &MallocArena) -> Vec<Range<u64>> {
     parts
 }
 
-/// Returns the part of the heap (brk) in which chunks are. It begins at the address that libc has
-/// noted. That is not the beginning of the heap if the program took some of it before.
+/// Returns the range of the heap (brk) in which chunks are. It begins at the address that libc has
+/// noted: the program may have taken the beginning of the heap for itself.
 fn main_part(image: &ProcessImage, arena: &MallocArena) -> Option<Range<u64>> {
     // The heap may have pages that were never touched, so its pieces are joined.
     let regions = image.regions();
@@ -175,14 +175,15 @@ fn main_part(image: &ProcessImage, arena: &MallocArena) -> Option<Range<u64>> {
         .map(|start| start..arena.top)
 }
 
-/// Finds where chunks go on behind heap memory that the program took itself (by `sbrk`).
+/// Finds the address at which chunks continue after heap memory that the program took itself (by
+/// `sbrk`).
 fn resumption(image: &ProcessImage, from: u64, end: u64) -> Option<u64> {
     let mut places = (from.next_multiple_of(16)..end).step_by(16);
     places.find(|&start| is_chain(image, start, end))
 }
 
-/// Whether chunks follow each other from `start` on: to `end`, to two small ones that keep their
-/// neighbours apart, or far enough to be sure.
+/// Whether a row of chunks begins at `start` and reaches `end`, two separator chunks, or a length
+/// that can't be chance.
 fn is_chain(image: &ProcessImage, start: u64, end: u64) -> bool {
     let mut next = start;
     for _ in 0..1000 {

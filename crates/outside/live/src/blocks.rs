@@ -1,5 +1,4 @@
-//! Reads the blocks that a recorded process has in use, one by one: the address of each, and the
-//! stack that allocated it.
+//! Reads a recorded process's blocks in use, each with its address and the stack that allocated it.
 
 use heapprof_abi::{PART_COUNT, StackNumber, ThreadNumber, shadow, table, word};
 use heapprof_memory::Memory;
@@ -15,15 +14,18 @@ use crate::stacks::LiveStackReader;
 use crate::sums::MAX_STACKS;
 use crate::writer::{LiveProfileRow, LiveThreadNames};
 
-/// Maximum number of entries; no program has more. 2^27 of them take two gigabytes.
+/// Maximum number of entries in the table of blocks. No program has more: 2^27 entries take two
+/// gigabytes.
 const MAX_ENTRIES: u64 = 1 << 27;
 /// Maximum number of entries that are read at a time.
 const MAX_ENTRIES_PER_READ: u64 = 1 << 14;
-/// Maximum number of blocks; no program has more, and more would take gigabytes here.
+/// Maximum number of blocks that are returned. No program has more, and more would take gigabytes
+/// here.
 const MAX_BLOCKS: usize = 1 << 26;
-/// Maximum number of regions with a shadow: those of 16 GiB. More would take gigabytes here.
+/// Maximum number of regions with a shadow. This many regions cover 16 GiB. More would take
+/// gigabytes here.
 const MAX_SHADOWS: u64 = 1 << 18;
-/// Size of an entry in bytes.
+/// Size in bytes of an entry in the table of blocks.
 const ENTRY_LEN: u64 = 16;
 /// Maximum number of loaded objects; no program has more.
 const MAX_OBJECTS: usize = 4096;
@@ -46,8 +48,9 @@ pub struct BlocksInUse {
     pub all: Vec<BlockInUse>,
     /// Mean bytes between samples; 1 if no block is missing.
     pub period: u64,
-    /// Number of forks between the first process and the one in which a stack allocated, by the
-    /// number of the stack. It is known only if stacks are recorded for each thread.
+    /// The generation of each stack's process, by the number of the stack: how many forks lie
+    /// between the first process and the one in which the stack allocated. It is known only if
+    /// stacks are recorded for each thread.
     pub generations: Vec<u8>,
 }
 
@@ -64,8 +67,9 @@ impl BlocksInUse {
 }
 
 impl LiveProcess {
-    /// Reads the blocks in use. If the process goes on meanwhile, some may be missing, and some may
-    /// be gone. In sampled mode only sampled blocks are returned.
+    /// Reads the blocks in use. The process goes on meanwhile, so some of its blocks may be
+    /// missing, and some of the returned blocks may be freed already. In sampled mode only sampled
+    /// blocks are returned.
     ///
     /// # Errors
     /// The process may end meanwhile, and its ledger may be damaged.
@@ -81,7 +85,7 @@ impl LiveProcess {
         self.with_ledger(|reader, ledger| reader.u64(ledger.period))
     }
 
-    /// The number of stacks so far.
+    /// The number of stacks in the ledger so far.
     ///
     /// # Errors
     /// The process may end meanwhile.
@@ -89,7 +93,7 @@ impl LiveProcess {
         self.with_ledger(|reader, ledger| reader.u32(ledger.stacks))
     }
 
-    /// Makes a profile of these types with these rows. Each row has a value for each type, and a
+    /// Makes a profile with these sample types and rows. Each row has a value for each type, and a
     /// label under `key`.
     ///
     /// # Errors
@@ -177,8 +181,8 @@ pub(crate) fn blocks<M: Memory>(
     Ok(found)
 }
 
-/// Adds the blocks that are recorded in shadows, because they lie close together. Returns whether
-/// there are any shadows.
+/// Adds the blocks that are recorded in shadows: tables for regions in which blocks lie close
+/// together. Returns whether there are any shadows.
 fn add_shadow_blocks<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     ledger: &LiveLedger,
@@ -233,7 +237,8 @@ fn add_shadow_blocks<M: Memory>(
     Ok(true)
 }
 
-/// The block in an entry; `None` if the entry is empty, or no stack has its number.
+/// Decodes the block in an entry. `None` if the entry is empty, or if the number of its stack does
+/// not exist.
 fn block(entry: &[u8; ENTRY_LEN as usize], stacks: u32) -> Option<BlockInUse> {
     let (first, second) = (u64_at(entry, 0), u64_at(entry, 8));
     let key = first & ((1 << table::ADDRESS_BITS) - 1);

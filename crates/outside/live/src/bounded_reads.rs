@@ -1,4 +1,4 @@
-//! Reads memory of another program: every read may fail, and all of them together have bounds.
+//! Reads the memory of another program. Any read may fail, and the sum of all reads is limited.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -12,34 +12,34 @@ use crate::error::LiveError;
 /// Maximum number of bytes that are read. The ledger of a program with 16 threads and 16,000 stacks
 /// has 25 MB.
 const MAX_READ_BYTES: u64 = 1 << 30;
-/// Maximum amount of work with bytes that were read already: bytes that are copied, and steps.
+/// Maximum amount of work with data that is in the cache: copied bytes, and steps.
 const MAX_WORK: u64 = 4 << 30;
 /// Maximum number of bytes of names and paths.
 const MAX_TEXT_BYTES: u64 = 256 << 20;
-/// Size of a block in bytes. Small items are read together with the block around them.
+/// Size in bytes of a cached block. Small items are read together with the block around them.
 const BLOCK_SIZE: usize = 64 << 10;
-/// Size of a page in bytes. Some pages of a block may be missing.
+/// Size of a page in bytes. Some pages of a block may be unreadable.
 const PAGE_SIZE: usize = 4096;
 /// Maximum number of blocks in the cache.
 const MAX_CACHED_BLOCKS: usize = 4096;
-/// Work that each small read costs besides its bytes.
+/// Work of each small read, in addition to its bytes.
 const READ_COST: u64 = 16;
 /// Maximum number of bytes of an array that are read at a time.
 const MAX_CHUNK_BYTES: usize = 1 << 20;
 
-/// A memory whose reads are counted.
+/// A memory with limits on the bytes and the work of all reads together.
 pub(crate) struct BoundedMemoryReader<M> {
     memory: M,
     bytes_left: Cell<u64>,
     work_left: Cell<u64>,
     text_left: Cell<u64>,
-    /// Whether tables may lie where nothing can be read. Those are left out then.
+    /// Whether some tables may be at unreadable addresses. Readers leave these tables out.
     is_partial: bool,
-    /// Cached blocks. Only data that never changes is read from here.
+    /// Cached blocks. Only data that never changes may be read from here.
     cache: RefCell<BlockCache>,
 }
 
-/// Cached blocks by their numbers, and the block of the last request.
+/// Cached blocks by their numbers, and the block of the latest read.
 #[derive(Default)]
 struct BlockCache {
     place: HashMap<u64, usize, RandomState>,
@@ -50,11 +50,11 @@ struct BlockCache {
 /// A block of memory, as far as it could be read.
 struct CachedBlock {
     bytes: Box<[u8]>,
-    /// One bit for each page: whether it could be read.
+    /// One bit for each page, which says whether the page could be read.
     pages: u16,
 }
 
-/// Takes `amount` from a budget.
+/// Subtracts `amount` from a budget. Fails if the budget is used up.
 fn spend(budget: &Cell<u64>, amount: u64) -> Result<(), LiveError> {
     let left = budget.get().checked_sub(amount);
     budget.set(left.ok_or(LiveError::LedgerTooLarge)?);
@@ -81,7 +81,8 @@ impl<M: Memory> BoundedMemoryReader<M> {
         }
     }
 
-    /// Returns `None` if data of a partial memory is out of reach. Other errors stay errors.
+    /// Turns the error of a read that was out of reach into `None`, if the memory is partial. Other
+    /// errors stay errors.
     pub(crate) fn if_reachable<T>(
         &self,
         read: Result<T, LiveError>,
@@ -92,14 +93,14 @@ impl<M: Memory> BoundedMemoryReader<M> {
         }
     }
 
-    /// Fills `to` with the bytes that are at `at` now.
+    /// Fills `to` with the present bytes at `at`.
     pub(crate) fn read(&self, at: u64, to: &mut [u8]) -> Result<(), LiveError> {
         spend(&self.bytes_left, to.len() as u64)?;
         self.read_bounded(at, to)
     }
 
-    /// Fills `to` like [`read`](Self::read), but does not count the bytes: the caller bounds them
-    /// itself.
+    /// Fills `to` like [`read`](Self::read), but does not count the bytes, because the caller
+    /// limits them.
     pub(crate) fn read_bounded(&self, at: u64, to: &mut [u8]) -> Result<(), LiveError> {
         let is_there = at != 0 && at.checked_add(to.len() as u64).is_some();
         match is_there && self.memory.read(at, to) {
@@ -131,7 +132,7 @@ impl<M: Memory> BoundedMemoryReader<M> {
         spend(&self.work_left, steps as u64)
     }
 
-    /// Fills `to` with data that was written once and does not change.
+    /// Fills `to` from the cache, with data that does not change after it was written.
     pub(crate) fn read_cached(&self, mut at: u64, mut to: &mut [u8]) -> Result<(), LiveError> {
         spend(&self.work_left, to.len() as u64 + READ_COST)?;
         if at.checked_add(to.len() as u64).is_none() {
@@ -200,7 +201,7 @@ impl<M: Memory> BoundedMemoryReader<M> {
     }
 
     /// Reads the first `len` elements of an array that grows in chunks. Each element has `N` bytes.
-    /// `each` gets the number and the bytes of those that are not all zero.
+    /// Calls `each` with the number and the bytes of each element that is not all zeros.
     pub(crate) fn elements<const N: usize>(
         &self,
         chunks: u64,
@@ -242,19 +243,19 @@ impl<M: Memory> BoundedMemoryReader<M> {
     }
 }
 
-/// The number at an offset of some bytes; 0 if it reaches beyond their end.
+/// The 64-bit number at an offset in some bytes; 0 if it extends beyond their end.
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let found = bytes.get(at..).and_then(|rest| rest.first_chunk());
     found.map_or(0, |word| u64::from_ne_bytes(*word))
 }
 
-/// The number at an offset of some bytes; 0 if it reaches beyond their end.
+/// The 32-bit number at an offset in some bytes; 0 if it extends beyond their end.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     let found = bytes.get(at..).and_then(|rest| rest.first_chunk());
     found.map_or(0, |word| u32::from_ne_bytes(*word))
 }
 
-/// The number at an offset of some bytes; 0 if it reaches beyond their end.
+/// The 16-bit number at an offset in some bytes; 0 if it extends beyond their end.
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     let found = bytes.get(at..).and_then(|rest| rest.first_chunk());
     found.map_or(0, |word| u16::from_ne_bytes(*word))
@@ -264,7 +265,7 @@ pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
 pub(crate) mod tests {
     use super::*;
 
-    /// Memory of a test: pieces at addresses.
+    /// A memory for tests: pieces of bytes, each with its address.
     #[derive(Clone, Copy)]
     pub(crate) struct PiecewiseMemory<'a>(pub(crate) &'a [(u64, &'a [u8])]);
 
@@ -281,7 +282,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// Data behind or before a hole in the same block is read, and data in the hole is not.
+    /// Tests that data before or behind a hole in a block is read, and that data in the hole is
+    /// not.
     #[test]
     fn a_hole_is_no_end() {
         let (page, base) = (PAGE_SIZE as u64, 16 * BLOCK_SIZE as u64);
@@ -310,7 +312,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A cached read costs work, and work has a bound, too.
+    /// Tests that cached reads use up the work budget, so that they are limited, too.
     #[test]
     fn everything_has_an_end() {
         let page = vec![7; BLOCK_SIZE];

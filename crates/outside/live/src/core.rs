@@ -1,4 +1,4 @@
-//! Reads the ledger in a core file: from the memory that a program had when it died.
+//! Reads the ledger in a core file, which has the memory of a program when it died.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -102,7 +102,8 @@ impl CoreLedger {
         profile(&reader, &ledger, &around)
     }
 
-    /// The ledger, with the blocks and stacks of the moment at which the program died.
+    /// The ledger in the core file, with the blocks and stacks at the moment at which the program
+    /// died.
     #[must_use]
     pub fn frozen(&self) -> LedgerSnapshot<impl Memory> {
         let memory = CoreLedgerMemory(&self.file, &self.core);

@@ -1,7 +1,7 @@
-//! Reasons why there is no profile.
+//! Reasons why a ledger can't be read.
 
-/// The reason why there is no profile. The texts name neither process nor file, because the caller
-/// knows which.
+/// The reason why a ledger can't be read. The texts name neither the process nor the file, because
+/// the caller knows it.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
     /// There is no such process.
@@ -13,14 +13,14 @@ pub enum LiveError {
     /// The process is not recorded.
     #[error("it is not recorded by heapprof")]
     NotRecorded,
-    /// The process is recorded by a heapprof with another layout.
+    /// The process is recorded by a version of heapprof with another layout.
     #[error("it is recorded by another version of heapprof (layout {0}, this one reads {1})")]
     OtherVersion(u32, u32),
     /// A part of the file in which the process keeps its ledger is swapped out.
     #[error("a part of its ledger is swapped out")]
     LedgerSwapped,
-    /// The process was forked, and has a copy of its parent's ledger, which it does not keep up to
-    /// date.
+    /// The process was forked and is not recorded itself: it has only a copy of its parent's
+    /// ledger, which is not updated. The number is the parent's.
     #[error("it has the ledger of process {0}, which it was cloned from, and keeps none itself")]
     ParentLedger(i32),
     /// The process ended, or became another program.
@@ -29,10 +29,10 @@ pub enum LiveError {
     /// The ledger contradicts itself.
     #[error("its ledger is damaged: {0}")]
     LedgerDamaged(&'static str),
-    /// The ledger is larger than any program's.
+    /// The ledger is larger than that of any real program.
     #[error("its ledger is larger than a program's can be, or leads in circles")]
     LedgerTooLarge,
-    /// The process's recording restarted meanwhile, again and again.
+    /// The process's recording restarted during each attempt to read it.
     #[error("its recording began anew while it was read; ask again")]
     RecordingRestarted,
     /// The file is no core file, or a part of it is missing.

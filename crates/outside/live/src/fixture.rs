@@ -1,4 +1,4 @@
-//! Makes ledgers for tests, table by table, as the engine lays them in a program's memory.
+//! Makes ledgers for tests, table by table, in the layout in which the engine writes them.
 #![allow(
     clippy::redundant_closure,
     reason = "a reader's function alone would be for one lifetime of the memory"
@@ -25,7 +25,7 @@ use crate::ledger::LiveLedger;
 use crate::profile::{RecordingContext, profile};
 use heapprof_profile::Profile;
 
-/// Address at which the memory begins, with the ledger's header.
+/// Address at which the ledger's memory begins, with the header.
 pub(crate) const BASE: u64 = 0x10_0000;
 
 /// Length of a list of chunks in bytes.
@@ -39,19 +39,19 @@ const THREAD_OFFSETS: ThreadOffsets = ThreadOffsets {
     sizes: 8 + 3 * LIST_LEN,
     unused: 0,
 };
-/// Number of elements of a chunk that are not used.
+/// Number of unused elements at the end of a chunk.
 const SPARE_ELEMENTS: usize = 16;
-/// Length of a part of the table of blocks in bytes.
+/// Length in bytes of one part of the table of blocks.
 const PART_LEN: usize = 24;
 
-/// A thread's counters of one stack: allocated, freed and at the peak, in objects and bytes, and
-/// the number of falls.
+/// A thread's counters of one stack: allocated, freed and at the peak, each in objects and bytes,
+/// and the number of times that the heap had fallen from a peak.
 pub(crate) type FixtureCounters = [i64; 7];
 
-/// A reader of a memory that was made.
+/// A reader of a test's memory.
 pub(crate) type FixtureReader<'a> = BoundedMemoryReader<PiecewiseMemory<'a>>;
 
-/// A ledger that is being made.
+/// A ledger under construction.
 pub(crate) struct LedgerFixture {
     pub(crate) bytes: Vec<u8>,
     pub(crate) period: u64,
@@ -67,7 +67,7 @@ pub(crate) struct LedgerFixture {
     mappings: Vec<Vec<u8>>,
     /// Entries of the first part of the table of blocks.
     pub(crate) entries: Vec<[u64; 2]>,
-    /// Shadows: the number of each region, and its words.
+    /// Shadows: for each, the number of its region and its words.
     pub(crate) shadows: Vec<(u64, Vec<(usize, u64)>)>,
 }
 
@@ -124,8 +124,8 @@ impl LedgerFixture {
         self.put(&list)
     }
 
-    /// Adds a stack with these frames, newest first. `base` gives another stack and how many of
-    /// its oldest frames follow. Returns its number.
+    /// Adds a stack with these frames, newest first, and returns its number. `base` is the number
+    /// of an earlier stack, and the number of this stack's oldest frames that follow.
     pub(crate) fn stack(&mut self, generation: u32, own: &[u64], base: Option<(u32, u16)>) -> u32 {
         let (base, shared) = base.unwrap_or_default();
         let mut bytes = vec![0; stack::LEN];
@@ -140,7 +140,7 @@ impl LedgerFixture {
         self.stacks.len() as u32 - 1
     }
 
-    /// Adds a frame of an interpreter. Returns its number.
+    /// Adds an interpreter frame. Returns its number.
     pub(crate) fn frame(&mut self, name: &str, file: &str, lines: [u32; 2]) -> u32 {
         let head = [lines[0], lines[1], name.len() as u32, file.len() as u32];
         let mut bytes: Vec<u8> = head.iter().flat_map(|word| word.to_ne_bytes()).collect();
@@ -150,7 +150,8 @@ impl LedgerFixture {
         self.frames.len() as u32 - 1
     }
 
-    /// Adds a name of a thread, with the kernel's number. Returns the thread's number.
+    /// Adds a thread's name, with the kernel's number of the thread. Returns the thread's number in
+    /// the ledger.
     pub(crate) fn name(&mut self, id: u32, text: &str, generation: u8) -> u32 {
         let mut entry = [0; name::LEN];
         entry[name::ID..][..4].copy_from_slice(&id.to_ne_bytes());
@@ -160,7 +161,7 @@ impl LedgerFixture {
         self.names.len() as u32
     }
 
-    /// Adds a thread with counters of each stack. Returns the thread's address.
+    /// Adds a thread with its counters, one entry for each stack. Returns the thread's address.
     pub(crate) fn thread(
         &mut self,
         counters: &[FixtureCounters],
@@ -196,7 +197,7 @@ impl LedgerFixture {
         self.threads
     }
 
-    /// Adds a piece of a file that is or was mapped until a generation.
+    /// Adds a mapping of a file, which was last mapped in the generation `last`.
     pub(crate) fn mapping(&mut self, range: std::ops::Range<u64>, path: &str, last: u32) {
         let path_at = self.put(path.as_bytes());
         let mut bytes = vec![0; size_of::<LedgerMapping>()];
@@ -327,7 +328,7 @@ impl LedgerFixture {
     }
 }
 
-/// Runs `work` with a reader of a memory, and with the ledger at its beginning.
+/// Runs `work` with a reader of `memory`, and with the ledger at the beginning of it.
 pub(crate) fn with_ledger<R>(
     memory: &[u8],
     work: impl FnOnce(&FixtureReader<'_>, &LiveLedger) -> Result<R, LiveError>,
@@ -338,7 +339,7 @@ pub(crate) fn with_ledger<R>(
     work(&reader, &ledger)
 }
 
-/// Makes a profile of the ledger at the beginning of a memory. The recording has taken 5 ms.
+/// Makes a profile of the ledger at the beginning of `memory`, for a recording of 5 ms.
 pub(crate) fn read_profile(memory: &[u8]) -> Result<Profile, LiveError> {
     let around = RecordingContext {
         reason: "test",
@@ -354,7 +355,7 @@ pub(crate) fn read_profile(memory: &[u8]) -> Result<Profile, LiveError> {
     with_ledger(memory, |reader, ledger| profile(reader, ledger, &around))
 }
 
-/// Returns the blocks of the ledger at the beginning of a memory.
+/// Returns the blocks of the ledger at the beginning of `memory`.
 pub(crate) fn read_blocks(memory: &[u8]) -> Result<BlocksInUse, LiveError> {
     with_ledger(memory, |reader, ledger| blocks(reader, ledger))
 }

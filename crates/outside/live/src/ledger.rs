@@ -1,4 +1,4 @@
-//! Finds the ledger in a memory, and reads where each table is.
+//! Finds the ledger in a memory, and reads the address of each table.
 
 use std::mem::offset_of;
 use std::ops::Range;
@@ -11,10 +11,10 @@ use crate::error::LiveError;
 
 /// Maximum number of bytes that are searched.
 const MAX_SEARCH_BYTES: u64 = 512 << 20;
-/// Number of bytes that are read at a time.
+/// Number of bytes that are searched at a time.
 const SEARCH_CHUNK_LEN: usize = 256 << 10;
 
-/// Address of each table. The names are those of [`Layout`].
+/// The addresses of the ledger's tables, by the names of the fields of [`Layout`].
 #[derive(Clone, Debug)]
 pub(crate) struct LiveLedger {
     pub(crate) process: u64,
@@ -42,12 +42,12 @@ pub(crate) struct LiveLedger {
     pub(crate) log: u64,
     pub(crate) shadows: u64,
     pub(crate) shadow: u64,
-    /// Whether this is a saved ledger. There, the sums of the process are those of some earlier
-    /// moment, and the table of blocks is missing.
+    /// Whether this is a saved ledger. Its sums are those of an earlier moment, and it has no table
+    /// of blocks.
     pub(crate) is_copy: bool,
 }
 
-/// Searches the ledger in these pieces of memory, in their order. Returns its address.
+/// Searches pieces of memory in their order for the ledger. Returns the ledger's address.
 pub(crate) fn find<M: Memory>(
     memory: M,
     pieces: impl Iterator<Item = Range<u64>>,
@@ -85,7 +85,8 @@ pub(crate) fn find<M: Memory>(
     })
 }
 
-/// Checks whether a ledger is at `at`. Returns its version as an error if it is another one.
+/// Checks whether a ledger is at `at`; `None` if there is none. A ledger of another version is an
+/// error, which has the version's number.
 fn check(memory: impl Memory, at: u64) -> Option<Result<(), u32>> {
     let field = |offset: usize| at.checked_add(offset as u64);
     let version = memory.u32(field(offset_of!(Layout, version))?)?;
@@ -112,7 +113,7 @@ impl LiveLedger {
         Ok(Self::from_layout_bytes(&bytes))
     }
 
-    /// Reads a saved ledger from the bytes of its header.
+    /// Reads the table addresses of a saved ledger from the bytes of its header.
     pub(crate) fn from_copy(bytes: &[u8]) -> Self {
         Self {
             is_copy: true,

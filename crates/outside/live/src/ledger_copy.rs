@@ -1,4 +1,4 @@
-//! Reads the ledger in a copy of a process's memory, which is the ledger of one moment.
+//! Reads the ledger in a copy of a process's memory: the ledger at one moment.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::process::code;
 use crate::profile::profile_from_rows;
 use crate::writer::{LiveProfileRow, MappedCode};
 
-/// The ledger of one moment.
+/// A ledger at one moment.
 pub struct LedgerSnapshot<M> {
     pub(crate) memory: M,
     /// Address of the ledger.
@@ -23,8 +23,8 @@ pub struct LedgerSnapshot<M> {
 }
 
 impl<M: Memory> LedgerSnapshot<M> {
-    /// Finds the ledger in these pieces of a copy. `constants` is the memory that the process can't
-    /// write to, which need not be in the copy. `maps` says where the process's files are mapped.
+    /// Finds the ledger in pieces of a copied memory. `constants` reads the memory that the process
+    /// can't write to, because a copy need not contain it. `maps` lists the mappings of files.
     ///
     /// # Errors
     /// There may be no ledger in the copy.
@@ -51,7 +51,7 @@ impl<M: Memory> LedgerSnapshot<M> {
         blocks(&reader, &ledger)
     }
 
-    /// Makes a profile of these types with these rows. Each row has a value for each type, and a
+    /// Makes a profile with these sample types and rows. Each row has a value for each type, and a
     /// label under `key`.
     ///
     /// # Errors

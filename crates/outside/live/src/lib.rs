@@ -1,16 +1,16 @@
 //! Reads the ledger of a recording from outside, and makes a profile of it.
 //!
-//! The collector keeps its ledger in the recorded program's memory (`heapprof-abi` defines the
-//! layout). A [`LiveProcess`] reads it through `/proc/PID/mem` while the program runs: no thread is
-//! stopped, no signal is sent, and the program does nothing for it. A [`CoreLedger`] reads it from
-//! the memory that a core file has of a program that ended, and [`SharedLedger`] from a file in
-//! memory that the program has handed over before it was killed.
+//! The collector's ledger is in the recorded program's memory (`heapprof-abi` defines the layout).
+//! A [`LiveProcess`] reads it through `/proc/PID/mem` while the program runs: no thread is stopped,
+//! no signal is sent, and the program does no work for it. A [`CoreLedger`] reads the ledger of an
+//! ended program from its core file. A [`SharedLedger`] reads it from a memory file that the
+//! program has handed over before it was killed.
 //!
-//! The data belongs to another program and is not trusted: every address, number and length is
-//! checked, every loop has a bound, and so has the memory that a reading takes. A program that
-//! writes into its ledger gets a wrong profile or an error, and no more.
+//! The data belongs to another program and is not trusted. Every address, number and length is
+//! checked, and every loop and the memory for reading are limited. A program that writes into its
+//! ledger can only cause a wrong profile or an error.
 //!
-//! This crate must never know reports, SQLite or the command line.
+//! This crate must not depend on reports, SQLite or the command line.
 #![forbid(unsafe_code)]
 
 mod blocks;

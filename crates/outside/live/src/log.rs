@@ -1,5 +1,4 @@
-//! Reads a log, and the stacks and threads that it names, from the saved ledger or from the
-//! program's memory.
+//! Reads a log with its stacks and threads, from the saved ledger or from the program's memory.
 
 use heapprof_abi::StackNumber;
 use heapprof_profile::Profile;
@@ -31,8 +30,8 @@ impl LogSource {
         }
     }
 
-    /// Returns the stacks from the number `first` on, as samples of a profile: the second value of
-    /// each is the stack's number. Also returns the number that comes next.
+    /// Returns a profile with a sample for each stack from the number `first` on, and the next free
+    /// stack number. The second value of each sample is the number of its stack.
     ///
     /// # Errors
     /// The ledger may be damaged, or the process be gone.
@@ -48,8 +47,8 @@ impl LogSource {
         }
     }
 
-    /// Returns the kernel's number of each thread in the ledger, if it has one. Thread number 1
-    /// comes first.
+    /// Returns the kernel's number of each thread in the ledger, or `None` where it is unknown. The
+    /// first entry is for thread number 1.
     ///
     /// # Errors
     /// The ledger may be damaged, or the process be gone.

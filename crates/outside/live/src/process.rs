@@ -25,20 +25,20 @@ use crate::profile::{RecordingContext, profile};
 use crate::ring::LiveLogReader;
 use crate::writer::{MAX_FRAMES, MappedCode, STILL_MAPPED};
 
-/// Maximum number of times that a process is read if its recording restarts meanwhile.
+/// Maximum number of attempts to read a process. An attempt fails if the recording restarts
+/// meanwhile.
 const MAX_READ_ATTEMPTS: usize = 4;
 
-/// The memory of a process, which the kernel gives to readers that may debug it. It is the memory
-/// that the process had when it was opened: if the process becomes another program, that has
-/// another memory.
+/// Reads the resident memory of a process. The kernel allows this to readers that may debug the
+/// process. If the process becomes another program, the new program's memory is not read.
 ///
 /// Only pages that the process has touched are read, and all others are zero. A missing page would
-/// have to be brought in by a file system, or by a handler of page faults that may be the process's
-/// own, and that may never answer.
+/// have to be provided by a file system, or by a page fault handler, perhaps of the process itself,
+/// which may never answer.
 #[derive(Debug)]
 struct ResidentPages {
     memory: File,
-    /// The kernel's file with 64 bits for each page, which say whether the page is there.
+    /// The kernel's `pagemap` file, with 64 bits for each page.
     map: File,
     page: u64,
 }
@@ -46,15 +46,15 @@ struct ResidentPages {
 #[derive(Clone, Copy)]
 pub(crate) struct ResidentMemory<'a>(&'a ResidentPages);
 
-/// Bits of a page in the kernel's file: it is in memory, or swapped out.
+/// Bits of a `pagemap` entry: the page is in memory, or swapped out.
 const PRESENT_OR_SWAPPED: u64 = 0b11 << 62;
-/// Maximum number of pages whose state is read at a time.
+/// Maximum number of `pagemap` entries that are read at a time.
 const MAX_PAGES_PER_READ: usize = 512;
 
 impl ResidentPages {
     /// Calls `run` with each run of pages in `at..at + len` that are all present or all missing.
-    /// The arguments are whether the pages are there, the offset of the run from `at`, and its
-    /// length. Returns false if the process is gone, or if `run` does.
+    /// The arguments are whether the pages are present, the offset of the run from `at`, and its
+    /// length. Returns false if the process is gone, or as soon as `run` returns false.
     fn runs(&self, at: u64, len: usize, mut run: impl FnMut(bool, usize, usize) -> bool) -> bool {
         let mut done = 0;
         let mut words = [0; MAX_PAGES_PER_READ * 8];
@@ -136,7 +136,7 @@ impl LiveProcess {
     /// Finds the ledger of a process.
     ///
     /// # Errors
-    /// There may be no such process, this user may not read it, or nothing is recorded of it.
+    /// There may be no such process, this user may not read it, or it is not recorded.
     pub fn open(pid: u32) -> Result<Self, LiveError> {
         let of_kernel = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound => LiveError::NoProcess,
@@ -186,7 +186,7 @@ impl LiveProcess {
         ResidentMemory(&self.memory)
     }
 
-    /// Whether the process still has the ledger, so that it can be read again.
+    /// Whether the process still has the ledger in its memory.
     #[must_use]
     pub fn is_there(&self) -> bool {
         LiveLedger::read(
@@ -196,7 +196,7 @@ impl LiveProcess {
         .is_ok()
     }
 
-    /// Makes a profile of this moment. The process goes on meanwhile.
+    /// Makes a profile of the present moment. The process goes on meanwhile.
     ///
     /// # Errors
     /// The process may end meanwhile, and its ledger may be damaged.
@@ -236,7 +236,7 @@ impl LiveProcess {
         Err(LiveError::RecordingRestarted)
     }
 
-    /// Sums the process up for a list.
+    /// Makes a summary of the process for a list.
     ///
     /// # Errors
     /// The process may end meanwhile, and its ledger may be damaged.
@@ -244,7 +244,7 @@ impl LiveProcess {
         self.with_ledger(|reader, ledger| summary(reader, ledger, self.pid, self.program()))
     }
 
-    /// Runs `work` with the ledger.
+    /// Runs `work` with a reader of the process's memory, and with its ledger.
     pub(crate) fn with_ledger<'s, R, F>(&'s self, work: F) -> Result<R, LiveError>
     where
         F: FnOnce(&BoundedMemoryReader<ResidentMemory<'s>>, &LiveLedger) -> Result<R, LiveError>,
@@ -261,7 +261,7 @@ impl LiveProcess {
         log.transpose()
     }
 
-    /// Refuses the ledger of another process from which this one was forked.
+    /// Fails if the ledger is that of an ancestor from which the process was forked.
     fn check_owner(&self) -> Result<(), LiveError> {
         let owner = self.with_ledger(|reader, ledger| reader.u32(ledger.process))? as i32;
         let [ids] = status(self.pid, ["NSpid:"]);
@@ -273,8 +273,9 @@ impl LiveProcess {
         }
     }
 
-    /// Returns the program's name, as the collector does: from the path that was executed if that
-    /// path leads to the running file (a script's path does not), otherwise from the running file.
+    /// Returns the program's name. Like the collector, it takes the name from the executed path if
+    /// that path leads to the running file (a script's path does not), otherwise from the running
+    /// file.
     #[must_use]
     pub fn program(&self) -> String {
         let exe = path(self.pid, "exe");
@@ -308,7 +309,7 @@ impl LiveProcess {
         }
     }
 
-    /// The path that was executed, which the kernel reported to the program.
+    /// The path that was executed, from the auxiliary vector.
     fn executed_path(&self) -> Option<PathBuf> {
         const AT_EXECFN: u64 = 31;
         const MAX_PATH_LEN: usize = 4096;
@@ -347,7 +348,7 @@ impl LiveProcess {
     }
 }
 
-/// Sums a recorded process up for a list.
+/// Makes a summary of a recorded process for a list.
 pub(crate) fn summary<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     ledger: &LiveLedger,
@@ -384,7 +385,7 @@ pub fn recorded_processes() -> io::Result<Vec<LiveProcess>> {
         .collect())
 }
 
-/// Returns the code among these mappings, with its build IDs.
+/// Returns the code among these mappings, with the build IDs of its files.
 pub(crate) fn code(maps: &[ProcessMapping], memory: impl Memory) -> Vec<MappedCode> {
     let mut all: Vec<MappedCode> = Vec::new();
     // For each file, the last mapping so far of the file's first byte.

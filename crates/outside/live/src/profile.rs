@@ -1,4 +1,4 @@
-//! Makes a profile of the ledger, as the collector does when it dumps.
+//! Makes a profile of the ledger, like the collector's dumps.
 
 use std::collections::HashMap;
 
@@ -19,23 +19,24 @@ use crate::writer::{LiveProfileRow, LiveProfileWriter, LiveThreadNames, MappedCo
 
 /// Maximum number of mappings; no program has more.
 const MAX_MAPPINGS: u32 = 1 << 16;
-/// Longest path in bytes; a longer one is damaged.
+/// Maximum length of a path in bytes. A ledger with a longer path is damaged.
 const MAX_PATH_LEN: u32 = 8 << 10;
 
 /// Facts about the program that are not in its ledger.
 pub(crate) struct RecordingContext<'a> {
-    /// Why the profile is made, for the comment `dump`.
+    /// The reason for making the profile, for the comment `dump`.
     pub(crate) reason: &'a str,
     pub(crate) program: String,
     pub(crate) pid: i64,
-    /// A regular expression for functions that reports leave out besides the known ones, or empty.
+    /// A regular expression for functions that reports leave out, in addition to the known ones;
+    /// may be empty.
     pub(crate) wrappers: &'a str,
-    /// Bytes in memory now, and the most that were in memory; 0 if that is unknown.
+    /// Resident bytes now, and their maximum so far; 0 if unknown.
     pub(crate) resident: [u64; 2],
     /// The code that is mapped now.
     pub(crate) code: Vec<MappedCode>,
-    /// Returns how long the recording has taken, in nanoseconds. The arguments say when the
-    /// recording began: since 1970, and on the monotonic clock.
+    /// Returns the duration of the recording in nanoseconds. The arguments are the time at which it
+    /// began: in nanoseconds since 1970, and on the monotonic clock.
     pub(crate) duration: &'a dyn Fn(i64, i64) -> i64,
     /// The maximum number of frames of all stacks together.
     pub(crate) max_frames: usize,
@@ -43,7 +44,7 @@ pub(crate) struct RecordingContext<'a> {
     pub(crate) thread_name: &'a dyn Fn(u32) -> Option<String>,
 }
 
-/// Reads the ledger, and makes a profile of it.
+/// Reads the ledger, and makes a profile of all its stacks.
 pub(crate) fn profile<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     ledger: &LiveLedger,
@@ -115,9 +116,9 @@ pub(crate) fn profile<M: Memory>(
     Ok(builder.finish())
 }
 
-/// Returns the stacks from the number `first` on, as samples of a profile. The second value of each
-/// sample is the stack's number. `code` is mapped besides the code in the ledger. Also returns the
-/// number that comes next.
+/// Returns a profile with a sample for each stack from the number `first` on, and the next free
+/// stack number. The second value of each sample is the number of its stack. `code` is mapped code
+/// that may not be in the ledger yet.
 pub(crate) fn stacks<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     ledger: &LiveLedger,
@@ -146,8 +147,8 @@ fn stack_numbers(first: StackNumber) -> impl Iterator<Item = StackNumber> {
     (first.to_u32()..).map(StackNumber::from_u32)
 }
 
-/// Makes a profile of these types with these rows, each with a label under `key`. `code` is mapped
-/// besides the code in the ledger.
+/// Makes a profile with these sample types and rows. Each row has a label under `key`. `code` is
+/// mapped code that may not be in the ledger yet.
 pub(crate) fn profile_from_rows<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     ledger: &LiveLedger,
@@ -167,7 +168,7 @@ pub(crate) fn profile_from_rows<M: Memory>(
     Ok(writer.builder.finish())
 }
 
-/// Returns the kernel's number of each thread in the ledger, if it has one.
+/// Returns the kernel's number of each thread in the ledger, or `None` where it is unknown.
 pub(crate) fn threads<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     ledger: &LiveLedger,
@@ -180,7 +181,7 @@ pub(crate) fn threads<M: Memory>(
     Ok(all.map(|id| Some(id).filter(|&id| id != 0)).collect())
 }
 
-/// Returns the code that the collector knew, and behind it the code that was mapped since.
+/// Returns the code in the ledger, followed by the code that was mapped since.
 fn known_code<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     ledger: &LiveLedger,
@@ -224,7 +225,7 @@ fn known_code<M: Memory>(
     Ok(all)
 }
 
-/// Reads a mapping that the collector knew; `None` if it is being written at this moment.
+/// Reads a mapping in the ledger; `None` if it is being written at this moment.
 fn read_known_mapping<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     bytes: &[u8; size_of::<Known>()],
@@ -257,7 +258,7 @@ fn read_known_mapping<M: Memory>(
     }))
 }
 
-/// Returns the collector's comments, as far as their facts can be read from outside.
+/// Returns the comments of the collector that can be made from outside.
 fn describe<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     ledger: &LiveLedger,
@@ -282,7 +283,7 @@ fn describe<M: Memory>(
     Ok(comments)
 }
 
-/// Returns the number of blocks that are known to be in use.
+/// Returns the number of blocks in use, by the counts in the table of blocks.
 fn blocks<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     ledger: &LiveLedger,

@@ -19,10 +19,10 @@ use crate::error::LiveError;
 const EVENT_LEN: usize = size_of::<Layout>();
 /// Maximum number of events that are read at a time.
 const MAX_EVENTS_PER_READ: u64 = 8192;
-/// Longest time that a thread may take to write an event whose number it has taken.
+/// Longest time that a thread may take from reserving an event's number to writing the event.
 const EVENT_TIMEOUT: Duration = Duration::from_millis(200);
-/// Number of further events that a reader skips when it is too slow, after those that were replaced
-/// already, so that it is not too slow again at once.
+/// Number of events that a slow reader skips, in addition to the events that were overwritten
+/// already, so that it does not fall behind again at once.
 const SKIP_MARGIN: u64 = RING_CAPACITY as u64 / 16;
 
 /// An event of a block: an allocation or a free.
@@ -38,11 +38,11 @@ pub struct BlockEvent {
     pub size: u64,
     /// Number of the stack that allocated the block.
     pub stack: StackNumber,
-    /// Number of the thread: see [`LogSource::threads`](crate::LogSource::threads).
+    /// Number of the event's thread: see [`LogSource::threads`](crate::LogSource::threads).
     pub thread: ThreadNumber,
 }
 
-/// A reader of a log.
+/// A reader of a log of block events.
 #[derive(Debug)]
 pub struct LiveLogReader {
     file: File,
@@ -52,9 +52,10 @@ pub struct LiveLogReader {
     /// Number of the next event to be read.
     next: u64,
     missed: u64,
-    /// When the reader first saw that the next event has a number but is not written yet.
+    /// The time at which the reader first found that the next event is reserved but not written
+    /// yet.
     awaited: Option<Instant>,
-    /// Number behind the last event, once the program has ended.
+    /// Number after that of the last event, once the program has ended.
     end: Option<u64>,
 }
 
@@ -82,7 +83,7 @@ impl LiveLogReader {
         Ok(u64::from_ne_bytes(bytes))
     }
 
-    /// Number of events that were missed so far.
+    /// Number of events that were lost so far, because they were not read in time.
     #[must_use]
     pub fn missed_count(&self) -> u64 {
         self.missed
@@ -94,9 +95,9 @@ impl LiveLogReader {
         self.awaited = None;
     }
 
-    /// Adds the next events to a list. Returns whether there may be more now. If the program
-    /// `has_ended`, the reader does not wait for events that a thread has not finished, and ignores
-    /// events that are added from then on.
+    /// Appends the next events to `to`. Returns whether more events may be available now. If the
+    /// program `has_ended`, the reader does not wait for unfinished events, and ignores events that
+    /// are added later.
     ///
     /// # Errors
     /// The file may be too short.
@@ -176,7 +177,7 @@ mod tests {
 
     use super::*;
 
-    /// Makes a ring in a file with these finished events, as a program would have written them.
+    /// Makes a log in a file with these finished events, as a program would have written them.
     /// `next` is the number of the next event.
     fn ring(next: u64, events: &[(u64, u64)]) -> LiveLogReader {
         let mut bytes = vec![0; size_of::<EventRing>()];
@@ -198,7 +199,7 @@ mod tests {
         LiveLogReader::new(file, 0).unwrap()
     }
 
-    /// The times of all events, and how many were missed.
+    /// Reads a whole log. Returns the times of all events, and the number of lost events.
     fn all(mut log: LiveLogReader) -> (Vec<u64>, u64) {
         let mut events = Vec::new();
         while log.read(true, &mut events).unwrap() {}

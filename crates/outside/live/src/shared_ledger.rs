@@ -1,4 +1,4 @@
-//! Reads saved ledgers: ledgers in a file, which is still there when the process has ended.
+//! Reads saved ledgers: ledgers in a memory file, which remains when the process has ended.
 
 use std::fs::File;
 use std::mem::offset_of;
@@ -24,33 +24,33 @@ use crate::writer::MAX_FRAMES;
 
 const HEADER_LEN: usize = size_of::<Header>();
 
-/// The file in which a process keeps its ledger.
+/// A saved ledger: the memory file in which a process stores its ledger.
 #[derive(Debug)]
 pub struct SharedLedger(File);
 
 /// The state of a process, as its ledger reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LedgerProcessState {
-    /// The process goes on, or has ended without a report.
+    /// The process runs, or has ended without a report.
     GoesOn,
     /// The process has written its last profile.
     HasEnded,
-    /// The process has written its profile before it became another program.
+    /// The process has written its profile, and then became another program.
     BeforeExec,
 }
 
-/// The content of a saved ledger: a profile, and facts besides.
+/// The content of a saved ledger: a profile, and facts about it.
 #[derive(Clone, Debug)]
 pub struct SharedLedgerProfile {
-    /// The profile of the last moment.
+    /// The profile of the last recorded moment.
     pub profile: Profile,
-    /// Whether every allocation was counted.
+    /// Whether every allocation was counted, instead of samples.
     pub is_exact: bool,
-    /// The process's number in its own namespace.
+    /// The process's number in its own PID namespace.
     pub process: u32,
     /// The program's name.
     pub program: String,
-    /// Whether the file was too small for all that was recorded.
+    /// Whether the file was too small for the whole recording.
     pub is_full: bool,
     /// Number of allocations and frees that could not be recorded.
     pub lost: u64,
@@ -87,7 +87,7 @@ impl Memory for SharedLedgerMemory<'_> {
     }
 }
 
-/// The pieces that a header lists, in order of their addresses.
+/// The file's pieces that a header lists, in order of their addresses.
 fn extents(head: &[u8]) -> Vec<LedgerExtent> {
     let count = u32_at(head, offset_of!(Header, extents)) as usize;
     let first = offset_of!(Header, extent);
@@ -105,8 +105,8 @@ fn extents(head: &[u8]) -> Vec<LedgerExtent> {
 }
 
 impl SharedLedger {
-    /// Takes a file that another process handed over. It must be a file in memory, because reading
-    /// any other file may take as long as its file system likes.
+    /// Takes a file that another process handed over. The file must be in memory, because a file
+    /// system may delay the reading of any other file without limit.
     ///
     /// # Errors
     /// The file may be no file in memory.
@@ -118,8 +118,8 @@ impl SharedLedger {
         }
     }
 
-    /// Whether only the file's own process can write to it, and no process can cut or extend it.
-    /// Only then may the file be given to others.
+    /// Whether only the file's process can write to it, and no process can shorten or extend it.
+    /// Other files must not be passed on.
     #[must_use]
     pub fn is_sealed(&self) -> bool {
         use rustix::fs::SealFlags;
@@ -127,7 +127,7 @@ impl SharedLedger {
         rustix::fs::fcntl_get_seals(&self.0).is_ok_and(|seals| seals.contains(wanted))
     }
 
-    /// The file, for another reader.
+    /// The file, so that another reader can use it.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.0
@@ -141,7 +141,7 @@ impl SharedLedger {
         Ok(Self(self.0.try_clone()?))
     }
 
-    /// The state that the process reports.
+    /// The state that the process has reported.
     ///
     /// # Errors
     /// The file may be too short.
@@ -156,9 +156,9 @@ impl SharedLedger {
         })
     }
 
-    /// Returns a profile of the last moment, with the comment that it was made for this `reason`.
-    /// `pid` is the number by which the caller knows the process. `wrappers` is a regular
-    /// expression for functions that reports leave out, or empty.
+    /// Returns a profile of the last recorded moment. `reason` is for its comment `dump`. `pid` is
+    /// the number by which the caller knows the process. `wrappers` is a regular expression for
+    /// functions that reports leave out; it may be empty.
     ///
     /// # Errors
     /// The file may be no saved ledger, or a damaged one.
@@ -171,8 +171,8 @@ impl SharedLedger {
         self.read_within(MAX_FRAMES, reason, pid, wrappers)
     }
 
-    /// Reads a profile like [`read`](Self::read), but refuses a file whose stacks together have
-    /// more than `max_frames` frames. Its process may write any content, and frames take memory.
+    /// Reads a profile like [`read`](Self::read), but fails if all stacks together have more than
+    /// `max_frames` frames. The recorded process can write any content, and frames take memory.
     ///
     /// # Errors
     /// The file may be no saved ledger, or a damaged one. [`LiveError::LedgerTooLarge`] if it has
@@ -197,7 +197,7 @@ impl SharedLedger {
         last.and(Err(LiveError::RecordingRestarted))
     }
 
-    /// The epoch of the ledger's recording, and its period.
+    /// The recording's epoch and sampling period.
     fn recording(&self) -> Result<(RecordingEpoch, u64), LiveError> {
         self.with_ledger(|_, reader, ledger| {
             let epoch = RecordingEpoch::from_u64(reader.u64(ledger.epoch)?);
@@ -239,15 +239,15 @@ impl SharedLedger {
         })
     }
 
-    /// Whether the ledger belongs to the process `pid`, and this goes on.
+    /// Whether the ledger belongs to the process `pid`, and the process is running.
     #[must_use]
     pub fn belongs_to(&self, pid: u32) -> bool {
         let goes_on = matches!(self.state(), Ok(LedgerProcessState::GoesOn));
         goes_on && is_there(pid)
     }
 
-    /// Sums the process up for a list, as of the moment at which one of its threads last reported
-    /// its allocations.
+    /// Makes a summary of the process for a list, as of the moment at which one of its threads last
+    /// reported its allocations.
     ///
     /// # Errors
     /// The file may be no saved ledger, or a damaged one.
@@ -275,7 +275,7 @@ impl SharedLedger {
         log.transpose()
     }
 
-    /// Runs `work` with the header, and with the ledger that it leads to.
+    /// Runs `work` with the header, a reader of the ledger's memory, and the ledger.
     pub(crate) fn with_ledger<R>(
         &self,
         work: impl for<'a> FnOnce(

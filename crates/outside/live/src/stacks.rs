@@ -1,4 +1,4 @@
-//! Reads stacks by their numbers, and frames of interpreters by theirs.
+//! Reads stacks and interpreter frames by their numbers.
 
 use heapprof_abi::{FrameNumber, MappingGeneration, StackNumber, frame, stack};
 use heapprof_memory::Memory;
@@ -7,12 +7,12 @@ use crate::bounded_reads::{BoundedMemoryReader, u16_at, u32_at};
 use crate::error::LiveError;
 use crate::ledger::LiveLedger;
 
-/// Longest name in bytes; a longer one is damaged.
+/// Maximum length of a name in bytes. A ledger with a longer name is damaged.
 const MAX_NAME_LEN: u32 = 64 << 10;
-/// Maximum number of interpreters' frames; no program has more.
+/// Maximum number of interpreter frames; no program has more.
 const MAX_SCRIPT_FRAMES: u32 = 1 << 24;
 
-/// A reader of stacks, with the address of each.
+/// A reader of stacks, which knows the address of each stack.
 pub(crate) struct LiveStackReader<'r, M> {
     reader: &'r BoundedMemoryReader<M>,
     /// The address of each stack; 0 if it does not exist yet.
@@ -30,7 +30,7 @@ impl<'r, M: Memory> LiveStackReader<'r, M> {
         Ok(Self { reader, place })
     }
 
-    /// Puts the frames of a stack that it does not share with an earlier stack into `frames`,
+    /// Replaces `frames` by those frames of a stack that it does not share with its base stack,
     /// newest first.
     pub(crate) fn read_own(
         &self,
@@ -48,12 +48,12 @@ impl<'r, M: Memory> LiveStackReader<'r, M> {
         self.add_frames(at, 0, all.saturating_sub(shared).into(), frames)
     }
 
-    /// Returns the address of a stack; 0 if there is none.
+    /// Returns the address of a stack; 0 if there is no such stack.
     fn address(&self, number: StackNumber) -> u64 {
         self.place.get(number.to_index()).copied().unwrap_or(0)
     }
 
-    /// Adds `count` frames of the stack at an address, after the first `without` ones.
+    /// Appends `count` frames of the stack at `at` to `frames`, without its first `without` frames.
     fn add_frames(
         &self,
         at: u64,
@@ -77,8 +77,8 @@ impl<'r, M: Memory> LiveStackReader<'r, M> {
         Ok(u32_at(&head, stack::END))
     }
 
-    /// Puts a stack's frames into `frames`, newest first. Returns the generation of mappings to
-    /// which its addresses belong.
+    /// Replaces `frames` by a stack's frames, newest first. Returns the generation of mappings for
+    /// the stack's addresses.
     pub(crate) fn read(
         &self,
         number: StackNumber,
@@ -120,7 +120,7 @@ impl<'r, M: Memory> LiveStackReader<'r, M> {
     }
 }
 
-/// A frame of an interpreter.
+/// An interpreter frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LiveScriptFrame {
     pub(crate) name: Vec<u8>,
@@ -129,14 +129,15 @@ pub(crate) struct LiveScriptFrame {
     pub(crate) line: u32,
 }
 
-/// A reader of interpreters' frames, with the address of each.
+/// A reader of interpreter frames, which knows the address of each frame.
 pub(crate) struct LiveScriptFrameReader<'r, M> {
     reader: &'r BoundedMemoryReader<M>,
     place: Vec<u64>,
 }
 
 impl<'r, M: Memory> LiveScriptFrameReader<'r, M> {
-    /// Reads the addresses of all frames. It must be called after the stacks were read.
+    /// Reads the addresses of all frames. Stacks must be read before, so that all of their frames
+    /// are known.
     pub(crate) fn new(
         reader: &'r BoundedMemoryReader<M>,
         ledger: &LiveLedger,
@@ -177,7 +178,7 @@ impl<'r, M: Memory> LiveScriptFrameReader<'r, M> {
     }
 }
 
-/// Reads the first `len` addresses of an array.
+/// Reads the first `len` addresses in an array that grows in chunks.
 fn read_addresses<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     array: u64,

@@ -1,8 +1,8 @@
 //! Adds up the sums of each stack over all threads, and the counts by size.
 //!
-//! The program goes on meanwhile, and threads are read one after the other. So an allocation may be
-//! counted without its free, or the other way round: sums may be off by the events of the
-//! milliseconds that reading takes, and are never below zero.
+//! Threads are read one after the other while the program goes on, so an allocation may be counted
+//! without its free, or a free without its allocation. Sums may be off by the events of the
+//! milliseconds that reading takes. They are never below zero.
 
 use heapprof_abi::{
     BYTE_BITS, OBJECT_BITS, SIZE_COUNT, counters, heap, spread as layout_of_spread,
@@ -15,8 +15,8 @@ use crate::bounded_reads::{BoundedMemoryReader, u64_at};
 use crate::error::LiveError;
 use crate::ledger::LiveLedger;
 
-/// Maximum number of threads that are read. A thread's state stays when the thread has ended, and
-/// the next thread takes it over.
+/// Maximum number of thread states that are read. The state of an ended thread remains, and the
+/// next new thread uses it.
 const MAX_THREADS: usize = 1 << 17;
 /// Maximum number of stacks; no program has more.
 pub(crate) const MAX_STACKS: u32 = 1 << 22;
@@ -47,7 +47,7 @@ pub(crate) struct AllThreadSums {
     pub(crate) is_at_peak: bool,
 }
 
-/// Sums over threads, before they are rounded.
+/// One stack's sums over all threads, before they are rounded.
 #[derive(Clone, Copy, Default)]
 struct UnroundedSums {
     allocated: [i64; 2],
@@ -57,7 +57,8 @@ struct UnroundedSums {
     spread: [SumUncertainty; 2],
 }
 
-/// Reads the sums of all threads. `is_exact` says in which unit the recording counts.
+/// Reads the sums of all threads. `is_exact` is true if the recording counts every allocation; sums
+/// of samples have a finer unit and are rounded.
 pub(crate) fn read_sums<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     ledger: &LiveLedger,
@@ -138,7 +139,7 @@ fn each_thread<M: Memory>(
     Ok(())
 }
 
-/// Returns how often the heap had fallen from a peak when any stack's counters last changed.
+/// Returns the number of falls from a peak up to the newest change of any stack's counters.
 fn newest_fall<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     ledger: &LiveLedger,
@@ -181,7 +182,8 @@ fn subtract(a: [i64; 2], b: [i64; 2]) -> [i64; 2] {
     [a[0].wrapping_sub(b[0]), a[1].wrapping_sub(b[1])]
 }
 
-/// Adds a thread's counters of one stack. `phase` is the present phase of the heap's peak.
+/// Adds a thread's counters of one stack. `phase` is the present phase of the heap: twice its
+/// number of falls from a peak, plus one while it rises to a new peak.
 fn add_counters(raw: &mut UnroundedSums, bytes: &[u8; counters::LEN], phase: u64) {
     let (allocated, freed) = (
         read_pair(bytes, counters::ALLOCATED),
@@ -216,7 +218,8 @@ fn add_sizes(sizes: &mut SizeHistogram, bytes: &[u8; 16 * SIZE_COUNT]) {
     }
 }
 
-/// Rounds sums to objects and bytes. No sum is below zero, or above the sum of allocations.
+/// Rounds sums to objects and bytes. Each result is at least zero and at most the sum of
+/// allocations.
 fn round_sums(raw: &UnroundedSums, is_exact: bool, is_at_peak: bool) -> LiveStackSums {
     let in_use = subtract(raw.allocated, raw.freed);
     let scale = |v: [i64; 2]| {
@@ -250,7 +253,7 @@ fn round_sums(raw: &UnroundedSums, is_exact: bool, is_at_peak: bool) -> LiveStac
     }
 }
 
-/// Removes impossible values, which rounding or a damaged ledger may leave.
+/// Removes impossible values, which can come from rounding or from a damaged ledger.
 fn sanitize_uncertainty(known: SumUncertainty) -> SumUncertainty {
     if known.samples as i64 <= 0 {
         return SumUncertainty::default();

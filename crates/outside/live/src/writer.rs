@@ -1,4 +1,4 @@
-//! Writes samples of stacks by their numbers in the ledger, as the collector does when it dumps.
+//! Writes the samples of a profile from stacks in the ledger, like the collector's dumps.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ use crate::ledger::LiveLedger;
 use crate::stacks::{LiveScriptFrameReader, LiveStackReader};
 use crate::sums::LiveStackSums;
 
-/// The maximum number of frames of all stacks together, unless a caller sets a lower limit.
+/// Maximum number of frames of all stacks together, unless a caller sets a lower limit.
 pub(crate) const MAX_FRAMES: usize = 1 << 26;
 
 /// Code of a file that is or was mapped.
@@ -31,17 +31,17 @@ pub(crate) struct MappedCode {
     pub(crate) path: Vec<u8>,
     pub(crate) is_deleted: bool,
     pub(crate) build_id: Vec<u8>,
-    /// The last generation of mappings in which the code was there.
+    /// The last generation of mappings in which the code was mapped.
     pub(crate) last: MappingGeneration,
 }
 
-/// The last generation of code that is mapped now.
+/// The value of [`MappedCode::last`] for code that is mapped now.
 pub(crate) const STILL_MAPPED: MappingGeneration = MappingGeneration::from_u32(u32::MAX);
 
-/// A sample that is no sum of the ledger.
+/// A sample whose values are computed by the caller, not read from the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveProfileRow<'a> {
-    /// Number of the sample's stack. A sample without one has `place` as its only frame.
+    /// Number of the sample's stack; `None` if the sample has only the frame `place`.
     pub stack: Option<StackNumber>,
     /// The only frame of a sample without a stack.
     pub place: &'a str,
@@ -57,23 +57,23 @@ pub(crate) struct LiveProfileWriter<'r, M> {
     stacks: LiveStackReader<'r, M>,
     frames: LiveScriptFrameReader<'r, M>,
     code: Vec<MappedCode>,
-    /// Number of each piece of code in the profile.
+    /// The profile's index of each piece of code.
     mappings: Vec<MappingIndex>,
-    /// Location of each word of a stack, by generation and word.
+    /// The location of each word of a stack, by the generation of mappings and the word.
     locations: HashMap<(MappingGeneration, u64), LocationIndex, RandomState>,
-    /// Label set of each thread and kind.
+    /// The label set of each thread and label text.
     labels: HashMap<(Option<ThreadNumber>, String), LabelSetIndex>,
     /// Number of frames of all samples so far.
     frames_added: usize,
     max_frames: usize,
     names: LiveThreadNames<'r>,
-    /// Whether a stack had a label that only the interpreter can explain.
+    /// Whether a stack had a label that can't be read from outside the interpreter.
     pub(crate) lacks_labels: bool,
     /// Counts of stacks that end before their outermost frame.
     pub(crate) early_ends: EarlyEndCounts,
 }
 
-/// The stack that was added last: its words, and the locations of these.
+/// The stack that was read last: its words, and the location of each word.
 #[derive(Default)]
 struct PreviousStack {
     generation: MappingGeneration,
@@ -84,7 +84,7 @@ struct PreviousStack {
 }
 
 impl PreviousStack {
-    /// How many of the oldest frames another stack shares with this one.
+    /// Returns the number of the oldest frames that a stack shares with this one.
     fn count_shared_frames(&self, generation: MappingGeneration, words: &[u64]) -> usize {
         let pairs = words.iter().rev().zip(self.words.iter().rev());
         match generation == self.generation {
@@ -94,7 +94,7 @@ impl PreviousStack {
     }
 }
 
-/// The names of threads: those in the ledger, and those that the kernel has now.
+/// The names of threads in the ledger, and a function for their present names in the kernel.
 pub(crate) struct LiveThreadNames<'r> {
     /// The ledger's entry of each thread.
     pub(crate) recorded_names: Vec<[u8; name::LEN]>,
@@ -102,7 +102,7 @@ pub(crate) struct LiveThreadNames<'r> {
 }
 
 impl<'r, M: Memory> LiveProfileWriter<'r, M> {
-    /// Makes a writer of a profile with these types. `stacks` is the number of stacks.
+    /// Makes a writer of a profile with these sample types. `stacks` is the number of stacks.
     pub(crate) fn new(
         reader: &'r BoundedMemoryReader<M>,
         ledger: &LiveLedger,
@@ -152,7 +152,7 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
         }
     }
 
-    /// Adds stacks by their numbers, with their sums.
+    /// Adds a sample for each stack number, with the stack's sums.
     pub(crate) fn add_samples(
         &mut self,
         sums: impl Iterator<Item = (StackNumber, LiveStackSums)>,
@@ -187,7 +187,7 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
         Ok(())
     }
 
-    /// Adds a sample for each row, with a label that says its kind.
+    /// Adds a sample for each row, with the row's `kind` as a label.
     pub(crate) fn add_rows(
         &mut self,
         key: &str,
@@ -212,8 +212,8 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
         Ok(())
     }
 
-    /// Reads a stack, and puts it into `last`. Returns the thread that the stack belongs to, or
-    /// `None` if the stack does not exist.
+    /// Reads a stack into `last`. Returns the stack's thread, if it has one; the outer `None` means
+    /// that the stack does not exist.
     fn read(
         &mut self,
         number: StackNumber,
@@ -254,7 +254,7 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
         Ok(Some(thread))
     }
 
-    /// Counts the stack that was read last, if it ends before its outermost frame.
+    /// Counts the stack `last`, if it ends before its outermost frame.
     fn count_end(
         &mut self,
         number: StackNumber,
@@ -343,8 +343,8 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
         }])
     }
 
-    /// Returns the labels of a thread's stack, with another label of a key and a text if `other`
-    /// gives one.
+    /// Returns the label set for a stack of a thread. `other` is the key and the text of one more
+    /// label.
     fn label_set(
         &mut self,
         thread: Option<ThreadNumber>,
@@ -398,7 +398,7 @@ impl<'r> LiveThreadNames<'r> {
         })
     }
 
-    /// Returns a thread's name, the kernel's number of it, and the generation of its process.
+    /// Returns a thread's name, its number in the kernel, and the generation of its process.
     pub(crate) fn describe_thread(&self, number: ThreadNumber) -> (String, Option<u32>, u8) {
         let Some(bytes) = number
             .to_index()
@@ -414,9 +414,9 @@ impl<'r> LiveThreadNames<'r> {
     }
 }
 
-/// Finds the code that was mapped at `address` in `generation`: of all code that was ever there,
-/// the first that was still there in that generation. Code that took its place came in a later
-/// generation.
+/// Finds the code that was mapped at `address` in `generation`. This is the first code at that
+/// address which was still mapped in the generation, because code that replaced other code is of a
+/// later generation. If there is none, the last code at that address is returned.
 fn find_code(code: &[MappedCode], address: u64, generation: MappingGeneration) -> Option<usize> {
     let holds = |code: &MappedCode| code.start <= address && address < code.end;
     let then = code

@@ -1,9 +1,9 @@
-//! Strong components: nodes that all lead to each other.
+//! Finds strong components: groups of nodes that all lead to each other.
 
-/// Returns the strong component of each node, by the node's number, and how many components there
-/// are. Nodes that lead to each other have the same component. A node that is left out has
-/// `u32::MAX`. `begin` and `next` are as for [`postorder`](crate::postorder), and `is_in` says
-/// which nodes are there (Tarjan, without recursion).
+/// Returns the strong component of each node, by the node's number, and the number of components.
+/// All nodes of a component lead to each other. Only nodes for which `is_in` is true are visited;
+/// the others have `u32::MAX`. `begin` and `next` are as for [`postorder`](crate::postorder).
+/// (Tarjan's algorithm, without recursion.)
 pub fn components<P>(
     is_in: &[bool],
     begin: impl Fn(u32) -> P,
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(of_each[5], u32::MAX);
     }
 
-    /// All graphs of four nodes, beside the closure of their edges.
+    /// Tests all graphs of four nodes, by comparison with the closure of their edges.
     #[test]
     fn components_are_those_of_brute_force() {
         for bits in 0..1u32 << 16 {

@@ -1,15 +1,16 @@
-//! Dominators of a graph: the node through which all ways from the root to another node lead.
+//! Finds the dominators of a graph's nodes. A node dominates another one if all paths from the root
+//! to it lead through the dominator.
 //!
 //! The algorithm is that of Lengauer and Tarjan ("A fast algorithm for finding dominators in a
-//! flowgraph", 1979), with path compression. It takes little more than linear time, and no
-//! recursion.
+//! flowgraph", 1979), with path compression. It takes almost linear time, and no recursion.
 
 use crate::graph::Graph;
 
-/// Stands for no node.
+/// Value that stands for "no node".
 const NO_NODE: u32 = u32::MAX;
 
-/// The dominators of a graph, and an order in which each comes before those that it dominates.
+/// The dominators of a graph, and an order in which each dominator comes before the nodes that it
+/// dominates.
 #[derive(Clone, Debug)]
 pub struct Dominators {
     /// The nearest dominator of each node; `NO_NODE` for the root and for nodes that are not
@@ -78,21 +79,21 @@ impl Dominators {
     }
 }
 
-/// The algorithm's notes on each node, by the node's number.
+/// The algorithm's data about each node, by the node's number.
 struct SemidominatorForest {
-    /// The node's number in the order of the visit.
+    /// The node's number in the order of the depth-first visit.
     number: Vec<u32>,
-    /// The node above the node in the forest.
+    /// The node above each node in the forest; `NO_NODE` for roots.
     ancestor: Vec<u32>,
-    /// The node with the least semidominator between the node and the root of its tree.
+    /// The node with the lowest semidominator on the path from each node to the root of its tree.
     best: Vec<u32>,
-    /// The number of the node's semidominator.
+    /// The number of each node's semidominator.
     semi: Vec<u32>,
 }
 
 impl SemidominatorForest {
-    /// Visits all nodes that `root` leads to, depth first. Returns them in order, and which node
-    /// led to each.
+    /// Visits all nodes that `root` leads to, depth first. Returns them in order, and the parent of
+    /// each node in the visit.
     fn visit(&mut self, graph: &Graph, root: u32) -> (Vec<u32>, Vec<u32>) {
         let mut parent = vec![NO_NODE; self.number.len()];
         let mut order = Vec::new();
@@ -116,8 +117,8 @@ impl SemidominatorForest {
         (order, parent)
     }
 
-    /// Returns the best node between a node and the root of its tree, and makes the way there
-    /// short.
+    /// Returns the node with the lowest semidominator between a node and the root of its tree.
+    /// Shortens the path to the root.
     fn best_of(&mut self, node: u32) -> u32 {
         let mut way = Vec::new();
         let mut at = node;
@@ -158,7 +159,7 @@ mod tests {
         graph
     }
 
-    /// Returns which nodes are reached without going through the node `without`.
+    /// Returns which nodes can be reached without passing through the node `without`.
     fn reached(graph: &Graph, without: Option<u32>) -> Vec<bool> {
         let mut is_reached = vec![false; graph.len()];
         let mut stack: Vec<u32> = [0]
@@ -179,7 +180,8 @@ mod tests {
         is_reached
     }
 
-    /// In random graphs, a node dominates just what cannot be reached without it.
+    /// Tests in random graphs that a node dominates exactly the nodes that can't be reached without
+    /// it.
     #[test]
     fn dominators_are_those_of_brute_force() {
         let mut state = 7u64;

@@ -1,9 +1,11 @@
-//! A graph: the successors of each node, one after the other.
+//! A graph that stores the successors of each node in sequence.
 
-/// A graph. Its nodes are numbered from 0, in the order in which they were ended.
+/// A graph. Its nodes are numbered from 0, in the order in which [`end_node`](Self::end_node) was
+/// called for them.
 #[derive(Clone, Debug)]
 pub struct Graph {
-    /// The index in `to` at which each node's successors begin, and the end of the last node's.
+    /// The index in `to` of each node's first successor. The last entry is the number of all
+    /// successors.
     first: Vec<u32>,
     /// The successors of all nodes, one node after the other.
     to: Vec<u32>,
@@ -31,12 +33,12 @@ impl Graph {
         self.len() == 0
     }
 
-    /// Adds successors of the node that is not ended yet.
+    /// Adds successors to the node that is being added.
     pub fn lead_to(&mut self, nodes: impl IntoIterator<Item = u32>) {
         self.to.extend(nodes);
     }
 
-    /// Ends a node. Each of its successors counts once.
+    /// Finishes the node that is being added. Duplicate successors are removed.
     pub fn end_node(&mut self) {
         let from = self.first.last().map_or(0, |&from| from as usize);
         self.to[from..].sort_unstable();
@@ -51,14 +53,14 @@ impl Graph {
         self.first.push(kept as u32);
     }
 
-    /// Returns the nodes that a node leads to.
+    /// Returns the successors of a node.
     #[must_use]
     pub fn successors(&self, node: u32) -> &[u32] {
         let node = node as usize;
         &self.to[self.first[node] as usize..self.first[node + 1] as usize]
     }
 
-    /// Returns the same graph with all edges turned round.
+    /// Returns a graph with all edges reversed.
     #[must_use]
     pub(crate) fn reversed(&self) -> Self {
         let count = self.len();

@@ -1,6 +1,6 @@
-//! Graphs of what points where: dominators, and the sizes that would go with a node.
+//! Graphs of nodes that lead to each other: dominators, and the retained size of each node.
 //!
-//! This crate must never know what the nodes are.
+//! This crate must not know what the nodes are.
 #![forbid(unsafe_code)]
 
 mod components;
@@ -13,8 +13,8 @@ pub use self::dominators::Dominators;
 pub use self::graph::Graph;
 pub use self::search::postorder;
 
-/// Returns for each node, by its number, the size that would go with it: its own size and that of
-/// all nodes to which only it leads. It is 0 for nodes to which the root does not lead.
+/// Returns the retained size of each node, by its number: its own size, and that of all nodes that
+/// can only be reached through it. The size is 0 for nodes that can't be reached from the root.
 #[must_use]
 pub fn retained_sizes(graph: &Graph, root: u32, size: impl Fn(u32) -> u64) -> Vec<u64> {
     let dominators = Dominators::new(graph, root);

@@ -1,15 +1,15 @@
-//! A depth-first search, which takes no recursion and no copy of the edges.
+//! A depth-first search that needs no recursion and no copy of the edges.
 
-/// Returns the nodes in the order in which a depth-first search is done with them: each after all
-/// nodes to which it leads.
+/// Returns the nodes in postorder of a depth-first search: each node comes after the nodes to which
+/// it leads.
 ///
-/// `is_seen` says which nodes are left out; the nodes that are found are added to it. `begin`
-/// returns where a node's successors begin, and `next` returns the next one from there, and goes
-/// on.
+/// Nodes for which `is_seen` is true are left out; all visited nodes are marked there. `begin`
+/// returns the position of a node's first successor. `next` returns the successor at a position,
+/// and advances the position.
 ///
 /// In the reverse order, each node to which no earlier node has led is the first one of a strong
-/// component to which no other component leads (Kosaraju). Of such a component, that is the node
-/// with the least number.
+/// component to which no other component leads (Kosaraju). It is the node of this component with
+/// the lowest number.
 pub fn postorder<P>(
     is_seen: &mut [bool],
     begin: impl Fn(u32) -> P,

@@ -1,5 +1,5 @@
-//! Records which value has which of malloc's chunks. A chunk that several values have is divided
-//! between them. A text that several values have becomes a value of its own.
+//! Records which values own which of malloc's chunks. A chunk of several values is divided between
+//! them, but a text that they share becomes a value of its own.
 
 use heapprof_heap::{HeapChunk, MallocHeap};
 
@@ -8,13 +8,13 @@ use crate::PerlAddress;
 /// The owner of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChunkOwner {
-    /// No owner was found so far.
+    /// No owner is known yet.
     Unclaimed,
-    /// A value has the chunk.
+    /// One or more values own the chunk.
     Value,
-    /// The chunk has heads of values.
+    /// The chunk is an arena with heads of values.
     Heads,
-    /// The chunk is a value of its own kind: an arena, a stack, memory of C code.
+    /// The chunk became a value itself: an arena, a stack, or memory of C code.
     Itself,
 }
 
@@ -22,7 +22,7 @@ pub(crate) enum ChunkOwner {
 pub(crate) struct ChunkClaims<'a> {
     heap: Option<&'a MallocHeap>,
     owners: Vec<ChunkOwner>,
-    /// All claims of values.
+    /// All claims of values to chunks.
     all: Vec<ValueClaim>,
 }
 
@@ -34,25 +34,28 @@ struct ValueClaim {
     value: u32,
     /// Bytes of the chunk that Perl requested.
     asked: u32,
-    /// Whether the chunk is a text that is shared until one of its values changes.
+    /// Whether the chunk is a text that several values may share until one of them is changed.
     is_shared: bool,
 }
 
 /// A value's share of a chunk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ChunkShare<'a> {
-    /// The value's bytes, and how many of these Perl requested.
+    /// The chunk, or a part of it, belongs to the value: the part's bytes, and how many of these
+    /// Perl requested.
     Own(u64, u64),
-    /// The value shares the chunk as a text. The number is that of the bytes that Perl requested.
+    /// The chunk is a text that the value shares with others. The number is that of the bytes that
+    /// Perl requested.
     Shared(&'a HeapChunk, u64),
 }
 
-/// Bytes that malloc took for a chunk, with malloc's own word.
+/// Bytes that malloc uses for a chunk, including its own word.
 pub(crate) fn allocated_bytes(chunk: &HeapChunk) -> u64 {
     chunk.size + 8
 }
 
-/// An odd address in a chunk. No pointer leads there, because pointers are even.
+/// The odd address that represents a chunk of the interpreter. No pointer leads to it, because
+/// pointers are even.
 pub(crate) fn odd_address(chunk: PerlAddress) -> PerlAddress {
     chunk | 1
 }
@@ -71,7 +74,7 @@ impl<'a> ChunkClaims<'a> {
         self.heap.is_some()
     }
 
-    /// The chunk in use that an address lies in.
+    /// The number of the chunk in use that an address lies in.
     pub(crate) fn find(&self, at: PerlAddress) -> Option<u32> {
         let heap = self.heap?;
         let found = heap.find(at)?;
@@ -86,8 +89,8 @@ impl<'a> ChunkClaims<'a> {
         self.owners[chunk as usize]
     }
 
-    /// Claims the chunk that an address lies in for a value. Perl requested `asked` bytes of it.
-    /// Returns whether there is a chunk.
+    /// Claims the chunk that an address lies in for a value, which requested `asked` bytes of it.
+    /// Returns whether the address is in a chunk.
     pub(crate) fn claim(
         &mut self,
         at: PerlAddress,
@@ -122,7 +125,7 @@ impl<'a> ChunkClaims<'a> {
         self.chunk(chunk)
     }
 
-    /// Calls `each` with each value's share of its chunks.
+    /// Divides all claimed chunks, and calls `each` with each value's share of each of its chunks.
     pub(crate) fn settle(&mut self, mut each: impl FnMut(u32, ChunkShare<'_>)) {
         self.all.sort_unstable();
         for one in self.all.chunk_by(|one, other| one.chunk == other.chunk) {
@@ -148,8 +151,8 @@ impl<'a> ChunkClaims<'a> {
         }
     }
 
-    /// Returns the number of the only value that has a chunk. It is known after
-    /// [`settle`](Self::settle).
+    /// Returns the number of the value that alone owns a chunk; `None` if there are none or
+    /// several. Must be called after [`settle`](Self::settle).
     pub(crate) fn only_value(&self, chunk: u32) -> Option<u32> {
         let first = self.all.partition_point(|claim| claim.chunk < chunk);
         let claims = self.all[first..].iter();

@@ -13,7 +13,7 @@ const SUB_FILE_OFFSET: u64 = 0x40;
 const SUB_PADS_OFFSET: u64 = 0x48;
 const SUB_OUTSIDE_OFFSET: u64 = 0x50;
 const SUB_FLAGS_OFFSET: u64 = 0x5c;
-/// Longest file name in bytes; a longer one is cut.
+/// Maximum length of a file name in bytes. A longer name is cut.
 const MAX_FILE_NAME_LENGTH: u64 = 4096;
 /// Offset of the name in a symbol's body.
 const SYMBOL_NAME_OFFSET: u64 = 0x20;

@@ -17,9 +17,9 @@ const OBJECT_LAST_FIELD_OFFSET: u64 = 0x10;
 const OBJECT_FIELDS_OFFSET: u64 = 0x20;
 // Size of an entry of a hash: the next entry, the key, the value. Entries are in arenas.
 const HASH_ENTRY_SIZE: u64 = 24;
-/// Flag of a hash: its keys are those of the table of all keys.
+/// Flag of a hash whose keys are in Perl's table of shared keys.
 const SHARED_KEYS_FLAG: u32 = 0x2000_0000;
-/// Maximum number of entries of a hash whose keys are kept. Paths through larger hashes have no
+/// Maximum number of entries of a hash whose keys are recorded. Paths through larger hashes have no
 /// keys.
 const MAX_NAMED_KEYS: u64 = 10_000;
 // Offsets in the additional data of a hash: its names, the back references, the entry at which
@@ -32,13 +32,13 @@ const AUX_METHODS_OFFSET: u64 = 0x20;
 const AUX_CLASS_OFFSETS: [u64; 4] = [0x38, 0x40, 0x48, 0x60];
 const AUX_CLASS_FIELDS_OFFSET: u64 = 0x50;
 const AUX_SIZE_WITH_CLASS: u64 = 0x70;
-/// The data for looking up methods (`struct mro_meta`): its size, and the offsets of all orders of
-/// classes, the current order, and tables.
+/// Size of the data for looking up methods (`struct mro_meta`), and its offsets: of the orders of
+/// classes, of the current order, and of tables.
 const MRO_META_SIZE: u64 = 72;
 const MRO_ORDERS_OFFSET: u64 = 0;
 const MRO_CURRENT_ORDER_OFFSET: u64 = 8;
 const MRO_TABLE_OFFSETS: [u64; 3] = [0x10, 0x28, 0x30];
-/// Maximum number of names of a hash; no hash has more.
+/// Maximum number of names of a hash. No hash has more.
 const MAX_HASH_NAMES: u32 = 1000;
 
 impl ValueFiller<'_> {
@@ -152,7 +152,7 @@ impl ValueFiller<'_> {
         self.lead_to(to, step, true);
     }
 
-    /// Reads the additional data of a hash. Returns the kind of the hash.
+    /// Reads a hash's auxiliary data. Returns the kind of the hash.
     fn hash_extras(&mut self, aux: PerlAddress) -> PerlValueKind {
         let word = |at: u64| self.reader.word(aux.wrapping_add(at));
         let [names, backward, iterator, methods] = [
@@ -206,8 +206,8 @@ impl ValueFiller<'_> {
         kind
     }
 
-    /// Adds an entry that may be in no bucket: one of a tied hash, whose key is a value, or the
-    /// entry at which `each` is and that was deleted since.
+    /// Adds a hash entry that may be in no bucket: the entry of a tied hash, whose key is a value,
+    /// or the current entry of `each` after it was deleted.
     pub(crate) fn extra_entry(&mut self, entry: PerlAddress) {
         if entry == 0 {
             return;
@@ -223,7 +223,7 @@ impl ValueFiller<'_> {
         self.lead_to(to, ValueStep::Mention, true);
     }
 
-    /// Reads the data for looking up methods of a class.
+    /// Reads a class's data for looking up methods.
     fn methods(&mut self, at: PerlAddress) {
         self.claim(at, MRO_META_SIZE);
         let word = |offset: u64| self.reader.word(at.wrapping_add(offset));

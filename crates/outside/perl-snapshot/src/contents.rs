@@ -1,4 +1,5 @@
-//! Reads the content of values: a text or a number, an element of a hash, the length of an array.
+//! Reads the contents of values: the text or number of a scalar, an element of a hash, the length
+//! of an array.
 
 use heapprof_heap::ProcessImage;
 use heapprof_perl_values::ElementLookup;
@@ -7,16 +8,17 @@ use crate::PerlAddress;
 use crate::reader::{PerlMemoryReader, text_of};
 use crate::sv::{self, ValueHead};
 
-/// Offsets of the integer and the float in the body of a scalar.
+/// Offsets of the integer and of the float in a scalar's body.
 const SCALAR_INTEGER_OFFSET: u64 = 0x20;
 const SCALAR_FLOAT_OFFSET: u64 = 0x28;
-/// Offsets of a hash's last bucket, and of an array's last element.
+/// Offsets of the number of a hash's last bucket, and of the number of an array's last element.
 const HASH_MAX_OFFSET: u64 = 0x18;
 const ARRAY_FILL_OFFSET: u64 = 0x10;
 /// Maximum number of entries of a hash that are searched.
 const MAX_ENTRIES: usize = 1 << 28;
 
-/// Returns the text or the number of a value, up to `limit` bytes. `None` if it has neither.
+/// Returns the text or the number of a value; `None` if it has neither. A text is cut to `limit`
+/// bytes.
 #[must_use]
 pub fn contents(image: &ProcessImage, at: u64, limit: u32) -> Option<String> {
     let reader = PerlMemoryReader::new(image);
@@ -66,7 +68,7 @@ fn integer(head: &ValueHead, word: u64) -> String {
     }
 }
 
-/// Answers questions that the value graph can't, from a program's memory.
+/// Looks up elements of hashes and arrays in a copy of a program's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct ImageElements<'a>(pub &'a ProcessImage);
 

@@ -1,18 +1,17 @@
-//! Finds the values that a context keeps: Perl has a context for each sub, eval, loop and
-//! substitution that runs. A context is used again and again, so only the parts of its kind are
-//! read.
+//! Finds the values in a context. Perl has a context for each running sub, eval, loop and
+//! substitution. The memory of contexts is reused, so only the fields of the present kind are read.
 
 use heapprof_perl::{ContextLayout, PerlVersion};
 
 use crate::PerlAddress;
 use crate::reader::PerlMemoryReader;
 
-/// Flag of a sub's context: the sub has arguments.
+/// Flag in a sub's context: the sub has arguments.
 const ARGUMENTS_FLAG: u8 = 0x20;
-/// First series from which on the kinds have the same order and parts.
+/// First perl series since which all kinds of contexts have the same order and fields.
 const FIRST_UNIFORM_SERIES: u8 = 24;
 
-/// Returns the offsets in a context that may have a value.
+/// Returns the offsets of a context's fields that may contain a value.
 pub(crate) fn places(
     reader: &PerlMemoryReader<'_>,
     layout: &ContextLayout,

@@ -1,4 +1,4 @@
-//! Makes a value of each head: its kind, its size, and its edges to other values.
+//! Makes a value from each head: its kind, its size, and its edges to other values.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,41 +12,42 @@ use crate::names::PadNameLists;
 use crate::reader::PerlMemoryReader;
 use crate::sv::{self, ValueHead};
 
-/// Makes the values of all heads.
+/// Makes the values of a program from their heads.
 pub(crate) struct ValueFiller<'a> {
     pub(crate) reader: PerlMemoryReader<'a>,
     pub(crate) perl: &'a PerlRuntime,
     pub(crate) layout: ValueLayout,
     pub(crate) builder: ValueGraphBuilder,
     pub(crate) claims: ChunkClaims<'a>,
-    /// Chunks to which a value leads, each with the kind that it may have: memory of C code, or a
-    /// sub's code.
+    /// Chunks to which a value leads, each with the kind that it will have if no value owns it:
+    /// memory of C code, or the code of a sub.
     pub(crate) seeds: Vec<(u32, PerlValueKind)>,
-    /// Addresses of values that point to the beginning of a chunk as C code does, each with the
-    /// chunk.
+    /// The addresses of values that have a pointer to the beginning of a chunk in the way of C
+    /// code, each with the number of the chunk.
     mentions: Vec<(PerlAddress, u32)>,
-    /// Bytes of bodies that are used in arenas, by type.
+    /// Used bytes of bodies in arenas, by type.
     pub(crate) used: [u64; sv::TYPE_COUNT],
-    /// Number of heads that are used.
+    /// Number of used heads.
     pub(crate) heads: u64,
-    /// Tables of all keys. Their entries are not in arenas.
+    /// Perl's tables of shared keys. Their entries are not in arenas.
     pub(crate) key_tables: HashSet<PerlAddress>,
-    /// Arrays that are stacks. References in them are not counted, and may be old.
+    /// Arrays that are stacks of an interpreter. References in stacks are not counted, and may be
+    /// old.
     pub(crate) stacks: HashSet<PerlAddress>,
     pub(crate) names: PadNameLists,
-    /// Addresses of pads, each with the number of its list of names.
+    /// Addresses of pads, each with the number of its list of variable names.
     pub(crate) pads: Vec<(PerlAddress, u32)>,
     pub(crate) steps: NamedSteps,
-    /// Number of elements that may still be read. In damaged memory, many arrays may have the same
-    /// elements.
+    /// Number of elements that may still be read. The limit is needed for damaged memory, in which
+    /// many arrays may have the same elements.
     pub(crate) left: u64,
     /// The address whose owner is searched.
     pub(crate) wanted: Option<WantedAddress>,
     /// Texts of keys that were read, by their addresses.
     keys: HashMap<PerlAddress, TextId>,
-    /// The value that is being made.
+    /// The value that is being made now.
     pub(crate) value: PerlValue,
-    /// The number of that value.
+    /// The number of [`value`](Self::value).
     pub(crate) number: u32,
 }
 
@@ -56,7 +57,7 @@ pub(crate) struct WantedAddress {
     at: PerlAddress,
     /// The chunk that the address lies in.
     chunk: Option<u32>,
-    /// Address of the value that owns it.
+    /// Address of the value that owns the wanted address.
     owner: Option<PerlAddress>,
 }
 
@@ -69,14 +70,14 @@ impl WantedAddress {
         })
     }
 
-    /// Returns the address of the owner: of a value, or of a chunk that no value has.
+    /// Returns the address of the owning value, or that of the chunk if no value owns it.
     pub(crate) fn owner(&self, claims: &ChunkClaims<'_>) -> Option<PerlAddress> {
         let chunk = self.chunk.and_then(|chunk| claims.chunk(chunk));
         self.owner.or(chunk.map(|chunk| chunk.at))
     }
 }
 
-/// Named steps that Perl itself has.
+/// Steps with names that Perl itself has.
 #[derive(Clone, Copy)]
 pub(crate) struct NamedSteps {
     pub(crate) backward: ValueStep,
@@ -113,8 +114,8 @@ impl NamedSteps {
 }
 
 impl<'a> ValueFiller<'a> {
-    /// Makes a filler without values. `words` is the maximum number of elements of all arrays and
-    /// hashes.
+    /// Creates a filler without values. `words` is the maximum number of elements of all arrays and
+    /// hashes together.
     pub(crate) fn new(
         reader: PerlMemoryReader<'a>,
         perl: &'a PerlRuntime,
@@ -189,8 +190,8 @@ impl<'a> ValueFiller<'a> {
         self.builder.end(self.value);
     }
 
-    /// Counts the body as used in its arena, if an arena has it, and checks whether the value owns
-    /// the wanted address.
+    /// Counts the value's body as used bytes of its arena, and checks whether the wanted address is
+    /// in its head or body.
     fn note_body(&mut self, head: &ValueHead, body: u64) {
         // Hashes with additional data have arenas of their own from 5.36 on.
         let is_more = head.kind() == sv::HASH && head.has_flags(sv::HAS_MORE);
@@ -217,12 +218,12 @@ impl<'a> ValueFiller<'a> {
         }
     }
 
-    /// Reads a word of a value's body.
+    /// Reads the word at an offset in a value's body.
     pub(crate) fn body(&self, head: &ValueHead, at: u64) -> u64 {
         self.reader.word(head.any.wrapping_add(at))
     }
 
-    /// Adds an edge from the present value to another one.
+    /// Adds an edge from the present value to the one at an address.
     pub(crate) fn lead_to(&mut self, to: PerlAddress, step: ValueStep, is_strong: bool) {
         self.builder.lead_to(to, step, is_strong);
     }
@@ -233,8 +234,8 @@ impl<'a> ValueFiller<'a> {
         self.claim_text(at, asked, false);
     }
 
-    /// Claims the chunk of a text for the present value. The text may be shared until one of its
-    /// values changes.
+    /// Claims the chunk of a text for the present value. `is_shared` is true if several values may
+    /// share the text until one of them is changed.
     pub(crate) fn claim_text(&mut self, at: PerlAddress, asked: u64, is_shared: bool) {
         if at == 0 {
             return;
@@ -253,7 +254,7 @@ impl<'a> ValueFiller<'a> {
         }
     }
 
-    /// Claims a key (`HEK`) for the present value. Other values may have it, too.
+    /// Claims a shared key (`HEK`) for the present value. Other values may claim it, too.
     pub(crate) fn claim_key(&mut self, key: PerlAddress) {
         // An entry of the table of all keys is in front of the key.
         self.claim_own_key(key, 24);
@@ -268,12 +269,14 @@ impl<'a> ValueFiller<'a> {
         }
     }
 
-    /// Follows a pointer to a chunk that may be memory of C code.
+    /// Adds an edge from the present value to the chunk at an address, which may be memory of C
+    /// code.
     pub(crate) fn link(&mut self, at: PerlAddress) {
         self.link_as(at, PerlValueKind::Memory);
     }
 
-    /// Follows a pointer to a chunk that may be memory of C code, or a sub's code.
+    /// Adds an edge from the present value to the chunk at an address. If no value owns the chunk,
+    /// `kind` is its kind: memory of C code, or the code of a sub.
     pub(crate) fn link_as(&mut self, at: PerlAddress, kind: PerlValueKind) {
         let Some(found) = self.claims.find(at) else {
             return;
@@ -288,14 +291,15 @@ impl<'a> ValueFiller<'a> {
         }
     }
 
-    /// Follows each word of some memory that may be a C structure.
+    /// Follows each of `count` words as in [`link`](Self::link): the memory may be a C structure.
     pub(crate) fn link_words(&mut self, at: PerlAddress, count: u64) {
         for word in self.reader.words(at, count) {
             self.link(word);
         }
     }
 
-    /// Follows each word of some memory that may lead to values, too.
+    /// Follows each of `count` words as in [`mention`](Self::mention): the words may also lead to
+    /// values.
     pub(crate) fn mention_words(&mut self, at: PerlAddress, count: u64) {
         let chunk = self.claims.find(at);
         let Some(chunk) = chunk.and_then(|chunk| self.claims.chunk(chunk)) else {
@@ -309,8 +313,8 @@ impl<'a> ValueFiller<'a> {
         }
     }
 
-    /// Follows a pointer of C code, which may lead to memory of C code, a value, or memory of a
-    /// value.
+    /// Follows a pointer of C code from the present value. It may lead to memory of C code, to a
+    /// value, or to a value's buffer.
     pub(crate) fn mention(&mut self, at: PerlAddress) {
         let Some(found) = self.claims.find(at) else {
             return;
@@ -322,7 +326,7 @@ impl<'a> ValueFiller<'a> {
         }
     }
 
-    /// Adds edges from values to those whose buffers they mention, after all values were made.
+    /// Adds edges to the scalars whose buffers were mentioned. Called after all values were made.
     pub(crate) fn lead_to_buffers(&mut self) {
         for (from, chunk) in std::mem::take(&mut self.mentions) {
             if let Some(to) = self.scalar_with(chunk) {
@@ -331,8 +335,8 @@ impl<'a> ValueFiller<'a> {
         }
     }
 
-    /// Returns the address of the scalar that alone has a chunk, as its text. C code keeps the
-    /// address of a structure in a text, and not that of the scalar.
+    /// Returns the address of the scalar that alone owns a chunk as its buffer. Modules store a
+    /// structure in a scalar's buffer, and point to the structure instead of the scalar.
     pub(crate) fn scalar_with(&self, chunk: u32) -> Option<PerlAddress> {
         let value = self.builder.value(self.claims.only_value(chunk)?);
         let is_scalar = matches!(value.kind, PerlValueKind::Scalar | PerlValueKind::Undefined);
@@ -350,7 +354,8 @@ impl<'a> ValueFiller<'a> {
         id
     }
 
-    /// Returns how many of `count` elements may be read, and counts them as read.
+    /// Takes `count` elements from the limit [`left`](Self::left). Returns how many of them may be
+    /// read.
     pub(crate) fn allow(&mut self, count: u64) -> u64 {
         let count = count.min(self.left);
         self.left -= count;

@@ -14,16 +14,15 @@ use crate::reader::PerlMemoryReader;
 
 /// Maximum number of loaded objects that are searched.
 const MAX_OBJECTS: usize = 10_000;
-/// Limit for the bytes by which malloc rounds an interpreter's size up.
+/// Maximum number of bytes, exclusive, that malloc adds to an interpreter's size.
 const MALLOC_ROUNDING: u64 = 32;
-/// Offset in an arena's first head of the number of heads in the arena, which is half a word.
+/// Offset, in an arena's first head, of the number of heads in the arena (4 bytes).
 const ARENA_HEADS_OFFSET: u64 = 8;
 const MAX_ARENA_HEADS: u32 = 170;
 /// The oldest perl series whose values are known.
 const OLDEST_SERIES: u8 = 22;
 
-/// A copy of a program's memory, and memory that the program can't write to, which need not be in
-/// the copy.
+/// A copy of a program's memory, with a reader for the read-only memory that the copy may lack.
 #[derive(Clone, Copy)]
 struct ImageWithConstants<'a, M> {
     image: &'a ProcessImage,
@@ -50,14 +49,15 @@ pub(crate) struct InterpreterVariable {
     pub(crate) size: u64,
 }
 
-/// A perl that was found, and its variables if each of them is a symbol of its own.
+/// The perl of a program. `variables` is only used if each variable of the interpreter has a
+/// symbol.
 pub(crate) struct LocatedPerl {
     pub(crate) perl: PerlRuntime,
     variables: Vec<InterpreterVariable>,
 }
 
 impl LocatedPerl {
-    /// Finds the perl of a program. `constants` is the memory that the program can't write to.
+    /// Finds the perl of a program. `constants` reads the memory that the program can't write to.
     pub(crate) fn new(image: &ProcessImage, constants: impl Memory) -> Result<Self, PerlWalkError> {
         let memory = ImageWithConstants { image, constants };
         let first = executable(memory, &image.auxiliary).ok_or(PerlWalkError::NoPerl)?;
@@ -103,7 +103,7 @@ impl LocatedPerl {
         all.collect()
     }
 
-    /// The interpreters that have values, the first one first.
+    /// The addresses of interpreters that have values, the first interpreter first.
     pub(crate) fn interpreters(
         &self,
         image: &ProcessImage,
@@ -126,7 +126,7 @@ impl LocatedPerl {
         all
     }
 
-    /// Whether an interpreter is at `at`: it has arenas, in chunks of malloc.
+    /// Whether an interpreter with arenas is at `at`. The arenas must be in chunks of malloc.
     fn is_interpreter(
         &self,
         reader: &PerlMemoryReader<'_>,
@@ -146,8 +146,8 @@ impl LocatedPerl {
     }
 }
 
-/// Finds the variables of a perl without threads by their symbols. If the executable has a copy of
-/// a variable, the copy counts.
+/// Finds the variables of a perl without threads by their symbols. If the executable has its own
+/// copy of a variable, the address is that of the copy.
 fn find_variables_by_name<M: Memory>(
     memory: M,
     object: LoadedObject,

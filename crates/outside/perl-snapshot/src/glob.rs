@@ -1,4 +1,4 @@
-//! Reads symbols with their slots, and handles.
+//! Reads symbols with their slots, and file handles.
 
 use heapprof_perl_values::{PerlValueKind, ValueStep};
 
@@ -7,7 +7,7 @@ use crate::sv::ValueHead;
 
 /// Offset of the name in a symbol's body.
 const SYMBOL_NAME_OFFSET: u64 = 0x20;
-/// Size of the slots of a symbol (`struct gp`) in bytes, and the offset and sigil of each slot.
+/// Size in bytes of a symbol's slots (`struct gp`), and the offset and sigil of each slot.
 const SLOTS_SIZE: u64 = 80;
 const SLOT_OFFSETS: [(u64, u8); 6] = [
     (0x00, b'$'),
@@ -27,7 +27,7 @@ const HANDLE_FOLDER_OFFSET: u64 = 0x30;
 const BUFFERED_LAYER_SIZE: u64 = 72;
 const LAYER_BUFFER_OFFSET: u64 = 0x20;
 const LAYER_BUFFER_SIZE_OFFSET: u64 = 0x40;
-/// Maximum number of layers of a handle; no handle has more.
+/// Maximum number of layers of a file handle. No handle has more.
 const MAX_LAYERS: usize = 100;
 const FORMAT_NAME_OFFSETS: [u64; 3] = [0x50, 0x60, 0x70];
 const FORMAT_SYMBOL_OFFSETS: [u64; 3] = [0x58, 0x68, 0x78];
@@ -52,7 +52,7 @@ impl ValueFiller<'_> {
         PerlValueKind::Glob
     }
 
-    /// Reads the layers of a handle, and their buffers.
+    /// Reads the layers of a file handle, and their buffers.
     fn layers(&mut self, handle: u64) {
         let mut layer = self.reader.word(handle);
         for _ in 0..MAX_LAYERS {

@@ -1,36 +1,37 @@
-//! Sizes and offsets in Perl's structures by version, as far as `heapprof-perl` does not know them.
+//! Sizes and offsets in Perl's structures by version, in addition to those in `heapprof-perl`.
 //!
-//! `layouts.tsv` has a column for each build. `variables.tsv` has one for each series with threads:
-//! the offset of each variable in an interpreter. Both have the format of `layouts.tsv` of that
-//! crate. Offsets that are the same from 5.22 to 5.42 are in the code that uses them.
+//! `layouts.tsv` has a column for each build. `variables.tsv` has a column for each series with
+//! threads: the offset of each variable in an interpreter. Both have the format of `layouts.tsv` in
+//! `heapprof-perl`. Offsets that are the same from 5.22 to 5.42 are constants in the code that uses
+//! them.
 
 use heapprof_perl::{PerlVersion, column_of, parse_number};
 
 const LAYOUTS_TABLE: &str = include_str!("layouts.tsv");
 const VARIABLES_TABLE: &str = include_str!("variables.tsv");
 
-/// Sizes and offsets in bytes.
+/// Sizes and offsets in Perl's structures for one build, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ValueLayout {
-    /// Offset in a regular expression of a copy of the text that it matched last.
+    /// Offset, in a regular expression, of the copy of the text that it matched last.
     pub(crate) saved_copy: u64,
-    /// Offset in a regular expression of the sub around its code.
+    /// Offset, in a regular expression, of the sub that encloses its code.
     pub(crate) code: u64,
-    /// Offset of the length in the name of a variable.
+    /// Offset of the length in the structure of a variable's name.
     pub(crate) name_length: u64,
-    /// Size of the name of a variable without its text.
+    /// Size of the structure of a variable's name, without its text.
     pub(crate) name: u64,
-    /// Whether the name of a variable may be that of a field of a `class`.
+    /// Whether a variable's name may belong to a field of a `class`.
     pub(crate) has_fields: bool,
-    /// Offset of the additional data in the body of a hash, from 5.36. Before, that data is behind
-    /// the buckets.
+    /// Offset of the auxiliary data in a hash's body since 5.36. In older versions the data is
+    /// behind the buckets.
     pub(crate) aux: Option<u64>,
-    /// Size of the additional data of a hash.
+    /// Size of a hash's auxiliary data.
     pub(crate) aux_size: u64,
 }
 
 impl ValueLayout {
-    /// Returns the layout of a version, with threads or without; `None` if it is not known.
+    /// Returns the layout of a version with or without threads; `None` if it is not known.
     pub(crate) fn for_version(version: PerlVersion, has_threads: bool) -> Option<Self> {
         let column = column_of(LAYOUTS_TABLE.lines().next()?, version, has_threads)?;
         let cell = |row: &str| {
@@ -56,7 +57,7 @@ pub(crate) fn variables() -> impl Iterator<Item = &'static str> {
     rows.filter_map(|row| row.split('\t').next())
 }
 
-/// The variables of an interpreter with threads, each with its offset, in order.
+/// The variables of an interpreter with threads, each with its offset, in the order of offsets.
 pub(crate) fn places(version: PerlVersion) -> Vec<(u64, &'static str)> {
     let head = VARIABLES_TABLE.lines().next().unwrap_or_default();
     let Some(column) = column_of(head, version, true) else {

@@ -1,13 +1,13 @@
-//! Reads Perl's values from a copy of a program's memory: what each value has, and to which values
-//! it leads.
+//! Reads Perl's values from a copy of a program's memory: the contents of each value, and the
+//! values to which it leads.
 //!
-//! [`walk()`] finds the perl in heapwalk's copy, and its interpreters. It makes a value of each
-//! head in their arenas, and edges of all references that Perl counts. A malloc chunk that no value
-//! has is given to the memory that points there, to the interpreter, or to the part that is not
-//! Perl's. So the sizes add up to what malloc has given out.
+//! [`walk()`] finds the perl and its interpreters in the copy, an image of `heapprof-heap`. It
+//! makes a value of each head in their arenas, and edges of all references that Perl counts. A
+//! malloc chunk that no value owns is assigned to the memory that points to it, to the interpreter,
+//! or to the rest of the program. So the sizes add up to the memory that malloc has given out.
 //!
-//! The program does nothing for it, and nothing is loaded into it. The layouts are those of perls
-//! 5.22 to 5.42. This crate must never know SQLite, the terminal or profiles.
+//! The program does no work for it, and nothing is loaded into it. The layouts of perl 5.22 to 5.42
+//! are known. This crate must not depend on SQLite, the terminal or profiles.
 //!
 //! * `find.rs`: finds the perl of a program, and its interpreters.
 //! * `layout.rs`: offsets and sizes by version.

@@ -15,13 +15,13 @@ const MAGIC_FLAGS_OFFSET: u64 = 0x13;
 const MAGIC_LENGTH_OFFSET: u64 = 0x18;
 const MAGIC_VALUE_OFFSET: u64 = 0x20;
 const MAGIC_POINTER_OFFSET: u64 = 0x28;
-/// Flag: the reference to the value is counted.
+/// Flag of a piece of magic whose reference to a value is counted.
 const COUNTED_FLAG: u8 = 2;
-/// Length that marks the pointer as one to a value.
+/// Value of the length field that marks the pointer field as a pointer to a value.
 const VALUE_LENGTH_MARK: i64 = -2;
-/// The letter of the list of weak references to the value.
+/// The letter of the magic with the list of weak references to a value.
 const BACKWARD_LETTER: u8 = b'<';
-/// Maximum number of pieces of magic of a value; no value has more.
+/// Maximum number of pieces of magic on a value. No value has more.
 const MAX_MAGIC_PIECES: usize = 1000;
 
 impl ValueFiller<'_> {

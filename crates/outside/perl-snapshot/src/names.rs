@@ -1,4 +1,4 @@
-//! Lists of the names of variables, which closures of the same sub share.
+//! Lists of variable names. Closures of one sub share a list.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use heapprof_perl_values::TextId;
 
 use crate::PerlAddress;
 
-/// The lists of names that were read.
+/// The lists of variable names that were read so far.
 #[derive(Default)]
 pub(crate) struct PadNameLists {
     numbers: HashMap<PerlAddress, u32>,
@@ -14,12 +14,13 @@ pub(crate) struct PadNameLists {
 }
 
 impl PadNameLists {
-    /// The number of a list that was read.
+    /// The number of the list at an address, if it was read.
     pub(crate) fn number(&self, list: PerlAddress) -> Option<u32> {
         self.numbers.get(&list).copied()
     }
 
-    /// Begins a list, which must be the next one to be ended. Returns its number.
+    /// Begins to read the list at an address. Returns its number. [`end`](Self::end) must be called
+    /// before the next list is begun.
     pub(crate) fn begin(&mut self, list: PerlAddress) -> u32 {
         let number = self.lists.len() as u32;
         self.numbers.insert(list, number);
@@ -30,7 +31,7 @@ impl PadNameLists {
         self.lists.push(names);
     }
 
-    /// Returns the name of a variable by its place in a pad; empty if it has none.
+    /// Returns the name of a variable by its index in a pad; empty if it has no name.
     pub(crate) fn variable_name(&self, list: u32, place: u32) -> TextId {
         let list = self.lists.get(list as usize);
         let name = list.and_then(|list| list.get(place as usize));

@@ -11,8 +11,8 @@ use crate::fill::ValueFiller;
 const PAD_LIST_SIZE: u64 = 24;
 const PAD_LIST_LAST_OFFSET: u64 = 0;
 const PAD_LIST_PADS_OFFSET: u64 = 8;
-/// Maximum number of pads of a sub. Perl warns at a depth of 100; more depths than these are
-/// damage.
+/// Maximum number of pads of a sub. Perl warns at a recursion depth of 100, so more pads than this
+/// mean damage.
 const MAX_PADS: u64 = 1 << 24;
 // Offsets in a list of names (`struct padnamelist`): the number of the last name, the address of
 // the names, and the number of names for which there is room.
@@ -20,7 +20,7 @@ const NAME_LIST_SIZE: u64 = 40;
 const NAME_LIST_LAST_OFFSET: u64 = 0;
 const NAME_LIST_NAMES_OFFSET: u64 = 8;
 const NAME_LIST_CAPACITY_OFFSET: u64 = 0x10;
-/// Maximum number of names of a sub's variables; no sub has more.
+/// Maximum number of variable names of a sub. No sub has more.
 const MAX_PAD_NAMES: u64 = 1 << 16;
 // Offsets in a name (`struct padname`): its text, and the class of the variable, or the sub that it
 // names.
@@ -31,11 +31,11 @@ const NAME_TYPE_OFFSET: u64 = 0x10;
 const NAME_FIELD_OFFSET: u64 = 0x18;
 const PAD_FIELD_SIZE: u64 = 48;
 const FIELD_PARAMETER_OFFSET: u64 = 0x20;
-/// Flag of a name, in the byte behind its length: the variable was declared by `our`.
+/// Flag in the byte behind the length of a name: the variable was declared by `our`.
 const OUR_FLAG: u8 = 16;
 
 impl ValueFiller<'_> {
-    /// Adds the pads of the sub that is being made.
+    /// Adds the pads of the sub that is being made. `list` is the address of the list of pads.
     pub(crate) fn pads(&mut self, list: PerlAddress) {
         if list == 0 {
             return;
@@ -58,7 +58,8 @@ impl ValueFiller<'_> {
         }
     }
 
-    /// Returns the number of a list of names. The first sub that has it owns its memory.
+    /// Returns the number of a list of variable names. The list's memory belongs to the first sub
+    /// that has the list.
     fn names_of(&mut self, list: PerlAddress) -> u32 {
         if let Some(known) = self.names.number(list) {
             return known;
@@ -122,7 +123,7 @@ impl ValueFiller<'_> {
         }
     }
 
-    /// Gives the elements of pads the names of their variables.
+    /// Replaces the element numbers in pads by the names of variables.
     pub(crate) fn name_pads(&mut self) {
         let (arguments, unnamed) = (self.steps.arguments, self.steps.anonymous);
         // The prototypes of closures have no other name.

@@ -6,9 +6,9 @@ use heapprof_heap::{ImageRegion, ProcessImage};
 
 use crate::PerlAddress;
 
-/// Longest key or name in bytes; a longer one is cut.
+/// Maximum length of a key or name in bytes. A longer one is cut.
 const MAX_TEXT_LENGTH: u64 = 1000;
-/// Offsets of a key's length and its text.
+/// Offsets of the length and of the text in a key.
 const KEY_LENGTH_OFFSET: u64 = 4;
 const KEY_TEXT_OFFSET: u64 = 8;
 /// Flag in the byte behind a key's text: the text is UTF-8.
@@ -18,7 +18,7 @@ const UTF8_FLAG: u8 = 1;
 #[derive(Clone, Debug)]
 pub(crate) struct PerlMemoryReader<'a> {
     image: &'a ProcessImage,
-    /// The piece of memory that had the last word.
+    /// The piece of memory that contained the word read last.
     last: Cell<Option<&'a ImageRegion>>,
 }
 
@@ -30,7 +30,7 @@ impl<'a> PerlMemoryReader<'a> {
         }
     }
 
-    /// The copy.
+    /// The copy of the program's memory.
     pub(crate) fn image(&self) -> &'a ProcessImage {
         self.image
     }
@@ -45,7 +45,7 @@ impl<'a> PerlMemoryReader<'a> {
         Some(found)
     }
 
-    /// The bytes at an address, as far as one piece has them.
+    /// The bytes at an address, up to the end of the piece that contains them.
     pub(crate) fn bytes(&self, at: PerlAddress, len: u64) -> &'a [u8] {
         let Some(region) = self.region(at) else {
             return &[];
@@ -65,7 +65,7 @@ impl<'a> PerlMemoryReader<'a> {
         u64::from_le_bytes(self.array(at))
     }
 
-    /// The half word at an address.
+    /// The half word (4 bytes) at an address.
     pub(crate) fn half(&self, at: PerlAddress) -> u32 {
         u32::from_le_bytes(self.array(at))
     }
@@ -74,14 +74,13 @@ impl<'a> PerlMemoryReader<'a> {
         self.array::<1>(at)[0]
     }
 
-    /// Reads `count` words. Pages in the middle that were never touched are missing, and read as
-    /// zeros.
+    /// Reads `count` words. Missing pages in the middle, which were never touched, read as zeros.
     pub(crate) fn words(&self, at: PerlAddress, count: u64) -> impl Iterator<Item = u64> + use<'a> {
         let reader = self.clone();
         (0..count).map(move |i| reader.word(at.wrapping_add(8 * i)))
     }
 
-    /// The length of a key in bytes; `None` if the key is a value instead of a text.
+    /// The length of a key in bytes; `None` if the key is not a text but a value.
     pub(crate) fn key_length(&self, key: PerlAddress) -> Option<u64> {
         let length = self.half(key.wrapping_add(KEY_LENGTH_OFFSET)) as i32;
         u64::try_from(length).ok()
@@ -114,7 +113,7 @@ impl<'a> PerlMemoryReader<'a> {
         text_of(self.bytes(at, length), flags & UTF8_FLAG != 0) == text
     }
 
-    /// Reads a text that ends with a zero, or after `len` bytes.
+    /// Reads a text that ends at a zero byte, or after `len` bytes.
     pub(crate) fn text(&self, at: PerlAddress, len: u64) -> String {
         let bytes = self.bytes(at, len.min(MAX_TEXT_LENGTH));
         let end = bytes.iter().position(|&byte| byte == 0);
@@ -122,7 +121,7 @@ impl<'a> PerlMemoryReader<'a> {
     }
 }
 
-/// Decodes a text of Perl: UTF-8, or one character a byte.
+/// Decodes a text of Perl, which is UTF-8 or has one byte for each character.
 pub(crate) fn text_of(bytes: &[u8], is_utf8: bool) -> String {
     match is_utf8 {
         true => String::from_utf8_lossy(bytes).into_owned(),

@@ -1,6 +1,6 @@
-//! Makes values of the chunks that are no part of a value: arenas, code of subs, memory of C code,
-//! and memory that is not Perl's. Each becomes a value of its own kind. All memory that points to
-//! the chunk leads to it.
+//! Makes values of the chunks that no value owns: arenas, code of subs, memory of C code, and
+//! memory that is not Perl's. Each chunk becomes a value of its own kind, with edges from all
+//! memory that points to it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,13 +14,13 @@ use crate::claims::{ChunkOwner, allocated_bytes, odd_address};
 use crate::fill::ValueFiller;
 use crate::roots::InterpreterRoots;
 
-/// Makes values of the remaining chunks.
+/// Makes values of the chunks that no Perl value owns.
 pub(crate) struct RemainingChunks<'f, 'a> {
     fill: &'f mut ValueFiller<'a>,
     image: &'a ProcessImage,
     heap: &'a MallocHeap,
-    /// Whether the code of subs leads to values. With threads most of these are in pads instead,
-    /// and a word that looks like an address is old.
+    /// Whether the code of subs leads to values. In a perl with threads most of these values are in
+    /// pads instead, and words that look like addresses are old.
     has_op_values: bool,
     /// Chunks whose words were not read yet.
     queue: VecDeque<(u32, PerlValueKind)>,
@@ -41,7 +41,8 @@ impl<'f, 'a> RemainingChunks<'f, 'a> {
         }
     }
 
-    /// Takes the arenas of all interpreters. Parts of them that no value has are free.
+    /// Makes a value of each type of arenas of all interpreters. Parts of arenas that no value uses
+    /// count as free.
     pub(crate) fn arenas(&mut self, arenas: &[(PerlAddress, ArenaType)]) {
         let mut sums: Vec<(ArenaType, PerlAddress, u64)> = Vec::new();
         for &(at, of) in arenas {
@@ -85,7 +86,7 @@ impl<'f, 'a> RemainingChunks<'f, 'a> {
         }
     }
 
-    /// Follows the edges of values and interpreters to chunks.
+    /// Makes values of the chunks to which Perl values and interpreters lead.
     pub(crate) fn follow_perl(&mut self, interpreters: &[InterpreterRoots]) {
         let seeds = std::mem::take(&mut self.fill.seeds);
         for wanted in [PerlValueKind::Ops, PerlValueKind::Memory] {
@@ -116,9 +117,9 @@ impl<'f, 'a> RemainingChunks<'f, 'a> {
         self.follow();
     }
 
-    /// Follows the other pointers of the program to chunks: in variables of libraries, on stacks,
-    /// in registers. `own` are the address ranges of the interpreters' variables in order, which
-    /// were followed already.
+    /// Makes values of the chunks to which other pointers of the program lead: in variables of
+    /// libraries, on stacks, in registers. `own` lists the address ranges of the interpreters'
+    /// variables in order; these were followed already.
     pub(crate) fn follow_others(&mut self, own: &[Range<PerlAddress>]) {
         let (image, heap) = (self.image, self.heap);
         for (source, word, may_be_link) in root_words(image, heap) {
@@ -147,8 +148,8 @@ impl<'f, 'a> RemainingChunks<'f, 'a> {
         }
     }
 
-    /// Makes a value a root if a variable of C code leads to it. The variables of interpreters
-    /// (`own`) were followed already.
+    /// Makes a value a root if a variable of C code leads to it. Variables in the ranges `own`,
+    /// which belong to interpreters, were followed already.
     fn add_mention(
         &mut self,
         source: PointerSource,
@@ -189,8 +190,8 @@ impl<'f, 'a> RemainingChunks<'f, 'a> {
         }
     }
 
-    /// Returns the name of the memory that a word is in, and whether the word lasts: words on a
-    /// stack may be old.
+    /// Returns the name of the memory that contains a word, and whether the word is reliable: a
+    /// word on a stack or in a register may be old.
     fn holder(&self, source: PointerSource) -> (String, bool) {
         let PointerSource::Root(at) = source else {
             return ("registers".to_string(), false);
@@ -215,7 +216,7 @@ impl<'f, 'a> RemainingChunks<'f, 'a> {
         }
     }
 
-    /// Whether an address is that of an op's value (`op_sv`): the op has a function, and is in use.
+    /// Whether an address is the field `op_sv` of an op that is in use. Such an op has a function.
     fn is_value_of_op(&self, at: PerlAddress) -> bool {
         const OP_FUNCTION_OFFSET: u64 = 0x10;
         const OP_TYPE_OFFSET: u64 = 0x20;
@@ -226,14 +227,14 @@ impl<'f, 'a> RemainingChunks<'f, 'a> {
         of_type < u32::from(self.fill.perl.ops()) && self.image.is_in_file(function)
     }
 
-    /// Takes a chunk that has no owner.
+    /// Takes a chunk that has no owner, and puts it into the queue.
     fn take(&mut self, chunk: u32, kind: PerlValueKind) {
         if self.fill.claims.take(chunk, ChunkOwner::Itself).is_some() {
             self.queue.push_back((chunk, kind));
         }
     }
 
-    /// Makes values of the chunks in the queue, and of those to which they lead.
+    /// Makes values of the chunks in the queue, and of the chunks to which these lead.
     fn follow(&mut self) {
         while let Some((number, kind)) = self.queue.pop_front() {
             let chunk = self.heap.chunks[number as usize];
@@ -294,8 +295,8 @@ impl<'f, 'a> RemainingChunks<'f, 'a> {
     }
 }
 
-/// Whether a block has a text. Bytes behind its end are old. The bytes of an address may look like
-/// a short text.
+/// Whether a block contains a text. Bytes behind the text's end are ignored, because they are old.
+/// Short texts do not count, because an address may look like one.
 fn is_text(bytes: &[u8]) -> bool {
     const MIN_TEXT_LENGTH: usize = 7;
     let end = bytes.iter().position(|&byte| byte == 0);

@@ -1,4 +1,4 @@
-//! Reads what an interpreter itself has: variables, stacks, arenas.
+//! Reads an interpreter's own data: variables, stacks, arenas.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -38,18 +38,18 @@ const STACK_CONTEXTS_OFFSET: u64 = 8;
 const STACK_PREVIOUS_OFFSET: u64 = 0x10;
 const STACK_NEXT_OFFSET: u64 = 0x18;
 const STACK_NEWEST_CONTEXT_OFFSET: u64 = 0x20;
-/// First name in the paths of values that `local` has put aside.
+/// First name in the paths of values that `local` has saved.
 pub(crate) const SAVED_ROOT_NAME: &str = "(saved by local)";
-/// First name in the paths of values that a running context has.
+/// First name in the paths of values that a running context uses.
 const RUNNING_ROOT_NAME: &str = "(running)";
-/// Maximum number of entries that `local` has put aside; no program has more.
+/// Maximum number of entries on the stack of `local`. No program has more.
 const MAX_SAVED: u64 = 1 << 26;
-/// Maximum number of contexts; no program has more inside of each other.
+/// Maximum number of nested contexts. No program has more.
 const MAX_CONTEXTS: u64 = 1 << 24;
-/// Maximum numbers of stacks and of tables of handles; no program has more.
+/// Maximum number of stacks, and of tables of file handles. No program has more.
 const MAX_STACKS: usize = 100_000;
 const MAX_HANDLE_TABLES: usize = 10_000;
-/// Maximum number of entries that are kept for lookups.
+/// Maximum number of hash entries that Perl stores for the next lookups.
 const MAX_LOOKUP_ENTRIES: usize = 100_000;
 
 /// An interpreter whose values are read.
@@ -72,7 +72,7 @@ impl InterpreterRoots {
         }
     }
 
-    /// The address of a variable.
+    /// The address of a variable, by its name.
     fn place(&self, name: &str) -> Option<PerlAddress> {
         let found = self.variables.iter().find(|one| one.name == name);
         found.map(|one| one.at)
@@ -88,7 +88,7 @@ impl InterpreterRoots {
         self.place(name).map_or(0, |at| fill.reader.word(at))
     }
 
-    /// Records which values are stacks and tables of keys, before any value is made.
+    /// Finds the interpreter's stacks and its table of keys. Called before any value is made.
     pub(crate) fn prepare(&mut self, fill: &mut ValueFiller<'_>) {
         let keys = self.word(fill, "strtab");
         fill.key_tables.insert(keys);
@@ -111,7 +111,7 @@ impl InterpreterRoots {
         }
     }
 
-    /// Adds the roots, after all values were made.
+    /// Adds the interpreter's roots. Called after all values were made.
     pub(crate) fn add(&self, fill: &mut ValueFiller<'_>) {
         let tables = self.word(fill, "defstash");
         let outer = &self.outer;
@@ -152,7 +152,7 @@ impl InterpreterRoots {
         }
     }
 
-    /// Returns the words in running contexts that may lead to values.
+    /// Returns the words in running contexts that may be addresses of values.
     fn running_words(&self, fill: &ValueFiller<'_>) -> Vec<u64> {
         let layout = fill.perl.contexts();
         let mut words = Vec::new();
@@ -174,7 +174,8 @@ impl InterpreterRoots {
         words
     }
 
-    /// Adds each value in the first `words` words of a stack as a root.
+    /// Makes each value in the first `words` words of a stack a root. `stack` is the name of the
+    /// variable with the stack's address.
     fn add_words(&self, fill: &mut ValueFiller<'_>, stack: &str, words: u64, name: &str) {
         let at = self.word(fill, stack);
         self.add_root_words(fill, at, words, name);
@@ -190,7 +191,7 @@ impl InterpreterRoots {
         }
     }
 
-    /// Names the interpreter's own memory.
+    /// Makes values of the interpreter's own memory, and gives them names.
     fn structures(&self, fill: &mut ValueFiller<'_>) {
         self.structure(fill, self.at, "interpreter");
         for name in ["tmps_stack", "savestack", "scopestack", "markstack"] {
@@ -207,7 +208,8 @@ impl InterpreterRoots {
         }
     }
 
-    /// The tables of handles. Each begins with the address of the next one.
+    /// The addresses of the tables of file handles. Each table begins with the address of the next
+    /// one.
     fn tables(&self, fill: &ValueFiller<'_>) -> Vec<PerlAddress> {
         let mut tables = Vec::new();
         let mut table = self.word(fill, "perlio");
@@ -244,8 +246,8 @@ impl InterpreterRoots {
         }
     }
 
-    /// The chunks to which the interpreter's variables lead, and which may be memory of C code.
-    /// Each comes with the name of the variable.
+    /// Returns the chunks to which the interpreter's variables lead, each with the name of the
+    /// variable. They may be memory of C code.
     pub(crate) fn links(&self, fill: &ValueFiller<'_>) -> Vec<(&'static str, u32)> {
         let mut links = Vec::new();
         for variable in &self.variables {
@@ -278,8 +280,8 @@ impl InterpreterRoots {
         links
     }
 
-    /// The chunks that `local` has put aside, such as the slots of a symbol, and those of running
-    /// contexts. Each comes with the first name of its path.
+    /// Returns the chunks that `local` has saved, such as the slots of a symbol, and the chunks of
+    /// running contexts. Each has the first name of its path.
     pub(crate) fn saved_chunks(&self, fill: &ValueFiller<'_>) -> Vec<(&'static str, u32)> {
         let entries = self.place("savestack_ix");
         let entries = entries.map_or(0, |at| fill.reader.half(at));
@@ -292,7 +294,7 @@ impl InterpreterRoots {
             .collect()
     }
 
-    /// Claims the keys that no value has for the table of keys.
+    /// Claims the shared keys that no value uses for the table of keys.
     pub(crate) fn claim_keys(&self, fill: &mut ValueFiller<'_>, image: &ProcessImage) {
         let table = self.word(fill, "strtab");
         let Some(number) = fill.builder.number(table) else {
@@ -314,10 +316,10 @@ impl InterpreterRoots {
     }
 }
 
-/// An arena of heads: the address of its first head, and the number of its heads.
+/// An arena of heads: the address of its first head, and its number of heads.
 pub(crate) type HeadArena = (PerlAddress, usize);
 
-/// Finds the arenas of heads of an interpreter. Together they have at most `most` heads.
+/// Finds an interpreter's arenas of heads. Together they have at most `most` heads.
 pub(crate) fn head_arenas(
     perl: &PerlRuntime,
     image: &ProcessImage,
@@ -345,8 +347,8 @@ pub(crate) fn head_arenas(
     arenas
 }
 
-/// Finds the arenas of bodies of an interpreter, and the lists of arenas: an address in each, and
-/// its type.
+/// Finds an interpreter's arenas of bodies and lists of arenas. Returns an address in each, and its
+/// type.
 pub(crate) fn other_arenas(
     perl: &PerlRuntime,
     image: &ProcessImage,

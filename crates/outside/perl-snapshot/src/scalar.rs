@@ -1,5 +1,5 @@
-//! Reads scalars: numbers, texts and references; lvalues, which stand for a part of another value;
-//! regular expressions.
+//! Reads scalars (numbers, texts and references), lvalues, which stand for a part of another value,
+//! and regular expressions.
 
 use heapprof_perl_values::{PerlValueKind, ValueStep};
 
@@ -8,21 +8,21 @@ use crate::sv::{self, ValueHead};
 
 /// Offset of the number in the body of a scalar.
 const SCALAR_NUMBER_OFFSET: u64 = 0x20;
-/// Offsets of the value for which an lvalue stands, and of its letter.
+/// Offsets of the value that an lvalue stands for, and of the lvalue's letter.
 const LVALUE_TARGET_OFFSET: u64 = 0x40;
 const LVALUE_LETTER_OFFSET: u64 = 0x48;
-/// Offsets in a regular expression of the one that it is a copy of, and of the names of its groups.
+/// Offsets, in a regular expression, of the original that it is a copy of, and of the names of its
+/// groups.
 const REGEXP_ORIGINAL_OFFSET: u64 = 0x28;
 const REGEXP_GROUPS_OFFSET: u64 = 0x30;
-/// Longest buffer without used bytes that is taken for a C structure.
+/// Maximum length of a buffer without used bytes that may be a C structure.
 const MAX_STRUCTURE_LENGTH: u64 = 4096;
-/// Minimum number of letters behind the first byte of an emptied text, by which the rest of the
-/// text is recognized.
+/// Minimum number of letters behind the cleared first byte by which an emptied text is recognized.
 const MIN_TEXT_REST: usize = 3;
 /// Offset of a key's text.
 const KEY_TEXT_OFFSET: u64 = 8;
-/// Distance from a text to the word with the length that was cut off at its beginning. The length
-/// is in the byte before the text, or in this word if the byte is zero.
+/// Distance from a text to the word with the number of bytes that were cut off at its beginning.
+/// The number is in the byte before the text, or in this word if that byte is zero.
 const CUT_WORD_DISTANCE: u64 = 9;
 
 impl ValueFiller<'_> {
@@ -50,7 +50,7 @@ impl ValueFiller<'_> {
         }
     }
 
-    /// Follows a number that is the address of a whole chunk, or of a value.
+    /// Follows a number if it is the address of a chunk or of a value.
     fn link_whole(&mut self, number: u64) {
         let chunk = self.claims.find(number);
         let Some(chunk) = chunk.and_then(|one| self.claims.chunk(one)) else {
@@ -94,10 +94,10 @@ impl ValueFiller<'_> {
         }
     }
 
-    /// Returns how many bytes of a text's buffer may be a C structure, which modules keep there.
-    /// The used bytes may be one as a whole: a text has no zeros, so it does not look like
-    /// pointers. The bytes behind are left from a former user of the memory, unless no byte is used
-    /// at all: then a module has not set the length of its structure.
+    /// Returns how many bytes of a text's buffer may be a C structure of a module. The used bytes
+    /// may be one: a real text has no zeros, so it does not look like pointers. The unused bytes
+    /// are old and do not count. But if no byte is used, the module may not have set the length,
+    /// and the whole buffer may be a structure.
     fn structure_bytes(&self, head: &ValueHead, length: u64) -> u64 {
         let used = self.body(head, sv::TEXT_LEN_OFFSET);
         let is_object = self.value.class != 0;
@@ -160,9 +160,9 @@ impl ValueFiller<'_> {
     }
 }
 
-/// Whether a buffer had a text before it was emptied: Perl clears the first byte then. `is_pointer`
-/// says whether a word is an address of the heap: such a word may have a zero as its lowest byte
-/// and letters as its other bytes.
+/// Whether a buffer contained a text before it was emptied, which clears only the first byte.
+/// `is_pointer` returns whether a word is an address in the heap: such a word, too, may have a zero
+/// as its lowest byte and letters as its other bytes.
 fn is_emptied_text(bytes: &[u8], is_pointer: impl Fn(u64) -> bool) -> bool {
     let [0, rest @ ..] = bytes else {
         return false;

@@ -13,7 +13,7 @@ pub(crate) struct ValueHead {
     pub(crate) any: PerlAddress,
     pub(crate) references: u32,
     pub(crate) flags: u32,
-    /// The last word of the head: a number, or the address of the text, the elements or the slots.
+    /// The last word of the head: a number, or the address of the value's text, elements or slots.
     pub(crate) own: u64,
 }
 
@@ -50,7 +50,7 @@ impl ValueHead {
         self.flags & IS_DEFINED == 0
     }
 
-    /// Whether the value is a symbol, with slots for a scalar, an array and so on.
+    /// Whether the value is a symbol: a glob with slots for a scalar, an array and so on.
     pub(crate) fn is_symbol(&self) -> bool {
         matches!(self.kind(), GLOB | LVALUE)
             && self.flags & (IS_PRIVATE_TEXT | HAS_SLOTS) == HAS_SLOTS

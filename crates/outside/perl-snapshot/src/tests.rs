@@ -1,4 +1,4 @@
-//! Tests the walk of a core file of docs/examples/market.pl, and of damaged copies of it.
+//! Tests the walk with a core file of docs/examples/market.pl, and with damaged copies of it.
 
 use std::fs::File;
 use std::path::Path;
@@ -14,7 +14,7 @@ fn core() -> CoreMemory {
     CoreMemory::open(File::open(path).unwrap(), None).unwrap()
 }
 
-/// Walks the core file after its memory was changed.
+/// Changes the memory of the core file, and walks it.
 fn walked(
     change: impl FnOnce(&mut ProcessImage),
 ) -> (ProcessImage, Result<PerlSnapshot, PerlWalkError>) {
@@ -78,7 +78,7 @@ fn planted_rings_and_texts_are_found() {
     assert_eq!(inside.array_length(lines), Some(5));
 }
 
-/// An address in the memory of a value leads to the value.
+/// Tests that an address in the memory of a value leads to the value.
 #[test]
 fn an_address_has_an_owner() {
     let core = core();
@@ -96,7 +96,7 @@ fn an_address_has_an_owner() {
     }
 }
 
-/// Without malloc's chunks, sizes are the requested ones.
+/// Tests that the requested sizes are used if malloc's chunks are not known.
 #[test]
 fn another_malloc_leaves_what_was_asked_for() {
     let core = core();
@@ -108,8 +108,8 @@ fn another_malloc_leaves_what_was_asked_for() {
     assert!((150_000..300_000).contains(&sum), "{sum}");
 }
 
-/// A perl with a malloc of its own has its arenas elsewhere. The blocks of the library's malloc say
-/// nothing of it then.
+/// Tests a perl that uses another malloc than the library's: its arenas are in no chunk of the
+/// heap. Sizes must then not come from these chunks.
 #[test]
 fn arenas_in_no_chunk_are_those_of_another_malloc() {
     let core = core();
@@ -128,7 +128,7 @@ fn arenas_in_no_chunk_are_those_of_another_malloc() {
     assert_eq!((false, false, sum), sums(None));
 }
 
-/// A changed word makes other values, or an error, and no more.
+/// Tests that a changed word causes at most different values or an error.
 #[test]
 fn damage_is_no_panic() {
     let mut state = 7u64;

@@ -1,5 +1,5 @@
-//! Walks a program: all values of all interpreters, and then all other memory that malloc has given
-//! out.
+//! Walks a program: makes all values of all interpreters, and then values of all other memory that
+//! malloc has given out.
 
 use heapprof_heap::{ChunkUse, MallocHeap, ProcessImage};
 use heapprof_memory::Memory;
@@ -17,7 +17,7 @@ use crate::remaining_chunks::RemainingChunks;
 use crate::roots::{InterpreterRoots, head_arenas, other_arenas};
 use crate::sv::{self, ValueHead};
 
-/// Number of words that arrays and hashes may have in addition to the words of the memory.
+/// Number of words that arrays and hashes may have beyond the number of words in the memory.
 const EXTRA_WORDS: u64 = 1 << 20;
 
 /// An interpreter, and the numbers of its values.
@@ -25,9 +25,9 @@ const EXTRA_WORDS: u64 = 1 << 20;
 pub struct PerlInterpreter {
     /// Address of the interpreter.
     pub address: u64,
-    /// Number of values by Perl's own count (`PL_sv_count`).
+    /// Number of values in Perl's own count (`PL_sv_count`).
     pub reported_count: u64,
-    /// Numbers of values by type, in the order of Perl's type numbers.
+    /// Number of values of each type, in the order of Perl's type numbers.
     pub types: [u64; sv::TYPE_COUNT],
 }
 
@@ -38,7 +38,7 @@ const TYPE_NAMES: [&str; sv::TYPE_COUNT] = [
 ];
 
 impl PerlInterpreter {
-    /// The numbers of values by Perl's names of the types.
+    /// The number of values of each type, with Perl's name of the type.
     pub fn named_types(&self) -> impl Iterator<Item = (&'static str, u64)> {
         TYPE_NAMES.into_iter().zip(self.types)
     }
@@ -50,19 +50,19 @@ impl PerlInterpreter {
     }
 }
 
-/// Sums of the memory that malloc has given out.
+/// Sums of the blocks that malloc has given out.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MallocTotals {
     /// Number of blocks.
     pub blocks: u64,
-    /// Bytes of these blocks, with a word for each block.
+    /// Bytes of these blocks, including malloc's own word for each block.
     pub bytes: u64,
-    /// Further bytes in blocks that threads keep for their next requests. malloc's own sums count
-    /// these as given out.
+    /// Bytes of further blocks, which threads have in their caches for later requests. malloc's own
+    /// sums count these as given out.
     pub cached: u64,
 }
 
-/// The values and the memory that were found in a program.
+/// The values and other memory of a program.
 #[derive(Debug)]
 pub struct PerlSnapshot {
     /// The version of the program's perl.
@@ -73,19 +73,20 @@ pub struct PerlSnapshot {
     pub values: ValueGraph,
     /// malloc's sums; `None` if its chunks are not known.
     pub malloc: Option<MallocTotals>,
-    /// Whether malloc's chunks are known and Perl's values are elsewhere: Perl uses another malloc,
-    /// such as its own (`-Dusemymalloc`). Then sizes are those that Perl requested.
+    /// Whether Perl's values are not in malloc's chunks although these are known. Perl then uses
+    /// another malloc, such as its own (`-Dusemymalloc`), and sizes are those that Perl requested.
     pub has_other_malloc: bool,
     /// Address of the value that owns the wanted address.
     pub owner: Option<u64>,
-    /// Whether arrays or hashes have more elements than memory has, which is damage.
+    /// Whether arrays or hashes have more elements than fit into the memory, so that it must be
+    /// damaged.
     pub is_damaged: bool,
 }
 
-/// Reads the values of a program. `constants` is the memory that the program can't write to, which
-/// need not be in the copy. Without a `heap`, sizes are those that Perl requested, and the
-/// interpreters of other threads are not found. If an address is `wanted`, its owner is searched,
-/// too.
+/// Reads the values of a program. `constants` reads the memory that the program can't write to,
+/// which the image may lack. Without a `heap`, sizes are those that Perl requested, and the
+/// interpreters of other threads are not found. If `wanted` is an address, its owner is searched as
+/// well.
 ///
 /// # Errors
 /// There may be no perl, or one that is not known.
@@ -200,7 +201,7 @@ pub fn walk(
     })
 }
 
-/// Whether the arenas of interpreters are in chunks of this heap.
+/// Whether the arenas of these interpreters are in chunks of this heap.
 fn has_arenas(
     perl: &PerlRuntime,
     image: &ProcessImage,
@@ -215,7 +216,7 @@ fn has_arenas(
     arenas.peek().is_none() || arenas.any(|arena| heap.find(arena).is_some())
 }
 
-/// Makes the values of all heads in these arenas. Returns the numbers of values by type.
+/// Makes the values of all heads in these arenas. Returns the number of values of each type.
 fn values_of(fill: &mut ValueFiller<'_>, arenas: &[(PerlAddress, usize)]) -> [u64; sv::TYPE_COUNT] {
     let mut types = [0; sv::TYPE_COUNT];
     for &(first, count) in arenas {

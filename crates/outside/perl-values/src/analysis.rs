@@ -1,4 +1,4 @@
-//! Values with their paths and retained bytes, from which all questions are answered.
+//! The values of a program with their paths and retained bytes, from which all reports are made.
 
 use crate::paths::{MAX_NAMED_KEYS, Reachability, ValuePaths};
 use crate::profile::{profile_of_paths, retained_sizes};
@@ -14,7 +14,7 @@ pub struct PerlValueAnalysis {
     pub(crate) retained: Vec<u64>,
 }
 
-/// A value in words.
+/// A description of a value, for reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ValueDescription {
     /// Address of the value.
@@ -23,27 +23,27 @@ pub struct ValueDescription {
     pub kind: &'static str,
     /// The value's class; empty if it has none.
     pub class: String,
-    /// Name of a symbol, a sub or a symbol table; empty for other values.
+    /// Name of the symbol, sub or symbol table; empty for other values.
     pub name: String,
     /// The reference count.
     pub references: u32,
     /// Size in bytes.
     pub size: u64,
-    /// Bytes that would be freed with the value, with its own.
+    /// Bytes that would be freed with the value, including its own.
     pub retained: u64,
     /// The value's path.
     pub path: String,
 }
 
 impl PerlValueAnalysis {
-    /// Finds the paths of values, and the bytes that each retains.
+    /// Computes the path and the retained bytes of each value.
     #[must_use]
     pub fn new(values: ValueGraph) -> Self {
         Self::with_keys(values, MAX_NAMED_KEYS)
     }
 
-    /// Finds the paths of values, and the bytes that each retains. The values of a hash with more
-    /// keys than `most_keys` have one path.
+    /// Computes the path and the retained bytes of each value. All values of a hash with more than
+    /// `most_keys` keys share one path.
     #[must_use]
     pub fn with_keys(mut values: ValueGraph, most_keys: usize) -> Self {
         let paths = ValuePaths::new(&mut values, most_keys);
@@ -55,13 +55,13 @@ impl PerlValueAnalysis {
         }
     }
 
-    /// The values.
+    /// The graph of values.
     #[must_use]
     pub fn values(&self) -> &ValueGraph {
         &self.values
     }
 
-    /// Makes the profile of the values: see [`profile()`](crate::profile()).
+    /// Makes a profile of the values: see [`profile()`](crate::profile()).
     #[must_use]
     pub fn profile(&self) -> Profile {
         profile_of_paths(&self.values, &self.paths, &self.retained)
@@ -71,7 +71,7 @@ impl PerlValueAnalysis {
         self.paths.reachability(number) == Reachability::Leaked
     }
 
-    /// Describes a value in words.
+    /// Describes a value for reports.
     #[must_use]
     pub fn describe(&self, number: u32) -> ValueDescription {
         ValueDescription {
@@ -80,7 +80,7 @@ impl PerlValueAnalysis {
         }
     }
 
-    /// Describes a value in words, without its path.
+    /// Describes a value for reports, without its path.
     pub(crate) fn describe_without_path(&self, number: u32) -> ValueDescription {
         let value = self.values.get(number);
         let text = |id: TextId| self.values.text(id).to_string();

@@ -1,4 +1,5 @@
-//! Makes a value graph: one value after the other, each with its edges by addresses.
+//! Makes a value graph: values are added one by one, each with its edges to the addresses of
+//! others.
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -7,7 +8,7 @@ use crate::step::ValueStep;
 use crate::text::{PerlTextTable, TextId};
 use crate::values::{PathPhase, PerlValue, ValueEdge, ValueGraph, ValueRoot};
 
-/// An edge, by the address to which it leads.
+/// An edge to the value at an address.
 #[derive(Clone, Copy, Debug)]
 struct AddressEdge {
     to: u64,
@@ -21,7 +22,8 @@ pub struct ValueGraphBuilder {
     all: Vec<PerlValue>,
     first: Vec<usize>,
     ways: Vec<AddressEdge>,
-    /// Edges that were added after their value was ended, by its address.
+    /// Edges that were added after the value at their beginning was finished, by that value's
+    /// address.
     later: Vec<(u64, AddressEdge)>,
     roots: Vec<(PathPhase, TextId, TextId, u64)>,
     texts: PerlTextTable,
@@ -43,7 +45,7 @@ impl Default for ValueGraphBuilder {
 }
 
 impl ValueGraphBuilder {
-    /// Makes room for `values` more values.
+    /// Reserves memory for `values` more values.
     pub fn reserve(&mut self, values: usize) {
         self.all.reserve(values);
         self.first.reserve(values);
@@ -51,29 +53,30 @@ impl ValueGraphBuilder {
         self.numbers.reserve(values);
     }
 
-    /// Returns the ID of a text, which is added if it is new.
+    /// Returns the ID of a text. Adds the text if it is new.
     pub fn text_id(&mut self, text: &str) -> TextId {
         self.texts.id(text)
     }
 
-    /// Returns a text by its ID.
+    /// Returns the text with an ID.
     #[must_use]
     pub fn text(&self, id: TextId) -> &str {
         self.texts.get(id)
     }
 
-    /// Returns the step to something that has a name of its own.
+    /// Returns a [`ValueStep::Named`] with this name.
     pub fn named_step(&mut self, name: &str) -> ValueStep {
         ValueStep::Named(self.text_id(name))
     }
 
-    /// Adds a root. Paths begin with its names, of which the outer one may be empty.
+    /// Adds the value at an address as a root. Paths from it begin with `outer`, which may be
+    /// empty, and `name`.
     pub fn add_root(&mut self, phase: PathPhase, outer: &str, name: &str, address: u64) {
         let (outer, name) = (self.text_id(outer), self.text_id(name));
         self.roots.push((phase, outer, name, address));
     }
 
-    /// Adds an edge from the value that is being made.
+    /// Adds an edge from the value that is being added, which [`end`](Self::end) finishes.
     pub fn lead_to(&mut self, to: u64, step: ValueStep, is_strong: bool) {
         if to != 0 {
             self.ways.push(AddressEdge {
@@ -84,7 +87,7 @@ impl ValueGraphBuilder {
         }
     }
 
-    /// Adds an edge from a value that was ended already.
+    /// Adds an edge from a value that was finished already.
     pub fn lead_later(&mut self, from: u64, to: u64, step: ValueStep, is_strong: bool) {
         if to != 0 {
             let way = AddressEdge {
@@ -96,8 +99,8 @@ impl ValueGraphBuilder {
         }
     }
 
-    /// Replaces the steps from a value to its elements. `step` gives the new step of each element
-    /// by its number.
+    /// Replaces the steps from a finished value to its elements. `step` returns the new step for
+    /// the number of an element.
     pub fn rename_elements(&mut self, from: u64, step: impl Fn(u32) -> ValueStep) {
         let Some(from) = self.number(from) else {
             return;
@@ -110,8 +113,8 @@ impl ValueGraphBuilder {
         }
     }
 
-    /// Ends a value: the edges that were added since the last one are its own. A value whose
-    /// address another one has already is left out.
+    /// Finishes a value, with the edges that were added since the previous one. A second value with
+    /// the same address is left out.
     pub fn end(&mut self, value: PerlValue) {
         let number = self.all.len() as u32;
         if self.numbers.try_insert(value.address, number).is_err() {
@@ -122,31 +125,31 @@ impl ValueGraphBuilder {
         self.first.push(self.ways.len());
     }
 
-    /// Number of values that were ended.
+    /// Number of finished values.
     #[must_use]
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether no value was ended.
+    /// Whether no value was finished.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// The number of the value at an address, if it was ended.
+    /// The number of the finished value at an address.
     #[must_use]
     pub fn number(&self, address: u64) -> Option<u32> {
         self.numbers.get(&address).copied()
     }
 
-    /// Returns an ended value by its number.
+    /// Returns the finished value with a number.
     #[must_use]
     pub fn value(&self, number: u32) -> &PerlValue {
         &self.all[number as usize]
     }
 
-    /// Returns an ended value by its number, to be changed.
+    /// Returns the finished value with a number, so that it can be changed.
     pub fn value_mut(&mut self, number: u32) -> &mut PerlValue {
         &mut self.all[number as usize]
     }

@@ -1,4 +1,4 @@
-//! Finds rings of references to which nothing else leads, and the reference that closes each.
+//! Finds leaked rings of references, and for each ring the reference that closes it.
 
 use std::collections::VecDeque;
 
@@ -10,29 +10,30 @@ use crate::leak_roots::{first_of, leaked_components};
 use crate::step::ValueStep;
 use crate::values::ValueEdge;
 
-/// Maximum number of steps of a ring that are shown, from its first one.
+/// Maximum number of steps of a ring that are shown, counted from its first step.
 const MAX_RING_STEPS: usize = 12;
 
-/// Rings that look the same.
+/// A group of leaked rings that look the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeakedCycle {
     /// Number of rings.
     pub count: u64,
-    /// Number of values in the rings.
+    /// Number of values in all of these rings.
     pub objects: u64,
-    /// Bytes that the rings retain.
+    /// Bytes that all of these rings retain.
     pub retained: u64,
     /// The ring as text, from a value back to it: `Node {parent} Node`.
     pub ring: String,
-    /// The step that leads back: the variable, the key or the element that would have to be weak.
+    /// The step that leads back to the ring's first value: the variable, key or element that should
+    /// be a weak reference.
     pub closed_by: String,
     /// Lowest address of the rings' first values.
     pub example: u64,
 }
 
 impl PerlValueAnalysis {
-    /// Finds the leaked rings. Rings that look the same are one entry; those that retain the most
-    /// come first.
+    /// Finds the leaked rings. Each entry is a group of rings that look the same. Groups that
+    /// retain the most come first.
     #[must_use]
     pub fn cycles(&self) -> Vec<LeakedCycle> {
         let is_leaked: Vec<bool> = self
@@ -86,8 +87,8 @@ impl PerlValueAnalysis {
         cycles
     }
 
-    /// Returns a shortest way from a member of a component back to it as text, the step that closes
-    /// it, and the member.
+    /// Finds a shortest ring through a member of a component. Returns the ring as text, the step
+    /// that closes it, and the member.
     fn ring(&self, members: &[u32], of: &[u32]) -> Option<(String, String, u32)> {
         let first = first_of(&self.values, members)?;
         let component = of[first as usize];
@@ -165,7 +166,7 @@ impl PerlValueAnalysis {
         }
     }
 
-    /// A step as text; `None` for the step from a reference to its referent.
+    /// The name of a step in reports; `None` for the step from a reference to its referent.
     pub(crate) fn step_name(&self, step: ValueStep) -> Option<String> {
         let text = |id| self.values.text(id);
         Some(match step {

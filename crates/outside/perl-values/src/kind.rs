@@ -1,11 +1,11 @@
 //! The kinds of values.
 
-/// The kind of a value, as Devel::MAT calls it.
+/// The kind of a value, with the names of Devel::MAT.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PerlValueKind {
-    /// A symbol's place in a symbol table.
+    /// A symbol in a symbol table (glob).
     Glob,
-    /// A number, a text, or nothing.
+    /// A scalar: a number, a text, or an undefined value.
     #[default]
     Scalar,
     /// A reference.
@@ -18,9 +18,9 @@ pub enum PerlValueKind {
     Stash,
     /// A sub, or code that is evaluated.
     Code,
-    /// A handle.
+    /// A file or directory handle.
     Io,
-    /// The result of `substr`, `pos` and others, to which can be assigned.
+    /// The result of `substr`, `pos` and others, to which a program can assign.
     Lvalue,
     /// A regular expression.
     Regexp,
@@ -34,24 +34,24 @@ pub enum PerlValueKind {
     Yes,
     /// The value false.
     No,
-    /// An object of `class`.
+    /// An object of a class that was declared by `class`.
     Object,
-    /// A class of `class`.
+    /// A class that was declared by `class`.
     Class,
     /// A C structure.
     Structure,
-    /// The code of a sub.
+    /// The compiled code (ops) of a sub.
     Ops,
     /// Memory of C code.
     Memory,
-    /// A text that several values share until one of them changes.
+    /// A text that several values share until one of them is changed.
     Shared,
-    /// Free slots in the memory from which values are taken.
+    /// Unused slots in the arenas from which Perl takes values.
     Free,
 }
 
 impl PerlValueKind {
-    /// The kind's name, as in Devel::MAT and `ref`.
+    /// The name of the kind, as in Devel::MAT and `ref`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -80,7 +80,7 @@ impl PerlValueKind {
         }
     }
 
-    /// Whether the kind is a kind of Perl's own values.
+    /// Whether values of this kind are Perl's own. (False for memory and other kinds of heapprof.)
     #[must_use]
     pub fn is_value(self) -> bool {
         !matches!(

@@ -1,4 +1,4 @@
-//! Finds the first values of leaks, and whether they are in a ring.
+//! Finds the first value of each leak, and whether it is in a ring.
 
 use heapprof_objects::components;
 
@@ -6,9 +6,9 @@ use crate::kind::PerlValueKind;
 use crate::text::TextId;
 use crate::values::{ValueEdge, ValueGraph};
 
-/// Finds the first values among those that are not reached: one of each strong component to which
-/// no other component leads. Each comes with whether it is in a ring. `keeps` says which edges keep
-/// alive what they lead to.
+/// Finds the first value of each leak: one value of each strong component of unreached values to
+/// which no other component leads. Returns each with whether it is in a ring. `keeps` returns
+/// whether an edge keeps its target alive.
 pub(crate) fn firsts(
     values: &ValueGraph,
     is_reached: &[bool],
@@ -57,7 +57,8 @@ pub(crate) fn leaked_components(
     components(is_leaked, |_| 0, next)
 }
 
-/// Returns the value that says most among `members`: an object, then a sub, a hash, an array.
+/// Returns the most telling value among `members`: an object, else a sub, a hash or an array, else
+/// any value.
 pub(crate) fn first_of(values: &ValueGraph, members: &[u32]) -> Option<u32> {
     let rank = |number: u32| {
         let value = values.get(number);

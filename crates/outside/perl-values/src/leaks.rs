@@ -1,27 +1,28 @@
-//! Sums up leaked values by their first values: those to which nothing leads, or one of each ring.
+//! Sums up leaked values by the first value of each leak: a value to which nothing leads, or one
+//! value of a ring.
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use crate::analysis::PerlValueAnalysis;
 
-/// First values of leaks that look the same.
+/// A group of leaks whose first values have one path and kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PerlLeak {
-    /// The path of these values, which begins with `(leaked)`.
+    /// The path of the first values. It begins with `(leaked)`.
     pub path: String,
-    /// Name of the values' kind.
+    /// Name of the first values' kind.
     pub kind: &'static str,
-    /// Number of values.
+    /// Number of leaks in the group.
     pub count: u64,
-    /// Bytes that the values retain.
+    /// Bytes that the first values retain.
     pub retained: u64,
-    /// Lowest address of the values.
+    /// Lowest address of the first values.
     pub example: u64,
 }
 
 impl PerlValueAnalysis {
-    /// Returns the leaks, those that retain the most first.
+    /// Returns the groups of leaks, those that retain the most first.
     #[must_use]
     pub fn leaks(&self) -> Vec<PerlLeak> {
         let mut leaks: HashMap<(u32, &str), PerlLeak, RandomState> = HashMap::default();

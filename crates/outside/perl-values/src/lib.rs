@@ -1,12 +1,12 @@
-//! Finds what holds the memory in a Perl program: each value with its size, the data path by which
-//! it is reached, and what would be freed with it.
+//! Finds the owners of the memory in a Perl program: each value with its size, the data path by
+//! which it is reached, and the bytes that would be freed with it.
 //!
 //! A [`ValueGraph`] has the values and the edges between them. It may come from a file of
 //! Devel::MAT ([`pmat`]). [`profile()`] finds a path to each value: first through the symbol
-//! tables, then from other roots. Values to which no root leads have leaked. Paths are made of
-//! names and not of addresses, so that two moments can be compared.
+//! tables, then from other roots. Values to which no root leads have leaked. Paths consist of
+//! names, not of addresses, so that profiles of two moments can be compared.
 //!
-//! This crate must never know SQLite, the terminal or reports.
+//! This crate must not depend on SQLite, the terminal or reports.
 #![forbid(unsafe_code)]
 
 mod analysis;

@@ -1,4 +1,5 @@
-//! Sums up what subs keep between calls: the values of their variables, by depth of recursion.
+//! Sums up the memory that subs keep between calls: the values of their variables, by depth of
+//! recursion.
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -7,12 +8,12 @@ use crate::analysis::PerlValueAnalysis;
 use crate::kind::PerlValueKind;
 use crate::step::ValueStep;
 
-/// The variables of a sub at a depth of recursion.
+/// The variables of a sub at one depth of recursion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PadSummary {
     /// The path of the sub.
     pub sub: String,
-    /// The depth: 1 for a sub that did not call itself.
+    /// The depth of recursion, counted from 1.
     pub depth: u32,
     /// Number of subs with this path: one for each closure.
     pub objects: u64,
@@ -25,7 +26,7 @@ pub struct PadSummary {
 }
 
 impl PerlValueAnalysis {
-    /// Returns the variables of subs, those that retain the most first.
+    /// Returns the variables of all subs by depth, those that retain the most first.
     #[must_use]
     pub fn pads(&self) -> Vec<PadSummary> {
         let mut pads: HashMap<(u32, u32), PadSummary, RandomState> = HashMap::default();

@@ -1,8 +1,9 @@
-//! Finds a path of names to each value: the shortest one, by phases.
+//! Finds a path of names to each value: the shortest one, first from the symbol tables, then from
+//! other roots, then from leaked values.
 //!
-//! First come the symbol tables, then other roots, then leaked values. Values with the same path
-//! are one place. An array's elements have one path, and so have the values of a hash with many
-//! keys: names that differ for each value would not help to find where the memory is.
+//! A *place* is a path: values with the same path are in one place. The elements of an array share
+//! one path, and so do the values of a hash with many keys. Names that differ for each value would
+//! not help to find the memory.
 
 use std::collections::VecDeque;
 
@@ -15,30 +16,29 @@ use crate::step::ValueStep;
 use crate::text::TextId;
 use crate::values::{PathPhase, ValueEdge, ValueGraph, ValueRoot};
 
-/// Maximum number of keys, by default, of a hash whose values have a path each. The values of a
+/// Default for the maximum number of keys of a hash whose values have a path each. The values of a
 /// larger hash share the path `{*}`.
 pub const MAX_NAMED_KEYS: usize = 32;
-/// Maximum number of names in a path. A list whose values lead to each other can be as long as
-/// memory is.
+/// Maximum number of names in a path. A linked list can lead through all of memory.
 const MAX_PATH_DEPTH: u32 = 120;
-/// Name for everything that is deeper.
+/// Name that replaces all further names of a path that is too long.
 const DEEPER_NAME: &str = "(deeper)";
 /// Number that stands for no place.
 const NO_PLACE: u32 = u32::MAX;
 
-/// The path of each value.
+/// The path of each value, as its place in a tree of names.
 #[derive(Debug)]
 pub(crate) struct ValuePaths {
-    /// Each place: the place before it, and its name.
+    /// All places, each with the number of the place before it and its own name.
     places: Vec<(u32, TextId)>,
     /// The place of each value.
     place_of_value: Vec<u32>,
-    /// The value through which each value was reached; the value itself if it is the first of its
-    /// path.
+    /// The value from which each value was reached; for the first value of a path, the value
+    /// itself.
     from: Vec<u32>,
-    /// The step from the value in `from` to each value.
+    /// The step by which each value was reached from the value in `from`.
     steps: Vec<ValueStep>,
-    /// The first values of leaks.
+    /// The first value of each leak.
     leaked: Vec<u32>,
     /// How each value is reached from roots.
     reached: Vec<Reachability>,
@@ -46,19 +46,19 @@ pub(crate) struct ValuePaths {
     may_be_retained: Vec<bool>,
 }
 
-/// How a value is reached from roots.
+/// Whether and how a value is reached from roots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reachability {
-    /// Reached by references of Perl.
+    /// Reached by references that Perl counts.
     Surely,
-    /// Reached only by a pointer in memory of C code.
+    /// Reached only through a pointer in the memory of C code.
     ByMention,
     /// Not reached: the value has leaked.
     Leaked,
 }
 
 impl ValuePaths {
-    /// Finds a path to each value. The values of a hash with more keys than `most_keys` have one
+    /// Finds a path to each value. All values of a hash with more than `most_keys` keys share one
     /// path.
     #[must_use]
     pub(crate) fn new(values: &mut ValueGraph, most_keys: usize) -> Self {
@@ -134,48 +134,50 @@ impl ValuePaths {
         }
     }
 
-    /// The first values of leaks.
+    /// The first value of each leak.
     #[must_use]
     pub(crate) fn leaked_values(&self) -> &[u32] {
         &self.leaked
     }
 
-    /// How a value is reached from roots.
+    /// Whether and how a value is reached from roots.
     #[must_use]
     pub(crate) fn reachability(&self, value: u32) -> Reachability {
         self.reached[value as usize]
     }
 
-    /// Whether an edge keeps its target alive. A pointer in the memory of C code does so only if no
-    /// value of Perl's surely reaches the target, and if C code may have a reference to it.
+    /// Whether an edge keeps its target alive. A pointer in the memory of C code does so only if
+    /// the target is not surely reached by Perl's references, and if C code may have a reference to
+    /// it.
     #[must_use]
     pub(crate) fn counts(&self, edge: &ValueEdge) -> bool {
         let is_needless = edge.step.is_late() && self.reachability(edge.to) == Reachability::Surely;
         keeps(edge, &self.may_be_retained) && !is_needless
     }
 
-    /// Whether a root counts, by the same rule as in [`counts`](Self::counts).
+    /// Whether a root keeps its value alive. The rule for pointers of C code is that of
+    /// [`counts`](Self::counts).
     pub(crate) fn is_root(&self, root: &ValueRoot) -> bool {
         let is_reached = self.reachability(root.number) == Reachability::Surely;
         root.phase != PathPhase::Mentions
             || !is_reached && self.may_be_retained[root.number as usize]
     }
 
-    /// The place of a value.
+    /// The number of a value's place, which is its path.
     #[must_use]
     pub(crate) fn place(&self, value: u32) -> u32 {
         self.place_of_value[value as usize]
     }
 
-    /// The value through which another value was reached, and the step; `None` if it is the first
-    /// of its path.
+    /// The value and the step by which another value was reached; `None` for the first value of a
+    /// path.
     #[must_use]
     pub(crate) fn before(&self, value: u32) -> Option<(u32, ValueStep)> {
         let from = self.from[value as usize];
         (from != value).then(|| (from, self.steps[value as usize]))
     }
 
-    /// Returns the first place in the path of each place.
+    /// Returns, for each place, the first place of its path.
     pub(crate) fn firsts(&self) -> Vec<u32> {
         let mut firsts: Vec<u32> = Vec::with_capacity(self.places.len());
         for (place, &(before, _)) in (0..).zip(&self.places) {
@@ -189,7 +191,7 @@ impl ValuePaths {
         self.places[place as usize].1
     }
 
-    /// A place and all places before it, the last one first.
+    /// A place and all places before it in its path, from the last to the first.
     pub(crate) fn places(&self, place: u32) -> impl Iterator<Item = u32> + '_ {
         let mut at = place;
         std::iter::from_fn(move || {
@@ -210,15 +212,15 @@ impl ValuePaths {
     }
 }
 
-/// Whether an edge keeps alive what it leads to. A pointer in memory of C code does so only for a
-/// value that C code may hold.
+/// Whether an edge keeps its target alive. A pointer in the memory of C code does so only if C code
+/// may have a reference to the target.
 fn keeps(edge: &ValueEdge, may_be_held: &[bool]) -> bool {
     edge.is_strong && (!edge.step.is_late() || may_be_held[edge.to as usize])
 }
 
-/// Computes whether memory of C code may keep each value alive. It may if Perl counts more
-/// references to the value than there are in values that are not `reached`. If all references are
-/// in such values, C code has none, and its pointer is old or only looks like one.
+/// Computes, for each value, whether memory of C code may keep it alive. This is possible if Perl
+/// counts more references to the value than were found in values that are not `reached`. Otherwise
+/// C code has no reference to the value: its pointer is old, or only looks like one.
 fn may_be_retained(values: &ValueGraph, reached: &[bool]) -> Vec<bool> {
     let mut found = vec![0u32; reached.len()];
     for from in values.numbers() {
@@ -246,12 +248,13 @@ struct PathFinder {
     place_of_value: Vec<u32>,
     from: Vec<u32>,
     steps: Vec<ValueStep>,
-    /// Symbols and symbol tables whose edges were not followed yet. They come before all other
-    /// values: the name of a symbol says more than a reference to its value.
+    /// Symbols and symbol tables whose edges were not followed yet. They are followed before other
+    /// values, because the name of a symbol says more than a reference.
     symbols: VecDeque<u32>,
     /// Other values whose edges were not followed yet.
     queue: VecDeque<u32>,
-    /// Edges that count only where no other one leads, and that were not followed yet.
+    /// Edges that were not followed yet, and that count only if no other edge leads to their
+    /// target.
     late: Vec<(u32, ValueEdge)>,
     /// Whether memory of C code may keep each value alive.
     may_be_retained: Vec<bool>,
@@ -259,7 +262,7 @@ struct PathFinder {
 }
 
 impl PathFinder {
-    /// Returns the place with a name behind another place.
+    /// Returns the place that is reached from the place `before` by a name.
     fn place(&mut self, values: &mut ValueGraph, before: u32, mut name: TextId) -> u32 {
         let depth = self
             .depths
@@ -278,7 +281,8 @@ impl PathFinder {
         })
     }
 
-    /// Records that a value is reached at a place. The value's class is added to the path.
+    /// Records the place at which a value is reached. The name of the value's class is added to the
+    /// path.
     fn reach(&mut self, values: &mut ValueGraph, from: u32, value: u32, mut place: u32) {
         if self.place_of_value[value as usize] != NO_PLACE {
             return;
@@ -296,7 +300,7 @@ impl PathFinder {
         }
     }
 
-    /// Reaches the values that are roots of a phase, and all values to which they lead.
+    /// Follows all edges from the roots of a phase.
     fn begin(&mut self, values: &mut ValueGraph, phase: PathPhase) {
         let roots = values.roots().iter().filter(|root| root.phase == phase);
         for root in roots.copied().collect::<Vec<_>>() {
@@ -335,8 +339,8 @@ impl PathFinder {
         self.reach(values, from, edge.to, place);
     }
 
-    /// Follows the pointers in the memory of C code to values that were not reached yet, and then
-    /// the edges of those values.
+    /// Follows the pointers in memory of C code to values that were not reached yet, and the edges
+    /// of these values.
     fn follow_late(&mut self, values: &mut ValueGraph) {
         while !self.late.is_empty() {
             for (from, edge) in std::mem::take(&mut self.late) {
@@ -350,13 +354,13 @@ impl PathFinder {
         }
     }
 
-    /// Whether a place is that of a sub, by its name.
+    /// Whether the name of a place is that of a sub.
     fn is_sub(&self, values: &ValueGraph, place: u32) -> bool {
         let (_, name) = self.places[place as usize];
         values.text(name).starts_with('&')
     }
 
-    /// The place to which a step leads.
+    /// Returns the place to which an edge leads from the place `before`.
     fn step(&mut self, values: &mut ValueGraph, from: u32, before: u32, edge: &ValueEdge) -> u32 {
         let own = *values.get(from);
         let name = match edge.step {
@@ -420,7 +424,8 @@ impl PathFinder {
     }
 }
 
-/// Writes a symbol as a program does: a name that begins with a control character is `{^NAME}`.
+/// Writes a symbol as programs do: one that begins with a control character is written as
+/// `{^NAME}`.
 fn symbol_as_written(symbol: &str) -> String {
     match symbol.as_bytes() {
         [control @ 1..=26] => format!("^{}", char::from(control + 64)),

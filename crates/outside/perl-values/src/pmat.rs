@@ -1,8 +1,8 @@
-//! Reads files of Devel::MAT::Dumper (`.pmat`), in the versions 0.2 to 0.5 of their format, which
-//! the module describes (`doc/format.txt`).
+//! Reads files of Devel::MAT::Dumper (`.pmat`) in versions 0.2 to 0.5 of their format, which the
+//! module describes (`doc/format.txt`).
 //!
-//! A file says how long the parts of each kind of value are, so that additions of a newer version
-//! can be skipped. Only files of little-endian programs with 64 bits are read.
+//! A file lists the lengths of the parts of each kind of value, so that additions of a newer
+//! version can be skipped. Only files of little-endian programs with 64 bits are read.
 
 mod cursor;
 
@@ -15,12 +15,13 @@ use crate::step::ValueStep;
 use crate::text::TextId;
 use crate::values::{PathPhase, PerlValue, ValueGraph};
 
-/// The first bytes of a file.
+/// The first bytes of a `.pmat` file.
 pub const PMAT_MAGIC: &[u8] = b"PMAT";
 
-/// The newest version that is known: 0.5.
+/// The newest minor version of the format that can be read: 0.5.
 const NEWEST_VERSION: u8 = 5;
-/// The oldest version that is known: 0.2. Older files have no table of contexts.
+/// The oldest minor version of the format that can be read: 0.2. Older files have no table of
+/// contexts.
 const OLDEST_VERSION: u8 = 2;
 
 // Flags of the program that wrote the file.
@@ -28,13 +29,13 @@ const BIG_ENDIAN_FLAG: u8 = 0x01;
 const WORDS_64_BIT_FLAGS: u8 = 0x02 | 0x04;
 const KNOWN_FLAGS: u8 = 0x1f;
 
-/// The first kind of an extension, which adds to a value that came before.
+/// The lowest kind number of an extension, which is a record that adds to an earlier value.
 const FIRST_EXTENSION_KIND: u8 = 0x80;
 /// The kind of a record that describes a C structure.
 const STRUCTURE_TYPE_KIND: u8 = 0xf0;
 /// The kind of a value that is a C structure.
 const STRUCTURE_VALUE_KIND: u8 = 0x7f;
-/// The kind of a constant in the list that follows a sub.
+/// The kind number of a constant in the list that follows a sub.
 const CONSTANT_LIST_KIND: u8 = 1;
 
 /// The reason why a file can't be read.
@@ -44,15 +45,15 @@ pub enum PmatError {
     /// The file ends too early.
     #[error("it ends at byte {0}, in the middle of {1}")]
     Truncated(usize, &'static str),
-    /// The file is of a kind that is not read.
+    /// The file is of a kind or version that can't be read.
     #[error("{0}")]
     Unsupported(String),
-    /// The file contradicts itself, or has something that is not known.
+    /// The file contradicts itself, or has an unknown record.
     #[error("at byte {0}: {1}")]
     Invalid(usize, String),
 }
 
-/// The numbers of the parts of a record: bytes, addresses, texts.
+/// The lengths of a record's parts: the numbers of bytes, addresses and texts.
 #[derive(Clone, Copy, Default)]
 struct RecordLengths {
     bytes: usize,
@@ -68,7 +69,7 @@ struct RecordParts<'a> {
 }
 
 impl RecordParts<'_> {
-    /// The word at an offset of the bytes; 0 if there are fewer.
+    /// The word at an offset in the record's bytes; 0 if the record has fewer bytes.
     fn word(&self, at: usize) -> u64 {
         let word = self.bytes.get(at..).and_then(|rest| rest.first_chunk());
         word.map_or(0, |word| u64::from_le_bytes(*word))
@@ -93,13 +94,13 @@ impl RecordParts<'_> {
     }
 }
 
-/// A field of a C structure: its name, and its number of bytes; `None` for an address.
+/// A field of a C structure: its name, and its size in bytes; the size is `None` for an address.
 struct StructureField {
     name: String,
     bytes: Option<usize>,
 }
 
-/// The pads of a sub, and the names of its variables by their places in a pad.
+/// The pads of a sub, and the names of its variables by their index in a pad.
 #[derive(Default)]
 struct SubPads {
     names: Vec<(u64, TextId)>,
@@ -132,15 +133,16 @@ pub fn read(bytes: &[u8]) -> Result<ValueGraph, PmatError> {
 
 struct PmatFile<'a> {
     cursor: PmatCursor<'a>,
-    /// Lengths by the number of the kind. The first entry is the part that all kinds have.
+    /// Lengths of records by kind number. The first entry is for the part that all kinds have in
+    /// common.
     kinds: Vec<RecordLengths>,
     extensions: Vec<RecordLengths>,
     contexts: Vec<RecordLengths>,
     structures: Vec<(u64, Vec<StructureField>)>,
     values: ValueGraphBuilder,
-    /// The pads of subs.
+    /// The pads of each sub.
     pads: Vec<SubPads>,
-    /// The sum of sizes so far.
+    /// The sum of the sizes of all values read so far.
     total: u64,
 }
 
@@ -217,7 +219,7 @@ impl<'a> PmatFile<'a> {
         Ok(())
     }
 
-    /// Reads the next value or extension. Returns whether there was one.
+    /// Reads the next value or extension. Returns false at the end of the values.
     fn next(&mut self) -> Result<bool, PmatError> {
         let kind = self.cursor.byte("the list of values")?;
         match kind {
@@ -229,8 +231,8 @@ impl<'a> PmatFile<'a> {
         Ok(true)
     }
 
-    /// Reads the running contexts: subs, and texts that are evaluated. They hold their code and
-    /// their arguments.
+    /// Reads the running contexts: subs, and texts that are evaluated. Contexts refer to their code
+    /// and arguments.
     fn contexts(&mut self) -> Result<(), PmatError> {
         loop {
             let kind = self.cursor.byte("what runs")?;
@@ -301,7 +303,7 @@ impl<'a> PmatFile<'a> {
         Ok(())
     }
 
-    /// Reads an extension, which adds to a value that came before.
+    /// Reads an extension: a record that adds to an earlier value.
     fn extension(&mut self, kind: u8) -> Result<(), PmatError> {
         let Some(&lengths) = self
             .extensions
@@ -567,7 +569,7 @@ impl<'a> PmatFile<'a> {
         Ok(())
     }
 
-    /// Gives the elements of pads the names of their variables.
+    /// Replaces the element numbers in pads by the names of variables.
     fn name_pads(&mut self) {
         for pads in std::mem::take(&mut self.pads) {
             let names: HashMap<u64, TextId> = pads.names.into_iter().collect();

@@ -1,4 +1,4 @@
-//! Makes a profile of values: the path of each value is its stack.
+//! Makes a profile of values. The stack of each value is its path.
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -10,19 +10,19 @@ use crate::paths::{MAX_NAMED_KEYS, ValuePaths};
 use crate::text::TextId;
 use crate::values::{PerlValue, ValueGraph};
 
-/// The sample types, the default one second.
+/// The sample types; the second one is the default.
 const SAMPLE_TYPES: [(&str, &str); 3] = [
     ("objects", "count"),
     ("self_space", "bytes"),
     ("retained_space", "bytes"),
 ];
 
-/// Longest path in bytes that is shown in the place of a file; a longer one is cut.
+/// Longest path in bytes that is shown as a file name. A longer path is cut.
 const MAX_FILE_PATH_LENGTH: usize = 400;
 
 /// Makes a profile of values by their paths. The sample types are `objects`, `self_space` (the
-/// default, which adds up) and `retained_space` (the bytes that would be freed with each value,
-/// which do not add up). The labels are `type`, `class` and `refcount`.
+/// default, whose values add up) and `retained_space` (the bytes that would be freed with each
+/// value, which do not add up). The labels are `type`, `class` and `refcount`.
 #[must_use]
 pub fn profile(values: &mut ValueGraph) -> Profile {
     let paths = ValuePaths::new(values, MAX_NAMED_KEYS);
@@ -30,7 +30,8 @@ pub fn profile(values: &mut ValueGraph) -> Profile {
     profile_of_paths(values, &paths, &retained)
 }
 
-/// Makes the profile of known paths. `retained` has the bytes that each value retains.
+/// Makes a profile of values whose paths are known. `retained` has the retained bytes of each
+/// value.
 pub(crate) fn profile_of_paths(
     values: &ValueGraph,
     paths: &ValuePaths,
@@ -80,8 +81,8 @@ pub(crate) fn profile_of_paths(
     profile
 }
 
-/// Makes a location of a place. The path that leads there takes the place of the file, so that
-/// functions with their files are places.
+/// Makes the location of a place. Its file name is the path that leads to the place, so that
+/// reports by function and file distinguish places.
 fn location(
     builder: &mut ProfileBuilder,
     values: &ValueGraph,
@@ -105,7 +106,8 @@ fn location(
     }])
 }
 
-/// Computes the bytes that would be freed with each value. `size` gives the bytes of a value.
+/// Computes, for each value, the bytes that would be freed with it. `size` returns the bytes of one
+/// value.
 pub(crate) fn retained_sizes(
     values: &ValueGraph,
     paths: &ValuePaths,

@@ -1,4 +1,4 @@
-//! Finds the values that refer to a value, and the way by which it is reached.
+//! Finds the values that refer to a value, and the path by which it is reached.
 
 use crate::analysis::{PerlValueAnalysis, ValueDescription};
 use crate::values::PathPhase;
@@ -6,37 +6,37 @@ use crate::values::PathPhase;
 /// Maximum number of referrers that are described.
 const MAX_REFERRERS: usize = 10_000;
 
-/// A value that refers to another one.
+/// A value or a root that refers to another value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueReferrer {
-    /// The referring value; `None` for a root, whose name is the step.
+    /// The referring value; `None` for a root, whose name is in `step`.
     pub from: Option<ValueDescription>,
-    /// The step from the referrer to the value.
+    /// The step from the referrer to the value, or the name of a root.
     pub step: String,
     /// Whether the referrer keeps the value alive.
     pub is_strong: bool,
 }
 
-/// A step of the way to a value.
+/// A step of the path to a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WayStep {
-    /// The step by which the value is reached.
+    /// The name of the step; of the root for the first step.
     pub step: String,
-    /// The value that is reached, without its path.
+    /// The value that the step reaches, without its path.
     pub value: ValueDescription,
-    /// Number of steps before this one.
+    /// Number of earlier steps in the path.
     pub depth: usize,
 }
 
-/// A value, the way to it, and its referrers.
+/// A value, the path to it, and its referrers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ValueIdentification {
     /// The value.
     pub value: ValueDescription,
-    /// The way to the value, from a root or from the first value of a leak. The last step is the
-    /// value itself.
+    /// The path to the value, from a root or from the first value of a leak. The last step reaches
+    /// the value itself.
     pub way: Vec<WayStep>,
-    /// Number of steps that are left out in the middle of the way.
+    /// Number of steps in the middle of the path that are left out.
     pub way_left_out: usize,
     /// Whether no root leads to the value.
     pub is_leaked: bool,
@@ -47,8 +47,8 @@ pub struct ValueIdentification {
 }
 
 impl PerlValueAnalysis {
-    /// Describes a value, the way to it, and its referrers. At most `most` steps of the way are
-    /// returned: the first ones and the last ones.
+    /// Describes a value, the path to it, and its referrers. At most `most` steps of the path are
+    /// returned: its first and its last ones.
     #[must_use]
     pub fn identify(&self, number: u32, most: usize) -> ValueIdentification {
         let mut all = Vec::new();
@@ -123,7 +123,7 @@ impl PerlValueAnalysis {
         self.step_name(step).unwrap_or_else(|| "->".to_string())
     }
 
-    /// The name of the root that a value is; `None` if it is no root.
+    /// The name of the root that leads to a value; `None` if no root leads directly to it.
     fn root_name(&self, number: u32) -> Option<String> {
         let mut roots = self.values.roots().iter();
         let root = roots.find(|root| root.number == number)?;

@@ -1,5 +1,5 @@
-//! Computes the size of a variable: alone, with all that it leads to, and with all that only it
-//! holds.
+//! Computes the size of a variable in three ways: the value alone, all values to which it leads,
+//! and all values that only it keeps alive.
 
 use std::collections::HashSet;
 
@@ -8,12 +8,12 @@ use crate::profile::retained_sizes;
 use crate::step::ValueStep;
 use crate::values::PerlValue;
 
-/// A number of bytes, counted in two ways.
+/// A number of bytes, counted by Perl's requests and by malloc's blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ByteCounts {
-    /// Bytes that Perl requested.
+    /// Bytes that Perl requested from malloc.
     pub asked: u64,
-    /// Bytes that malloc gave for the request.
+    /// Bytes of the blocks that malloc returned.
     pub given: u64,
 }
 
@@ -28,7 +28,7 @@ pub struct ValueSize {
     pub total: ByteCounts,
     /// Number of the values in [`total`](Self::total).
     pub objects: u64,
-    /// Bytes of the value and of all values that only it holds.
+    /// Bytes of the value and of all values that only it keeps alive.
     pub retained: ByteCounts,
 }
 
@@ -71,7 +71,8 @@ impl PerlValueAnalysis {
         }
     }
 
-    /// Whether a step leads to a part of a value, and not to something around it.
+    /// Whether a step leads to a part of a value. Steps to the symbol or sub around the value do
+    /// not.
     fn is_down(&self, step: ValueStep) -> bool {
         let is_symbol =
             matches!(step, ValueStep::Named(name) if self.values.text(name) == "symbol");

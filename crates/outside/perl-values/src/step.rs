@@ -1,8 +1,8 @@
-//! Steps of a data path: how a value leads to another one.
+//! The steps of a data path, by which one value leads to another.
 
 use crate::text::TextId;
 
-/// A step from a value to another one.
+/// A step by which one value leads to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ValueStep {
     /// A symbol's scalar, array, hash, code, handle or format: one of `$@%&`, or `*` for the rest.
@@ -13,40 +13,40 @@ pub enum ValueStep {
     Element(u32),
     /// A field of an object of `class`, by its number.
     Field(u32),
-    /// The value of a key.
+    /// The value of a hash key.
     Key(TextId),
-    /// The value of a key whose name was not kept.
+    /// The value of a hash key whose name was not recorded.
     Entry,
-    /// A pad: the values of a sub's variables at a depth of recursion.
+    /// A pad: the values of a sub's variables at this depth of recursion.
     Pad(u32),
     /// A variable of a sub.
     Variable(TextId),
-    /// A value of a sub without a name, with which its code computes.
+    /// An unnamed temporary value of a sub's code.
     Temporary,
     /// A constant of a sub's code, or a symbol that it uses.
     Constant,
-    /// The sub around another one.
+    /// The enclosing sub of a sub.
     Outside,
-    /// A value that magic needs, by the letter of the magic's kind.
+    /// A value that Perl's magic needs, with the letter of the magic's kind.
     Magic(u8),
-    /// The value for which an lvalue stands.
+    /// The value that an lvalue stands for.
     Target,
-    /// Something of Perl's own or of a module's, by its name.
+    /// A part of Perl itself or of a module, by its name.
     Named(TextId),
-    /// The code of a sub.
+    /// The compiled code (ops) of a sub.
     Ops,
-    /// Memory of C code, by a pointer to it.
+    /// A block of C code, by a pointer to it.
     Memory,
-    /// A value to which memory of C code points. The step counts only for values to which no other
-    /// way leads, because memory also has old pointers that are not used any more.
+    /// A value to which memory of C code points. The step counts only if no other path leads to the
+    /// value, because such memory also has old pointers.
     Mention,
-    /// The class with which a variable was declared, or its package. It is reached in other ways,
-    /// which say more.
+    /// The class with which a variable was declared, or its package. Other steps to it, which say
+    /// more, are preferred.
     Class,
 }
 
 impl ValueStep {
-    /// Whether the step counts only for values to which no other way leads.
+    /// Whether the step counts only if no other path leads to the value.
     #[must_use]
     pub fn is_late(self) -> bool {
         matches!(self, Self::Mention | Self::Class)

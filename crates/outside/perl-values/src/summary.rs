@@ -1,5 +1,5 @@
-//! Sums up values: by type, by the part from which they are reached, and the variables that hold
-//! most.
+//! Sums up values by type and by the part of the program that reaches them, and lists the variables
+//! that retain the most.
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
@@ -11,7 +11,7 @@ use crate::step::ValueStep;
 /// Minimum number of retained bytes for a value without a name to be listed.
 const MIN_UNNAMED_BYTES: u64 = 1024;
 
-/// A number of values and a number of bytes.
+/// A number of values, and the number of their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ValueSum {
     /// Number of values.
@@ -41,19 +41,20 @@ pub struct RetainingVariable {
 /// The sums of a program's values.
 #[derive(Clone, Debug, Default)]
 pub struct PerlHeapSummary {
-    /// Values by type, the type with most bytes first.
+    /// Sums of values by type, the type with the most bytes first.
     pub kinds: Vec<(&'static str, ValueSum)>,
-    /// Values by the part from which they are reached, the part with most bytes first.
+    /// Sums of values by the part of the program that reaches them, the part with the most bytes
+    /// first.
     pub parts: Vec<(String, ValueSum)>,
-    /// The variables, the one that retains most first.
+    /// The variables, those that retain the most first.
     pub holders: Vec<RetainingVariable>,
-    /// Values of Perl itself, without those of heapprof's own kinds, such as memory of C code.
+    /// Sum of Perl's own values, without heapprof's kinds such as memory of C code.
     pub values: ValueSum,
-    /// All values.
+    /// Sum of all values.
     pub all: ValueSum,
 }
 
-/// The name of a part, by the first name of its paths.
+/// Returns the name of a part of the program, for the first name of a path.
 fn part(first: &str) -> &str {
     match first {
         "main::" => "symbol tables",
@@ -68,7 +69,7 @@ fn part(first: &str) -> &str {
 }
 
 impl PerlValueAnalysis {
-    /// Sums up all values.
+    /// Computes the sums of all values.
     #[must_use]
     pub fn summary(&self) -> PerlHeapSummary {
         let mut summary = PerlHeapSummary::default();
@@ -121,7 +122,7 @@ impl PerlValueAnalysis {
         summary
     }
 
-    /// Whether a value is a variable: of a symbol, or of a sub.
+    /// Whether a value is a variable of a symbol or of a sub.
     fn is_variable(&self, number: u32) -> bool {
         let step = self.paths.before(number).map(|(_, step)| step);
         match step {

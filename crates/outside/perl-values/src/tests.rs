@@ -1,4 +1,4 @@
-//! Tests paths, leaks and retained bytes of values that are made here.
+//! Tests paths, leaks and retained bytes of values that the tests make.
 
 use heapprof_profile::Profile;
 
@@ -7,8 +7,8 @@ use crate::{
     ValueGraphBuilder, ValueStep, profile,
 };
 
-/// Makes values by their names in a line: `a>b` leads from a to b, `a~b` does so weakly. Each has
-/// 10 bytes.
+/// Makes a graph from a line of edges between named values: `a>b` is a strong edge from a to b, and
+/// `a~b` a weak one. Each value has 10 bytes.
 fn made(roots: &str, ways: &str) -> ValueGraph {
     let mut values = ValueGraphBuilder::default();
     let address = |name: &str| u64::from(name.as_bytes()[0]);
@@ -43,7 +43,7 @@ fn made(roots: &str, ways: &str) -> ValueGraph {
     values.finish()
 }
 
-/// The samples of a profile as folded stacks, with one of their values.
+/// Returns the samples of a profile as folded stacks, with the value of the sample type `kind`.
 fn folded(profile: &Profile, kind: usize) -> Vec<String> {
     let samples = &profile.samples;
     let mut all: Vec<String> = (0..samples.len())
@@ -96,7 +96,7 @@ fn what_would_go_is_what_only_one_value_holds() {
     assert_eq!(folded(&profile, 2), expected);
 }
 
-/// A path has a limit, even in a list that is as long as memory.
+/// Tests that paths have a maximum length, even in a linked list through all of memory.
 #[test]
 fn a_long_list_takes_linear_room() {
     let mut values = ValueGraphBuilder::default();
@@ -128,8 +128,8 @@ fn value(address: u64, kind: PerlValueKind) -> PerlValue {
     }
 }
 
-/// A program with `%CACHE`, which has a reference to a hash under `a`. The hash's `list` is an
-/// array with a text, which a sub `keep` has in its `my $x`, too.
+/// Makes a program whose `%CACHE` has, under `a`, a reference to a hash. The hash's `list` is an
+/// array with a text. The text is also the value of `my $x` in the sub `keep`.
 fn program() -> PerlValueAnalysis {
     let mut builder = ValueGraphBuilder::default();
     builder.add_root(PathPhase::Symbols, "", "main::", 1);
@@ -282,7 +282,7 @@ fn rings_that_look_the_same_are_one_row() {
     assert_eq!(cycles[0].ring, "HASH {d} HASH {e} HASH {c} HASH");
 }
 
-/// Memory of C code holds only values that nothing else holds.
+/// Tests that memory of C code retains only values to which nothing else leads.
 #[test]
 fn what_c_code_mentions_is_held_by_it_alone_if_nothing_else_does() {
     let mut builder = ValueGraphBuilder::default();
@@ -314,8 +314,8 @@ fn what_c_code_mentions_is_held_by_it_alone_if_nothing_else_does() {
     assert_eq!((path(3).retained, path(2).retained), (20, 30));
 }
 
-/// A ring has leaked if Perl counts no more references to it than the ring has, even if C code
-/// points to it. With one more reference, C code may hold it.
+/// Tests that a ring has leaked if Perl counts no more references to it than the ring has, even if
+/// C code points to it. With one more reference, C code may keep it alive.
 #[test]
 fn old_pointers_of_c_code_do_not_hold_rings() {
     for (references, expected) in [
@@ -361,7 +361,7 @@ fn renamed_keys_leave_nothing_of_the_old_ones() {
     );
 }
 
-/// Bytes by type and by part add up to all.
+/// Tests that the bytes by type and by part add up to all bytes.
 #[test]
 fn sums_add_up() {
     let summary = program().summary();

@@ -3,7 +3,7 @@
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
-/// The ID of a text.
+/// The ID of a text in the table of texts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TextId(u32);
 
@@ -12,7 +12,7 @@ impl TextId {
     pub const EMPTY: Self = Self(0);
 }
 
-/// Texts by their IDs.
+/// A table of texts, each stored once, by their IDs.
 #[derive(Debug)]
 pub(crate) struct PerlTextTable {
     all: Vec<Box<str>>,

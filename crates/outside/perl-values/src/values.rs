@@ -13,42 +13,42 @@ pub struct PerlValue {
     pub address: u64,
     /// Size in bytes.
     pub size: u64,
-    /// Bytes of the size that Perl requested. The rest is what malloc adds to its blocks.
+    /// The part of the size that Perl requested. The rest is malloc's overhead.
     pub asked: u64,
     /// Address of the symbol table of the value's class; 0 if the value is not blessed.
     pub class: u64,
     /// The reference count.
     pub references: u32,
-    /// Name of a symbol, a sub or a symbol table.
+    /// Name of the symbol, sub or symbol table; empty for other values.
     pub name: TextId,
     /// The kind of value.
     pub kind: PerlValueKind,
 }
 
-/// An edge from a value to another one.
+/// An edge from one value to another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ValueEdge {
     /// Number of the value to which the edge leads.
     pub(crate) to: u32,
-    /// Whether the edge keeps that value alive.
+    /// Whether the edge keeps its target alive.
     pub(crate) is_strong: bool,
-    /// The step from the one value to the other.
+    /// The step by which the first value leads to the target.
     pub(crate) step: ValueStep,
 }
 
-/// The order in which paths are searched.
+/// The order in which paths from different roots are searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PathPhase {
     /// Paths from symbol tables.
     Symbols,
-    /// Paths from all other roots, side by side.
+    /// Paths from all other roots.
     Others,
-    /// Paths from pointers in memory of C code. They count only for values to which no other path
-    /// leads.
+    /// Paths from pointers in the memory of C code. They count only if no other path leads to a
+    /// value.
     Mentions,
 }
 
-/// A root, at which paths begin.
+/// A root: a value at which paths begin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ValueRoot {
     pub(crate) phase: PathPhase,
@@ -63,7 +63,7 @@ pub(crate) struct ValueRoot {
 #[derive(Debug)]
 pub struct ValueGraph {
     pub(crate) all: Vec<PerlValue>,
-    /// Index of each value's first edge, and the end of the last value's edges.
+    /// Index of each value's first edge. The last entry is the number of all edges.
     pub(crate) first: Vec<usize>,
     pub(crate) edges: Vec<ValueEdge>,
     /// The roots, in the order of their phases.
@@ -74,24 +74,24 @@ pub struct ValueGraph {
 }
 
 impl ValueGraph {
-    /// Returns the ID of a text, which is added if it is new.
+    /// Returns the ID of a text. Adds the text if it is new.
     pub fn text_id(&mut self, text: &str) -> TextId {
         self.texts.id(text)
     }
 
-    /// Returns a text by its ID.
+    /// Returns the text with an ID.
     #[must_use]
     pub fn text(&self, id: TextId) -> &str {
         self.texts.get(id)
     }
 
-    /// All values.
+    /// All values, by their numbers.
     #[must_use]
     pub fn all(&self) -> &[PerlValue] {
         &self.all
     }
 
-    /// Renames the keys of hashes. Symbols keep their names.
+    /// Renames the keys of all hashes, except those of symbol tables.
     pub fn rename_keys(&mut self, name: impl Fn(&str) -> String) {
         for number in 0..self.all.len() {
             if self.all[number].kind.is_stash() {
@@ -108,7 +108,7 @@ impl ValueGraph {
         }
     }
 
-    /// A value by its number.
+    /// The value with a number.
     #[must_use]
     pub fn get(&self, number: u32) -> &PerlValue {
         &self.all[number as usize]
@@ -127,7 +127,7 @@ impl ValueGraph {
         Some(self.in_order[found])
     }
 
-    /// The edges from a value to others.
+    /// The edges from a value to other values.
     #[must_use]
     pub(crate) fn edges(&self, number: u32) -> &[ValueEdge] {
         let number = number as usize;

@@ -5,11 +5,11 @@ use crate::analysis::PerlValueAnalysis;
 use crate::step::ValueStep;
 use crate::values::PathPhase;
 
-/// The reason why no value was found.
+/// The reason why an expression leads to no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VariableError {
-    /// The text is no variable.
+    /// The text is no expression for a variable.
     #[error(
         "is no variable, such as '$Foo::x', '%CACHE', '$x->{{key}}[3]', '&sub my $x' or 'my $x'"
     )]
@@ -17,30 +17,30 @@ pub enum VariableError {
     /// There is no such package.
     #[error("there is no package {0}")]
     NoPackage(String),
-    /// There is no such symbol, or it has nothing in the slot of this sigil.
+    /// There is no such symbol, or the symbol has no value for this sigil.
     #[error("there is no {0}")]
     NoSymbol(String),
-    /// A step leads to no value.
+    /// A subscript of the expression leads to no value.
     #[error("{0} has no {1}")]
     NoElement(String, String),
 }
 
-/// Answers questions that the value graph can't: about keys of large hashes, and the lengths of
+/// Looks up elements that are not in the value graph: the keys of large hashes, and the lengths of
 /// arrays.
 pub trait ElementLookup {
-    /// Returns the address of the value that the hash at an address has under a key.
+    /// Returns the address of the value under a key of the hash at an address.
     fn find_key(&self, hash: u64, key: &str) -> Option<u64>;
 
     /// Returns the number of elements of the array at an address.
     fn array_length(&self, array: u64) -> Option<u64>;
 
-    /// Returns the name that a key has in the value graph, where keys may have been renamed.
+    /// Returns the name of a key in the value graph, where keys may have been renamed.
     fn key_name(&self, key: &str) -> String {
         key.to_string()
     }
 }
 
-/// Answers none of the questions.
+/// Finds no elements.
 impl ElementLookup for () {
     fn find_key(&self, _: u64, _: &str) -> Option<u64> {
         None
@@ -51,7 +51,7 @@ impl ElementLookup for () {
     }
 }
 
-/// A step from a value to an element.
+/// A subscript of an expression: a hash key or an array index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ElementSubscript {
     Key(String),
@@ -68,9 +68,9 @@ impl std::fmt::Display for ElementSubscript {
 }
 
 impl PerlValueAnalysis {
-    /// Finds the value of an expression: a sigil and a name, and then elements. A sub may be
-    /// followed by one of its variables, as in `&foo my $x`. Without a sub, `my $x` is a variable
-    /// of the program's file.
+    /// Finds the value of an expression: a sigil and a name, then subscripts. A sub may be followed
+    /// by one of its variables, as in `&foo my $x`. Without a sub, `my $x` is a variable of the
+    /// program's file.
     ///
     /// # Errors
     /// The value may not exist, or the text may be no such expression.
@@ -104,7 +104,8 @@ impl PerlValueAnalysis {
         self.walk(first, format!("{slot}{name}"), &steps, memory)
     }
 
-    /// Follows steps from a value to an element. `called` is the expression for the value.
+    /// Follows subscripts from a value to an element. `called` is the expression for the first
+    /// value.
     fn walk(
         &self,
         mut at: u32,
@@ -125,7 +126,7 @@ impl PerlValueAnalysis {
         Ok(at)
     }
 
-    /// Returns the value that a symbol has in a slot.
+    /// Returns the value in a slot of a symbol.
     fn symbol(&self, slot: char, name: &str) -> Result<u32, VariableError> {
         let mut roots = self.values.roots().iter();
         let is_main = |name| self.values.text(name) == "main::";
@@ -165,7 +166,8 @@ impl PerlValueAnalysis {
         }
     }
 
-    /// Says where a variable of this name is declared by `my`, if it is.
+    /// Returns a sentence that says where a variable of this name is declared by `my`; `None` if it
+    /// is not.
     fn lexical(&self, name: &str) -> Option<String> {
         let has_it = |pad: u32| {
             let mut edges = self.values.edges(pad).iter();
@@ -194,7 +196,7 @@ impl PerlValueAnalysis {
             .ok_or_else(|| VariableError::NoPackage(name.to_string()))
     }
 
-    /// Returns the value that a hash has under a key whose name is known.
+    /// Returns the value under a key of a hash, if the graph has the key.
     fn key(&self, hash: u32, key: &str) -> Option<u32> {
         let mut edges = self.values.edges(hash).iter();
         let is_it = |step| matches!(step, ValueStep::Key(id) if self.values.text(id) == key);
@@ -209,7 +211,8 @@ impl PerlValueAnalysis {
             .map(|edge| edge.to)
     }
 
-    /// Returns an element of a value, or of the value that it refers to.
+    /// Returns an element of a value. If the value is a reference, returns an element of its
+    /// referent.
     fn element(
         &self,
         of: u32,
@@ -240,7 +243,8 @@ impl PerlValueAnalysis {
         }
     }
 
-    /// Returns the number of elements of an array, without undefined ones at its end.
+    /// Returns the length of an array by the elements in the graph. Undefined elements at its end
+    /// do not count.
     fn length(&self, array: u32) -> Option<u64> {
         let numbers = self.values.edges(array).iter();
         let numbers = numbers.filter_map(|edge| match edge.step {
@@ -250,7 +254,8 @@ impl PerlValueAnalysis {
         numbers.max()
     }
 
-    /// Returns a variable of a sub, at the first depth that has it, or an element of it.
+    /// Returns a variable of a sub, or an element of the variable. The first pad that has the
+    /// variable is used.
     fn find_sub_variable(
         &self,
         sub: u32,
@@ -321,7 +326,7 @@ fn parts(text: &str) -> Option<(char, String, &str)> {
     is_written.then_some((sigil, name, rest))
 }
 
-/// Parses the steps of a text such as `->{key}[3]`.
+/// Parses the subscripts in a text such as `->{key}[3]`.
 fn subscripts(mut text: &str) -> Option<Vec<ElementSubscript>> {
     let mut steps = Vec::new();
     while !text.is_empty() {

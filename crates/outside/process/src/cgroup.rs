@@ -1,5 +1,5 @@
-//! Reads the control group of a process: how much memory it may have and has, in either version of
-//! control groups, and how much its processes wait for memory (pressure).
+//! Reads the memory of a process's control group: its use and limits, in version 1 or 2 of control
+//! groups, and how much its processes wait for memory (pressure).
 //!
 //! The files are those of the kernel's `Documentation/admin-guide/cgroup-v1/memory.rst`,
 //! `cgroup-v2.rst` and `Documentation/accounting/psi.rst`.
@@ -10,8 +10,8 @@ use std::path::{Component, Path, PathBuf};
 use procfs_core::process::{MountInfo, MountInfos};
 use procfs_core::{FromRead, MemoryPressure};
 
-/// Lowest number of bytes that means no limit in the first version of control groups; no machine
-/// has as much memory.
+/// Lowest number of bytes that means "no limit" in version 1 of control groups. No machine has as
+/// much memory.
 const MIN_UNLIMITED: u64 = 1 << 60;
 
 /// The folder with the files of a control group.
@@ -19,11 +19,11 @@ const MIN_UNLIMITED: u64 = 1 << 60;
 pub struct CgroupFolder {
     /// The version of control groups, 1 or 2.
     pub version: u8,
-    /// The name of the control group below the root of its hierarchy.
+    /// The control group's path below the root of its hierarchy.
     pub name: String,
     /// The folder at which the hierarchy is mounted.
     top: PathBuf,
-    /// The name of [`top`](Self::top) below the root of the hierarchy.
+    /// The path of [`top`](Self::top) below the root of the hierarchy.
     top_name: String,
     /// The control group's own folder.
     path: PathBuf,
@@ -36,41 +36,42 @@ pub struct Cgroup {
     pub folder: CgroupFolder,
     /// Bytes in use, with the kernel's caches of the files that the group has read.
     pub usage: Option<u64>,
-    /// The most bytes that were ever in use.
+    /// The most bytes that were ever in use at one time.
     pub peak: Option<u64>,
     /// The lowest limit in bytes of the group and its ancestors.
     pub limit: Option<u64>,
-    /// The name of the group that has the lowest limit.
+    /// The path of the group with the lowest limit.
     pub limit_of: Option<String>,
-    /// Bytes above which the group is slowed down.
+    /// Number of bytes above which the kernel slows the group down.
     pub high: Option<u64>,
     /// Bytes that are swapped out.
     pub swap: Option<u64>,
     /// Bytes that belong to no file.
     pub anonymous: Option<u64>,
-    /// Bytes of the caches of files.
+    /// Bytes of cached file content.
     pub file: Option<u64>,
-    /// How often the group had reached its limit.
+    /// Number of times that the group has reached its limit.
     pub failures: Option<u64>,
-    /// Number of the group's processes that were killed because memory was short.
+    /// Number of the group's processes that were killed because of too little memory.
     pub oom_kills: Option<u64>,
-    /// How much the group's processes wait for memory.
+    /// The shares of time in which the group's processes waited for memory.
     pub pressure: Option<CgroupPressure>,
 }
 
-/// Parts of the time in which processes waited for memory, in percent, over the last 10, 60 and 300
-/// seconds.
+/// Shares of the time in which processes waited for memory, in percent, over the last 10, 60 and
+/// 300 seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CgroupPressure {
-    /// The time in which at least one process waited.
+    /// The share of time in which at least one process waited.
     pub some: [f32; 3],
-    /// The time in which all processes that had work waited.
+    /// The share of time in which all processes that had work waited.
     pub full: [f32; 3],
 }
 
 impl Eq for CgroupPressure {}
 
-/// Reads how much the processes of this machine wait for memory, if its kernel reports that.
+/// Reads the shares of time in which this machine's processes waited for memory. `None` if the
+/// kernel does not report them.
 #[must_use]
 pub fn machine_pressure() -> Option<CgroupPressure> {
     read_pressure(Path::new("/proc/pressure/memory"))
@@ -93,22 +94,22 @@ impl CgroupFolder {
         Self::from_groups(&Self::read_groups(pid)?)
     }
 
-    /// Reads the kernel's text about a process's control groups; `None` if the process is gone.
+    /// Reads a process's `/proc/PID/cgroup`; `None` if the process is gone.
     #[must_use]
     pub fn read_groups(pid: u32) -> Option<String> {
         crate::read(pid, "cgroup").ok()
     }
 
-    /// Finds the control group by the text of `/proc/PID/cgroup`. Processes with equal texts have
-    /// the same group.
+    /// Finds the control group for the text of a `/proc/PID/cgroup`. Processes with equal texts are
+    /// in one group.
     #[must_use]
     pub fn from_groups(groups: &str) -> Option<Self> {
         let mounts = fs::read("/proc/self/mountinfo").ok()?;
         Self::find(Path::new("/"), groups, &mounts)
     }
 
-    /// Finds the control group below `root`, by the texts of `/proc/PID/cgroup` and of
-    /// `/proc/self/mountinfo`.
+    /// Finds the control group whose files are below `root`, for the text of a `/proc/PID/cgroup`.
+    /// `mounts` is the text of `/proc/self/mountinfo`.
     fn find(root: &Path, groups: &str, mounts: &[u8]) -> Option<Self> {
         let mounts = MountInfos::from_read(mounts).ok()?;
         let found = groups.lines().filter_map(|line| {
@@ -153,7 +154,7 @@ impl CgroupFolder {
         })
     }
 
-    /// Reads how many of the group's processes were killed because memory was short.
+    /// Reads the number of the group's processes that were killed because of too little memory.
     #[must_use]
     pub fn oom_kills(&self) -> Option<u64> {
         let file = match self.version {
@@ -184,7 +185,7 @@ impl CgroupFolder {
         })
     }
 
-    /// Returns the lowest limit of the group and its ancestors, and the name of the group that has
+    /// Returns the lowest limit of the group and its ancestors, and the path of the group that has
     /// it.
     fn least_limit(&self) -> Option<(u64, String)> {
         let mut least: Option<(u64, String)> = None;
@@ -215,7 +216,7 @@ fn limit(path: &Path, version: u8) -> Option<u64> {
     number(&text).filter(|bytes| *bytes < MIN_UNLIMITED)
 }
 
-/// Parses a number; `None` for `max`.
+/// Parses a number; `None` for a text such as `max`.
 fn number(text: &str) -> Option<u64> {
     text.trim().parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Reads a core file: the memory of a program that has died, as its segments, and notes about it.
+//! Reads a core file: the memory segments of a program that has died, and notes about the program.
 //!
 //! The format is that of the kernel's `fs/binfmt_elf.c`. The content is not trusted: segments may
 //! lead behind the end of the file, and notes may be cut off.
@@ -14,10 +14,10 @@ use object::read::elf::{FileHeader, ProgramHeader};
 
 use crate::maps::ProcessMapping;
 
-/// Bytes at the beginning of a core file that have its headers. Those of 65,535 segments have 3.7
-/// MB.
+/// Maximum number of bytes at the beginning of a core file that are read for its headers. The
+/// headers of 65,535 segments have 3.7 MB.
 const MAX_HEADER_BYTES: u64 = 4 << 20;
-/// Maximum number of bytes of notes. Those of a program with many threads and files have some
+/// Maximum number of bytes of notes. The notes of a program with many threads and files have some
 /// hundred KB.
 const MAX_NOTE_BYTES: u64 = 256 << 20;
 /// Maximum number of mapped files. The kernel allows a process 65,530 mappings, unless root changes
@@ -29,7 +29,7 @@ const MAX_MAPPED_FILES: usize = 1 << 17;
 pub enum CoreError {
     /// The file can't be read.
     Io(io::Error),
-    /// The file is something else, in words.
+    /// The file is no core file that can be read; the text says why.
     NotCore(&'static str),
 }
 
@@ -44,10 +44,10 @@ impl From<io::Error> for CoreError {
 pub struct CoreSegment {
     /// The addresses of the segment.
     pub memory: Range<u64>,
-    /// Offset in the file at which the first byte should be.
+    /// Offset in the file at which the segment's first byte should be.
     pub offset: u64,
-    /// Number of bytes that should be in the file. The kernel leaves out memory that other files
-    /// have.
+    /// Number of the segment's bytes that should be in the file. The kernel leaves out memory whose
+    /// content is in other files.
     pub len: u64,
     /// Whether the program could write to the segment.
     pub is_writable: bool,
@@ -55,7 +55,7 @@ pub struct CoreSegment {
     pub is_code: bool,
 }
 
-/// The head of a core file.
+/// The headers of a core file.
 #[derive(Debug)]
 pub struct CoreFile {
     /// The listed segments of memory, in order of their addresses.
@@ -69,7 +69,7 @@ pub struct CoreFile {
 }
 
 impl CoreFile {
-    /// Reads the head of a core file.
+    /// Reads the headers of a core file.
     ///
     /// # Errors
     /// The file may be no core file of a 64-bit program.
@@ -123,7 +123,7 @@ impl CoreFile {
             .filter(|one| one.memory.contains(&at))
     }
 
-    /// Fills `to` with the memory at an address. Returns whether the file has all of it.
+    /// Fills `to` with the memory at an address. Returns whether the file contains all of it.
     #[must_use]
     pub fn read_memory(&self, file: &File, mut at: u64, mut to: &mut [u8]) -> bool {
         while !to.is_empty() {
@@ -200,7 +200,7 @@ fn each_note_in(notes: &[u8], mut each: impl FnMut(u32, &[u8])) {
 }
 
 /// Parses the list of mapped files (`NT_FILE`): their number, the size of a page, three numbers for
-/// each file, and their names. It does not say whether they are code.
+/// each file, and their names. The list does not contain the rights of the mappings.
 fn mapped_files(note: &[u8]) -> Option<Vec<ProcessMapping>> {
     let word = |at: usize| Some(u64::from_ne_bytes(*note.get(at..)?.first_chunk()?));
     let (count, page) = (word(0)? as usize, word(8)?);

@@ -1,10 +1,11 @@
-//! Reads the kernel's counters of a process in `/proc/PID/status`, and explains each number.
+//! Reads the kernel's memory counters of a process in `/proc/PID/status`, and explains each
+//! counter.
 
 use std::io;
 
 use crate::lines::bytes_of;
 
-/// A counter about memory in `/proc/PID/status`.
+/// A memory counter in `/proc/PID/status`.
 pub struct StatusCounter {
     /// The kernel's name of the counter.
     pub name: &'static str,
@@ -39,7 +40,7 @@ counters! {
     "HugetlbPages" "Huge pages of hugetlbfs. They are not in VmRSS.";
 }
 
-/// The values of [`COUNTERS`], in the same order.
+/// The value of each counter in [`COUNTERS`], in the order of that list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusCounters(Vec<Option<u64>>);
 
@@ -61,12 +62,12 @@ impl StatusCounters {
         Self(COUNTERS.iter().map(value).collect())
     }
 
-    /// Each counter with its bytes; `None` if this kernel does not know the counter.
+    /// Each counter with its value in bytes; `None` if this kernel does not report the counter.
     pub fn iter(&self) -> impl Iterator<Item = (&'static StatusCounter, Option<u64>)> {
         COUNTERS.iter().zip(self.0.iter().copied())
     }
 
-    /// The bytes of a counter, by the kernel's name for it.
+    /// The value of the counter with this name, in bytes.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<u64> {
         self.iter().find(|(counter, _)| counter.name == name)?.1

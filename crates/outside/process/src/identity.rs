@@ -1,5 +1,5 @@
-//! Reads what a process is: its name, its parent, its state, and whether it has become another
-//! program.
+//! Reads basic facts about a process: its name, its parent, its state, and whether it has become
+//! another program.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use procfs_core::process::Stat;
 
 use crate::read;
 
-/// The facts about a process that the kernel reports in one line, `/proc/PID/stat`.
+/// The facts about a process in its `/proc/PID/stat`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessIdentity {
     /// The kernel's name of the process: 15 bytes at most.
@@ -19,10 +19,10 @@ pub struct ProcessIdentity {
     pub parent: u32,
     /// Number of threads.
     pub threads: i64,
-    /// When the process began, in ticks since the machine started.
+    /// The time at which the process began, in ticks since the machine started.
     pub began: u64,
-    /// Address at which the stack begins. It changes when the process becomes another program. 0 if
-    /// this user may not know it.
+    /// Address at which the stack begins; 0 if this user may not read it. The address changes when
+    /// the process becomes another program.
     pub stack: u64,
     /// Number of page faults that needed no disk.
     pub minor_faults: u64,
@@ -57,21 +57,22 @@ impl ProcessIdentity {
         })
     }
 
-    /// Whether the process has ended, although its parent has not waited for it. A process whose
-    /// first thread has ended goes on with the others.
+    /// Whether the process has ended, but its parent has not waited for it yet. A process whose
+    /// first thread has ended has not ended if other threads go on.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X') && self.threads <= 1
     }
 
-    /// Whether the process's first thread has ended, and others go on.
+    /// Whether the process's first thread has ended while other threads go on.
     #[must_use]
     pub fn has_lost_its_first_thread(&self) -> bool {
         matches!(self.state, 'Z' | 'X') && !self.has_ended()
     }
 }
 
-/// Reads these fields of a process's `status`; each is empty if the kernel does not report it.
+/// Reads fields of a process's `/proc/PID/status`. A field that the kernel does not report is
+/// empty.
 #[must_use]
 pub fn status<const N: usize>(pid: u32, fields: [&str; N]) -> [String; N] {
     let status = read(pid, "status").unwrap_or_default();
@@ -87,8 +88,8 @@ pub fn run_state(pid: u32) -> Option<char> {
     ProcessIdentity::from_pid(pid).ok().map(|found| found.state)
 }
 
-/// The state of a thread, as the kernel's letter; `None` if there is no such thread. The state of a
-/// process instead would make the kernel read all of its threads.
+/// The state of a thread, as the kernel's letter; `None` if there is no such thread. Reading it is
+/// faster than reading the state of the process, for which the kernel visits all threads.
 #[must_use]
 pub fn thread_state(pid: u32, tid: u32) -> Option<char> {
     let stat = read(pid, &format!("task/{tid}/stat")).ok()?;
@@ -96,15 +97,15 @@ pub fn thread_state(pid: u32, tid: u32) -> Option<char> {
     stat.rsplit(')').next()?.trim_start().chars().next()
 }
 
-/// When a process began, in ticks since the machine started; `None` if there is no such process, or
-/// if it has ended.
+/// The time at which a process began, in ticks since the machine started; `None` if there is no
+/// such process, or if it has ended.
 #[must_use]
 pub fn start_ticks(pid: u32) -> Option<u64> {
     let found = ProcessIdentity::from_pid(pid).ok()?;
     (!found.has_ended()).then_some(found.began)
 }
 
-/// Whether there is such a process, and it has not ended yet.
+/// Whether a process exists and has not ended yet.
 #[must_use]
 pub fn is_there(pid: u32) -> bool {
     ProcessIdentity::from_pid(pid).is_ok_and(|found| !found.has_ended())
@@ -119,7 +120,8 @@ pub fn comm(pid: u32) -> String {
     }
 }
 
-/// The present command line of a process, up to `most` bytes; `None` if it has none, or is gone.
+/// Reads the first `most` bytes of a process's present command line; `None` if it is empty, or if
+/// the process is gone.
 #[must_use]
 pub fn title(pid: u32, most: usize) -> Option<String> {
     let mut bytes = crate::read_bytes(pid, "cmdline").ok()?;

@@ -1,14 +1,14 @@
-//! Process groups and sessions by the kernel's numbers, which shells know as jobs. rustix can't be
-//! used: it assumes that none has the number 0, and the kernel gives that number to one that began
-//! outside of this pid namespace (`unshare -pf`, a command in a container).
+//! Reads process groups and sessions, which shells use for jobs. rustix can't be used: it assumes
+//! that no group has the number 0. The kernel reports 0 for a group that began outside of this PID
+//! namespace (`unshare -pf`, a command in a container).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::process::{Pid, RawPid};
 
-/// Returns the process group of a process, or of this one. It is 0 if the group began outside of
-/// this namespace.
+/// Returns the process group of a process; of this process for `None`. The group is 0 if it began
+/// outside of this namespace.
 ///
 /// # Errors
 /// The process may be gone.
@@ -18,8 +18,8 @@ pub fn group_of(process: Option<Pid>) -> io::Result<RawPid> {
     checked(unsafe { libc::getpgid(Pid::as_raw(process)) })
 }
 
-/// Returns the session of a process, or of this one. It is 0 if the session began outside of this
-/// namespace.
+/// Returns the session of a process; of this process for `None`. The session is 0 if it began
+/// outside of this namespace.
 ///
 /// # Errors
 /// The process may be gone.
@@ -29,11 +29,11 @@ pub fn session_of(process: Option<Pid>) -> io::Result<RawPid> {
     checked(unsafe { libc::getsid(Pid::as_raw(process)) })
 }
 
-/// Returns the process group to which a terminal belongs. It is 0 if the group began outside of
-/// this namespace.
+/// Returns the foreground process group of a terminal. It is 0 if the group began outside of this
+/// namespace.
 ///
 /// # Errors
-/// The terminal is not this process's.
+/// The terminal may not be this process's.
 pub fn foreground_group(terminal: impl AsFd) -> io::Result<RawPid> {
     // SAFETY: it takes the number of an open file and returns a number.
     #[expect(unsafe_code, reason = "a function of C")]

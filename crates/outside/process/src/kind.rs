@@ -12,7 +12,7 @@ pub enum MappingKind {
     Heap,
     /// An arena of glibc's malloc.
     Arena,
-    /// Private memory of no file, and not known to be something else.
+    /// Private memory that belongs to no file and has no other known purpose.
     Anonymous,
     /// The stack of the first thread.
     Stack,
@@ -98,13 +98,13 @@ pub const MAPPING_KINDS: &[(MappingKind, &str, &str)] = &[
     ),
 ];
 
-/// glibc's HEAP_MAX_SIZE in bytes, to a multiple of which each part of an arena is aligned.
+/// glibc's HEAP_MAX_SIZE: each part of an arena begins at a multiple of this number of bytes.
 const HEAP_MAX_SIZE: u64 = 64 << 20;
-/// Largest size of a stack's guard in bytes.
+/// Largest size of a stack's guard mapping in bytes.
 const MAX_GUARD_SIZE: u64 = 64 << 10;
 
 impl MappingKind {
-    /// The kind's name in reports.
+    /// The name of the kind in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.row().1
@@ -122,7 +122,7 @@ impl MappingKind {
     }
 }
 
-/// Facts about a process besides its mappings.
+/// Facts about a process that help to recognize the purpose of its mappings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MappingHints {
     /// Path of the program's file, if it is known.
@@ -133,7 +133,7 @@ pub(crate) struct MappingHints {
     pub(crate) threads: usize,
 }
 
-/// Returns the kinds of the mappings, in order.
+/// Returns the kind of each mapping, in the order of the mappings.
 pub(crate) fn kinds(regions: &[NamedMapping<'_>], around: &MappingHints) -> Vec<MappingKind> {
     let code: std::collections::HashSet<&str> = regions
         .iter()
@@ -175,7 +175,7 @@ pub(crate) fn kinds(regions: &[NamedMapping<'_>], around: &MappingHints) -> Vec<
     kinds
 }
 
-/// Returns the kind that a mapping's name implies. `None` for memory of no file.
+/// Returns the kind that a mapping's name implies. `None` for memory that belongs to no file.
 fn kind_by_name(
     region: &NamedMapping<'_>,
     around: &MappingHints,
@@ -216,8 +216,8 @@ fn is_unnamed(area: &SmapsMapping<'_>) -> bool {
     file_name(area).is_empty() && area.rights.ends_with('p')
 }
 
-/// Returns the number of mappings of the arena that begins with mapping `i`: 64 MiB of addresses
-/// without a name, as glibc reserves them. `None` if no arena begins there.
+/// Returns the number of mappings in the arena that begins with mapping `i`. An arena is 64 MiB of
+/// addresses without a name. `None` if no arena begins there.
 fn count_arena_mappings(regions: &[NamedMapping<'_>], i: usize) -> Option<usize> {
     let first = regions[i].area;
     let start = first.start;
@@ -240,7 +240,8 @@ fn count_arena_mappings(regions: &[NamedMapping<'_>], i: usize) -> Option<usize>
     (end == start + HEAP_MAX_SIZE).then_some(regions.len() - i)
 }
 
-/// Whether a small mapping without access rights lies just before, as before a thread's stack.
+/// Whether the mapping before mapping `i` is a guard, as before a thread's stack: small, adjacent
+/// and without access rights.
 fn is_behind_guard(regions: &[NamedMapping<'_>], i: usize) -> bool {
     let Some(guard) = i.checked_sub(1).map(|i| regions[i].area) else {
         return false;

@@ -1,9 +1,9 @@
-//! Reads what the kernel reports of a process in /proc and by its control group: what the process
-//! is, what is mapped, which pages are there, which of them it shares with other processes, and
-//! what it has used up when it ends. Also reads what a core file has of a process.
+//! Reads the kernel's facts about a process in /proc and in its control group: what the process is,
+//! its mappings, which of their pages are present and shared with other processes, and the
+//! resources that it has used when it ends. Also reads core files.
 //!
-//! This crate must never know SQLite, the terminal or profiles. A process may end at any moment, so
-//! each reading may fail, and reports that.
+//! This crate must not depend on SQLite, the terminal or profiles. A process may end at any moment,
+//! so each reading may fail, and returns an error then.
 #![deny(unsafe_code)]
 
 mod cgroup;
@@ -41,9 +41,9 @@ pub use self::statm::StatmSizes;
 pub use self::tree::{all_processes, children, descendants};
 pub use self::usage::{MemoryUsage, USAGE_FIELDS, UsageField};
 
-/// Whether the process numbers in /proc are those of this process's own namespace. They differ if a
-/// PID namespace was made and the /proc of another one was kept: then /proc shows other processes
-/// under these numbers. Without a /proc there is no such mistake.
+/// Whether /proc shows the process numbers of this process's own namespace. It does not if a PID
+/// namespace was made without a new /proc: its numbers are then those of other processes. True if
+/// there is no /proc.
 pub fn is_proc_ours() -> bool {
     static IS_OURS: OnceLock<bool> = OnceLock::new();
     *IS_OURS.get_or_init(|| {
@@ -55,8 +55,8 @@ pub fn is_proc_ours() -> bool {
     })
 }
 
-/// Whether the `status` of a process shows `pid` as its number, and no other number in a namespace
-/// within that of /proc.
+/// Whether a text of `/proc/PID/status` has `pid` as the process's only number. A process in a
+/// namespace inside that of /proc has several.
 fn is_status_of(status: &str, pid: u32) -> bool {
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
     // Linux before 4.1 has no NSpid.
@@ -64,7 +64,7 @@ fn is_status_of(status: &str, pid: u32) -> bool {
     numbers.is_none_or(|numbers| numbers.trim() == pid.to_string())
 }
 
-/// The end of a message that says why the kernel may refuse a process to root.
+/// The end of an error message for root, with reasons for which the kernel may refuse a process.
 pub const REFUSED_TO_ROOT: &str =
     ": it has a capability that this root lacks, or a security module forbids it";
 
@@ -73,8 +73,8 @@ fn path(pid: u32, file: &str) -> std::path::PathBuf {
     std::path::PathBuf::from(format!("/proc/{pid}/{file}"))
 }
 
-/// Reads a /proc/PID file. The kernel does not report the length of such a file, and makes most of
-/// them anew for each reader, so they are read in few steps.
+/// Reads a /proc/PID file. The buffer is large, so that few reads are needed: the kernel does not
+/// report the length of such a file, and makes most of them anew for each reader.
 fn read_bytes(pid: u32, file: &str) -> std::io::Result<Vec<u8>> {
     use std::io::Read;
     const INITIAL_CAPACITY: usize = 4096;
@@ -93,7 +93,8 @@ fn read_bytes(pid: u32, file: &str) -> std::io::Result<Vec<u8>> {
 /// Reads a /proc/PID file as text. Bytes that are no text, as in a name, are replaced.
 ///
 /// # Errors
-/// The kernel refuses it, or there is no such process, or /proc is that of another namespace.
+/// The kernel may refuse it, there may be no such process, or /proc may be that of another
+/// namespace.
 pub fn read(pid: u32, file: &str) -> std::io::Result<String> {
     let bytes = read_bytes(pid, file)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())

@@ -1,6 +1,7 @@
 //! Parses the kernel's lines of the form `Name: 12 kB`.
 
-/// Returns the name and the bytes in a line such as `Name: 12 kB`. `None` if it is another line.
+/// Returns the name and the number of bytes in a line such as `Name: 12 kB`; `None` for any other
+/// line.
 pub(crate) fn bytes_of(line: &str) -> Option<(&str, u64)> {
     let (name, rest) = line.split_once(':')?;
     let (number, unit) = rest.trim().split_once(' ')?;

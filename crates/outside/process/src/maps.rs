@@ -15,7 +15,7 @@ pub struct ProcessMapping {
     pub is_writable: bool,
     /// Whether the process may execute the mapping as code.
     pub is_code: bool,
-    /// Whether writes change only this process's own copy.
+    /// Whether the process's writes are private, so that they do not change the mapped file.
     pub is_private: bool,
     /// Path of the mapped file; empty for memory of no file.
     pub path: Vec<u8>,
@@ -29,7 +29,7 @@ impl ProcessMapping {
     }
 }
 
-/// Reads the text of `/proc/PID/maps`. Lines that are no mapping are left out.
+/// Parses the text of `/proc/PID/maps`. Malformed lines are left out.
 #[must_use]
 pub fn parse(text: &[u8]) -> Vec<ProcessMapping> {
     text.split(|&byte| byte == b'\n').filter_map(line).collect()

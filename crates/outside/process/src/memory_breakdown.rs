@@ -1,4 +1,4 @@
-//! Divides a process's memory by purpose, in parts that add up to the kernel's sums.
+//! Divides a process's memory by purpose. The parts add up to the kernel's sums.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +16,7 @@ const MAX_READ_ATTEMPTS: usize = 5;
 /// A part of a process's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryPart {
-    /// The name of a kind, or of a mapping.
+    /// The name of the part: of a kind of mapping, or of a mapped file.
     pub name: String,
     /// Number of mappings.
     pub mappings: usize,
@@ -31,17 +31,17 @@ pub struct MemoryBreakdown {
     pub identity: ProcessIdentity,
     /// Memory by kind, in the order of [`MAPPING_KINDS`], without empty kinds.
     pub kinds: Vec<(MappingKind, MemoryPart)>,
-    /// Memory by the name of the mapping, the largest proportional part first.
+    /// Memory by the names of mappings, with the largest proportional share first.
     pub mappings: Vec<(MappingKind, MemoryPart)>,
-    /// Bytes that the kernel has in its sums, but cuts off from the proportional part of each
+    /// Bytes that are in the kernel's sums, but are rounded off in the proportional share of each
     /// mapping.
     pub rounding: MemoryUsage,
-    /// The sum of all memory. The parts and the rounding add up to it.
+    /// The sum of all memory. It equals the sum of the parts and of [`rounding`](Self::rounding).
     pub total: MemoryUsage,
-    /// Whether the total equals the sums in `smaps_rollup`. It does not if the kernel has no such
-    /// file, or if the process changed each time that it was read.
+    /// Whether the total equals the sums in `smaps_rollup`. False if the kernel has no such file,
+    /// or if the process changed during each attempt.
     pub is_as_kernel_sums: bool,
-    /// The kernel's counters in `status`.
+    /// The kernel's counters in `/proc/PID/status`.
     pub counters: StatusCounters,
 }
 
@@ -75,7 +75,7 @@ pub fn explain(pid: u32) -> io::Result<MemoryBreakdown> {
     }
 }
 
-/// Returns the thread by which the kernel shows a process's memory: the first one, unless it has
+/// Returns a thread through which the kernel shows the process's memory: the first one that has not
 /// ended.
 fn thread_with_memory(pid: u32) -> io::Result<u32> {
     if !ProcessIdentity::from_pid(pid)?.has_lost_its_first_thread() {
@@ -142,8 +142,9 @@ fn break_down(
     }
 }
 
-/// Returns how much the kernel's sums have more than the sums over `mappings` mappings. `None` if
-/// rounding does not explain that: then the memory has changed between the two readings.
+/// Returns the difference between the kernel's sums and the sums over all `mappings` mappings.
+/// `None` if rounding does not explain the difference, because the memory has changed between the
+/// two readings.
 fn rounding(rollup: &MemoryUsage, total: &MemoryUsage, mappings: usize) -> Option<MemoryUsage> {
     // The kernel rounds the proportional parts of each mapping down to KiB, but its sum only once.
     let most = mappings as u64 * 1024;

@@ -1,10 +1,10 @@
-//! Reads which pages of a process are there, and whether only this process has them:
+//! Reads which pages of a process are present, and whether only this process has them, from
 //! `/proc/PID/pagemap`.
 //!
 //! The bits are those of the kernel's `Documentation/admin-guide/mm/pagemap.rst`. Everything is
-//! counted in pages of 4 KiB. A huge page counts as the small ones in it, because a process that
-//! writes to a shared one gets a copy of the small page alone. (Only huge pages of `hugetlbfs` are
-//! copied whole. Each of their parts then counts as the process's own.)
+//! counted in pages of 4 KiB. A huge page counts as the small pages in it, because a process that
+//! writes to a shared huge page gets a copy of only one small page. (Huge pages of `hugetlbfs` are
+//! copied as a whole. Each of their small pages then counts as the process's own.)
 
 mod scan;
 
@@ -50,26 +50,28 @@ impl PagemapEntry {
         self.0 >> 56 & 1 == 1
     }
 
-    /// Whether the page is a guard page, which no thread may touch, such as the end of a thread's
-    /// stack. Kernels report that since 6.15.
+    /// Whether the page is a guard page, such as the end of a thread's stack, which no thread may
+    /// access. Kernels report this since 6.15.
     #[must_use]
     pub fn is_guard(self) -> bool {
         self.0 >> 58 & 1 == 1
     }
 
-    /// Whether the page is of the kind that a fork shares until one of the processes writes to it.
+    /// Whether the page is private: a fork shares such a page until one of the processes writes to
+    /// it.
     #[must_use]
     pub fn is_private(self) -> bool {
         (self.is_present() || self.is_swapped()) && !self.is_of_file()
     }
 }
 
-/// The pages of a process, as long as the process runs the same program as when this was opened.
+/// Reads the page entries of a process. It does not read those of another program that the process
+/// becomes later.
 #[derive(Debug)]
 pub struct PageMap(File);
 
 impl PageMap {
-    /// Opens the list of a process's pages.
+    /// Opens `/proc/PID/pagemap`.
     ///
     /// # Errors
     /// The process may be gone, or this user may not read it.
@@ -113,7 +115,7 @@ impl PageMap {
 
 impl PageMap {
     /// Calls `each` with each run of pages in `range` that are in memory or swapped out, in order.
-    /// Adjacent runs may come separately. Since kernel 6.7 only pages that are there take time.
+    /// Adjacent runs may be reported separately. Since kernel 6.7 missing pages cost no time.
     ///
     /// # Errors
     /// The process may have ended.
@@ -133,7 +135,7 @@ impl PageMap {
     }
 }
 
-/// A set of pages. The pages of a gigabyte take 32 KiB.
+/// A set of pages. It takes 32 KiB for the pages of a gigabyte.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageSet {
     /// One bit for each page, by the page's number, in pieces of 4096 pages.
@@ -153,7 +155,7 @@ impl PageSet {
         piece[word] |= bit;
     }
 
-    /// Whether the set has the page that an address lies in.
+    /// Whether the page of an address is in the set.
     #[must_use]
     pub fn contains(&self, address: u64) -> bool {
         let (piece, word, bit) = bit_position(address);
@@ -161,7 +163,7 @@ impl PageSet {
         piece.is_some_and(|piece| piece[word] & bit != 0)
     }
 
-    /// The number of bytes in `range` that lie in pages of the set.
+    /// The number of bytes in `range` that are on pages of the set.
     #[must_use]
     pub fn bytes_in(&self, range: Range<u64>) -> u64 {
         let (mut at, mut bytes) = (range.start, 0);
@@ -196,7 +198,8 @@ impl PageSet {
     }
 }
 
-/// The position of an address's page: the piece, the word in the piece, and the bit in the word.
+/// The position of an address's page in the set: the number of the piece, the index of the word in
+/// the piece, and the bit in the word.
 fn bit_position(address: u64) -> (u64, usize, u64) {
     let page = address / PAGE_SIZE;
     (page >> 12, (page >> 6 & 63) as usize, 1 << (page & 63))
@@ -226,7 +229,8 @@ mod tests {
         }
     }
 
-    /// Pages that this test writes are its own, and pages that it does not touch are missing.
+    /// Tests that pages that were written are the process's own, and that untouched pages are
+    /// missing.
     #[test]
     fn pages_that_were_written_are_there() {
         const COUNT: usize = 64;

@@ -1,23 +1,24 @@
-//! Finds the name of a mapping, and whether it is heapprof's, also by the mapping before it.
+//! Finds the name of a mapping, and whether it belongs to heapprof. Both may follow from the
+//! previous mapping.
 
 use crate::smaps::SmapsMapping;
 
-/// A mapping with its name, which may come from the mapping before it.
+/// A mapping with its name, which may come from the previous mapping.
 #[derive(Clone, Copy, Debug)]
 pub struct NamedMapping<'a> {
     /// The mapping.
     pub area: &'a SmapsMapping<'a>,
-    /// The name of the mapping. Memory behind private pages of a file without a name of its own is
-    /// the file's memory, too: its variables that begin as zeros.
+    /// The name of the mapping. Unnamed memory directly behind private pages of a file has the
+    /// file's name: it has the file's variables that begin as zeros.
     pub name: &'a str,
-    /// Whether the mapping is heapprof's.
+    /// Whether the mapping belongs to heapprof.
     pub is_own: bool,
 }
 
-/// Largest size of the variables of heapprof's library in bytes.
+/// Largest size in bytes of the variables of heapprof's library that begin as zeros.
 const MAX_VARIABLE_BYTES: u64 = 1 << 20;
 
-/// Names mappings, in order.
+/// Returns the mappings with their names, in order.
 pub fn regions<'a>(areas: &'a [SmapsMapping<'a>]) -> impl Iterator<Item = NamedMapping<'a>> {
     let mut before: Option<&SmapsMapping<'_>> = None;
     areas.iter().map(move |area| {
@@ -45,7 +46,7 @@ pub fn file_name<'a>(area: &SmapsMapping<'a>) -> &'a str {
     area.name.strip_suffix(" (deleted)").unwrap_or(area.name)
 }
 
-/// Whether a mapping is heapprof's: its own memory in the process, or its library.
+/// Whether a mapping belongs to heapprof: its own memory in the process, or its library.
 #[must_use]
 pub fn is_ours(area: &SmapsMapping<'_>) -> bool {
     const OWN_FILES: [&str; 2] = ["/libheapprof.so", "/auto/Devel/HeapProf/HeapProf.so"];

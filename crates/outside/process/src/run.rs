@@ -1,9 +1,9 @@
-//! Runs a program from its beginning to its end, and reports what it has used up, as the kernel
-//! counts it, and what it had in memory just before it was gone.
+//! Runs a program from its beginning to its end. Reports the resources that it has used by the
+//! kernel's counts, and its memory just before the end.
 //!
 //! The program is stopped for a moment when it is about to end (`PTRACE_O_TRACEEXIT`), because its
-//! memory can't be read afterwards. Where ptrace is not allowed, that part is missing, and the rest
-//! is there.
+//! memory can't be read afterwards. Where ptrace is not allowed, only the memory at the end is
+//! missing.
 #![allow(unsafe_code)] // std returns no resources of a child, and knows no ptrace.
 
 use std::io;
@@ -20,21 +20,21 @@ pub struct RunUsage {
     pub status: ExitStatus,
     /// Time from the program's beginning to its end.
     pub wall: Duration,
-    /// Processor time that the program, and the children for which it waited, spent in their own
+    /// Processor time that the program and the children for which it waited spent in their own
     /// code.
     pub user: Duration,
-    /// Processor time that the kernel spent for them. See [`user`](Self::user).
+    /// Processor time that the kernel spent for the program and the children for which it waited.
     pub system: Duration,
-    /// The most bytes that the program, or one of those children, had in memory. It is never less
-    /// than the memory of heapprof when it started the program.
+    /// The most bytes that the program, or a child for which it waited, had in memory. At least the
+    /// memory that heapprof had when it started the program.
     pub max_rss: u64,
     /// Number of page faults that needed no disk.
     pub minor_faults: u64,
     /// Number of page faults that needed a disk.
     pub major_faults: u64,
-    /// How often a thread gave its processor up because it had to wait.
+    /// Number of times that a thread gave up its processor because it had to wait.
     pub voluntary: u64,
-    /// How often the kernel took the processor away from a thread.
+    /// Number of times that the kernel took the processor away from a thread.
     pub involuntary: u64,
     /// The program's memory when it was about to end, if that could be read.
     pub at_end: Option<MemoryAtEnd>,
@@ -45,12 +45,12 @@ pub struct RunUsage {
 pub struct MemoryAtEnd {
     /// Bytes in memory at that moment (VmRSS).
     pub rss: u64,
-    /// The most bytes that ever were in memory (VmHWM).
+    /// The most bytes that were in memory at one time (VmHWM).
     pub peak: u64,
 }
 
-/// Runs a program to its end. `began` gets the program's number at its start. `look` gets it when
-/// the program is about to end.
+/// Runs a program to its end. Calls `began` with the process's number at its start, and `look` with
+/// the number when the program is about to end.
 ///
 /// # Errors
 /// The program may fail to start.

@@ -1,5 +1,5 @@
-//! Reads `/proc/PID/smaps`: how much of each mapping is in memory, how much is swapped out, and
-//! whether the mapping is heapprof's own.
+//! Reads `/proc/PID/smaps`: the resident and swapped-out memory of each mapping, and whether the
+//! mapping belongs to heapprof.
 
 use std::fs;
 
@@ -7,23 +7,23 @@ use crate::usage::MemoryUsage;
 
 /// The name of the mapping of a saved ledger.
 const SHARED_LEDGER_NAME: &str = "/memfd:heapprof";
-/// The name of heapprof's other mappings, if the kernel can name them.
+/// The name of heapprof's other mappings, if the kernel can name mappings.
 const OWN_MEMORY_NAME: &str = "[anon:heapprof]";
 
-/// A mapping of a process, with its memory.
+/// A mapping of a process, with the memory in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SmapsMapping<'a> {
     /// Address of the first byte.
     pub start: u64,
     /// Address behind the last byte.
     pub end: u64,
-    /// The rights of the process in the mapping, and whether it is private, as in `rw-p`.
+    /// The process's access rights to the mapping, and whether it is private, as in `rw-p`.
     pub rights: &'a str,
     /// Path of the mapped file, or the kernel's name for the mapping; empty for memory of no file.
     pub name: &'a str,
-    /// How much memory the mapping has.
+    /// The memory in the mapping.
     pub usage: MemoryUsage,
-    /// The kernel's flags of the mapping, as pairs of letters: `VmFlags`.
+    /// The kernel's flags of the mapping (`VmFlags`), as pairs of letters.
     pub flags: &'a str,
 }
 
@@ -36,20 +36,20 @@ impl SmapsMapping<'_> {
         self.name == OWN_MEMORY_NAME || self.name.starts_with(SHARED_LEDGER_NAME) || is_unnamed
     }
 
-    /// Whether the mapping has no memory and nothing swapped out.
+    /// Whether the mapping has no resident and no swapped-out memory.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.usage.rss == 0 && self.usage.swap == 0
     }
 
-    /// Whether the kernel's flags of the mapping have these two letters.
+    /// Whether the mapping has the kernel's flag with these two letters.
     #[must_use]
     pub fn has_flag(&self, flag: &str) -> bool {
         self.flags.split_whitespace().any(|one| one == flag)
     }
 }
 
-/// Bytes of heapprof's own memory that a process has in memory; `None` if they can't be determined.
+/// Resident bytes of heapprof's own memory in a process; `None` if they can't be determined.
 #[must_use]
 pub fn own_memory(pid: u32) -> Option<u64> {
     let text = fs::read(format!("/proc/{pid}/smaps")).ok()?;
@@ -77,7 +77,7 @@ fn sum_own_memory(areas: &[SmapsMapping<'_>]) -> Option<u64> {
     (bytes > 0).then_some(bytes)
 }
 
-/// Whether anything of this machine is swapped out, by the text of `/proc/meminfo`.
+/// Whether any memory of this machine is swapped out, by the text of `/proc/meminfo`.
 fn uses_swap(text: &str) -> bool {
     let amount = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name));

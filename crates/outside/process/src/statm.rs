@@ -1,19 +1,19 @@
-//! Reads `/proc/PID/statm`: the few numbers that cost least to read.
+//! Reads `/proc/PID/statm`, whose few numbers are the cheapest to read.
 
 use std::io;
 
 /// Sizes of a process's memory in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatmSizes {
-    /// Mapped addresses (VmSize).
+    /// Bytes of mapped addresses (VmSize).
     pub size: u64,
-    /// Memory that is resident (VmRSS).
+    /// Bytes of resident memory (VmRSS).
     pub rss: u64,
-    /// Resident memory that belongs to files, or is shared memory.
+    /// Bytes of resident memory that belong to files or are shared memory.
     pub shared: u64,
-    /// Addresses of code.
+    /// Bytes of code addresses.
     pub text: u64,
-    /// Addresses of private memory that can be written, with stacks (VmData and VmStk).
+    /// Bytes of addresses for private writable memory, with stacks (VmData and VmStk).
     pub data: u64,
 }
 
@@ -26,7 +26,7 @@ impl StatmSizes {
         Self::parse(&crate::read(pid, "statm")?).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// Reads the text of `/proc/PID/statm`; `None` if it is malformed.
+    /// Parses the text of `/proc/PID/statm`; `None` if it is malformed.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let page = rustix::param::page_size() as u64;

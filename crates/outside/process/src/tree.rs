@@ -5,7 +5,7 @@ use std::io;
 
 use crate::path;
 
-/// Maximum number of processes that are followed from one.
+/// Maximum number of processes in a list of descendants, with the first process.
 const MAX_DESCENDANTS: usize = 1000;
 
 /// Lists the processes of this machine that this user can see, in order of their numbers.
@@ -20,8 +20,7 @@ pub fn all_processes() -> io::Result<Vec<u32>> {
     Ok(pids)
 }
 
-/// Lists the children of a process, whichever of its threads made them. Empty if the process is
-/// gone.
+/// Lists the children of a process and of all of its threads. Empty if the process is gone.
 #[must_use]
 pub fn children(pid: u32) -> Vec<u32> {
     let Ok(threads) = std::fs::read_dir(path(pid, "task")) else {

@@ -1,20 +1,20 @@
-//! Reads how much memory a process or a mapping has, as the kernel divides it: the lines of
+//! Reads the memory of a process or a mapping by the kernel's categories: the lines of
 //! `/proc/PID/smaps` and `/proc/PID/smaps_rollup`.
 
 use std::io;
 
 use crate::lines::bytes_of;
 
-/// Memory of a process or of a mapping in bytes. All but `size`, `swap`, `swap_pss` and `hugetlb`
-/// are in memory.
+/// The memory of a process or a mapping in bytes, by the kernel's categories. All categories but
+/// `size`, `swap`, `swap_pss` and `hugetlb` are parts of the resident memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryUsage {
-    /// Mapped addresses. `smaps_rollup` does not have them.
+    /// Mapped addresses; 0 in sums from `smaps_rollup`, which does not have them.
     pub size: u64,
     /// All memory that is resident.
     pub rss: u64,
-    /// Proportional part of the resident memory: of a page that three processes have, each has a
-    /// third.
+    /// Proportional share of the resident memory: a page of three processes counts a third for
+    /// each.
     pub pss: u64,
     /// Memory that no other process has mapped, and that was not written.
     pub private_clean: u64,
@@ -24,28 +24,28 @@ pub struct MemoryUsage {
     pub shared_clean: u64,
     /// Memory that other processes have mapped, too, and that was written.
     pub shared_dirty: u64,
-    /// Memory of no file.
+    /// Memory that belongs to no file.
     pub anonymous: u64,
-    /// Memory that was used lately.
+    /// Memory that was accessed recently.
     pub referenced: u64,
-    /// Proportional part of the memory that may not be swapped out.
+    /// Proportional share of the memory that may not be swapped out.
     pub locked: u64,
-    /// Memory that the kernel may take away when memory is short, because the process needs it no
-    /// more.
+    /// Memory that the process no longer needs, so that the kernel may take it when memory is
+    /// short.
     pub lazy_free: u64,
     /// Memory that is swapped out. It is not in `rss`.
     pub swap: u64,
-    /// Proportional part of the memory that is swapped out.
+    /// Proportional share of the memory that is swapped out.
     pub swap_pss: u64,
-    /// Memory in huge pages that the kernel made of its own accord.
+    /// Memory in transparent huge pages, which the kernel makes by itself.
     pub huge: u64,
-    /// Memory in huge pages of `hugetlbfs`, which is in no other sum.
+    /// Memory in huge pages of `hugetlbfs`, which is in no other category.
     pub hugetlb: u64,
 }
 
 /// A field of [`MemoryUsage`].
 pub struct UsageField {
-    /// The field's name in reports: the kernel's word in small letters, except for `uss`.
+    /// The field's name in reports: the kernel's word in lower case, except for `uss`.
     pub name: &'static str,
     /// The meaning of the field, in a sentence.
     pub meaning: &'static str,
@@ -129,7 +129,7 @@ pub const USAGE_FIELDS: &[UsageField] = &[
 ];
 
 impl MemoryUsage {
-    /// Reads a process's sums.
+    /// Reads the sums of a process's memory.
     ///
     /// # Errors
     /// The process may be gone, or this user may not read it.
@@ -140,7 +140,7 @@ impl MemoryUsage {
         Ok(all)
     }
 
-    /// Adds the number in a line of the kernel, if it is one of the fields.
+    /// Adds the number in a line of the kernel, if the line is one of the fields.
     pub(crate) fn take(&mut self, line: &str) {
         let Some((name, bytes)) = bytes_of(line) else {
             return;
@@ -166,7 +166,7 @@ impl MemoryUsage {
         *to = to.saturating_add(bytes);
     }
 
-    /// Memory that no other process has mapped.
+    /// Memory that no other process has mapped, clean or dirty.
     #[must_use]
     pub fn uss(&self) -> u64 {
         self.private_clean.saturating_add(self.private_dirty)
@@ -230,7 +230,8 @@ mod tests {
         assert_eq!(both.less(&read), read);
     }
 
-    /// A process can read its own sums, and the parts add up to all resident memory.
+    /// Tests that a process can read its own sums, and that the parts add up to all resident
+    /// memory.
     #[test]
     fn the_parts_are_the_whole() {
         let own = MemoryUsage::from_pid(std::process::id()).unwrap();

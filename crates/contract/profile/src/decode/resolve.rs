@@ -110,7 +110,7 @@ pub(super) fn resolve(decoder: ProfileDecoder) -> Result<Profile, Error> {
     Ok(profile)
 }
 
-/// A function that looks up a string number. Its arguments are the number, what the text is for,
+/// A function that looks up a string number. Its arguments are the number, the purpose of the text,
 /// the object that refers to the text, and the offset of that object.
 type TextLookup<'a> = &'a dyn Fn(u64, &str, ProfileElement, Option<u64>) -> Result<StringId, Error>;
 
@@ -147,7 +147,7 @@ fn functions(tables: &RawTables, text: TextLookup<'_>) -> Result<Vec<Function>, 
     tables.function.iter().enumerate().map(resolve).collect()
 }
 
-/// Replaces the stand-ins for ids of mappings and functions by positions in the tables.
+/// Replaces the stand-ins for mapping ids and function ids by positions in the tables.
 fn locations(profile: &mut Profile, tables: &RawTables) -> Result<(), Error> {
     let mut missing = 0;
     for (i, location) in profile.location.iter_mut().enumerate() {

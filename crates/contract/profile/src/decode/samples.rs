@@ -15,7 +15,8 @@ use crate::model::{Label, LabelSetIndex, LocationIndex, Samples};
 use crate::parts::{hash_table_memory, range};
 use crate::wire::{MessageFields, WireValue};
 
-/// Numbers of the sample fields that pprof does not know. See docs/formats/spread.md.
+/// Field number of a sample's counts of sampled blocks, which pprof does not know. See
+/// docs/formats/spread.md.
 pub(crate) const SAMPLED_FIELD: u32 = 1001;
 pub(crate) const VARIANCE_FIELD: u32 = 1002;
 
@@ -33,7 +34,7 @@ pub(super) struct RawLabel {
 #[derive(Default)]
 pub(super) struct RawSamples {
     pub(super) samples: Samples,
-    /// The ids of the locations of all stacks, or their stand-ins. If `written` holds the stacks,
+    /// The location ids of all stacks, or stand-ins for these ids. If `written` holds the stacks,
     /// this is only the last stack.
     pub(super) stacks: Vec<LocationIndex>,
     /// End of each stack among the frames of all stacks.
@@ -46,8 +47,7 @@ pub(super) struct RawSamples {
     pub(super) label_sets: Vec<(Vec<RawLabel>, usize)>,
     /// Total number of labels in all sets.
     labels: usize,
-    /// The bytes that each label set was encoded as. A set that is known already is found by its
-    /// bytes.
+    /// The encoded bytes of each label set, by which a known set is recognized.
     label_bytes: Vec<u8>,
     label_end: Vec<usize>,
     label_index: HashTable<u32>,
@@ -55,7 +55,7 @@ pub(super) struct RawSamples {
     scratch: Vec<u8>,
     /// Whether fields that pprof does not know are ignored.
     pub(super) without_spread: bool,
-    /// Spread of the last sample.
+    /// Counts of sampled blocks behind the values of the last sample.
     sampled: Vec<u64>,
     variance: Vec<f64>,
 }
@@ -73,11 +73,11 @@ impl RawSamples {
         self.end.is_empty()
     }
 
-    /// Estimates how many bytes the samples take, including the memory that they take after
-    /// references are resolved.
+    /// Estimates how many bytes the samples take, including the additional memory for resolved
+    /// references.
     pub(super) fn memory(&self) -> u64 {
-        /// Size of a list of a few labels: it has room for four labels and the allocator's own
-        /// words.
+        /// Estimated size, in bytes, of a list of a few labels: four labels and the allocator's
+        /// overhead.
         const LABEL_LIST_BYTES: usize = 4 * size_of::<RawLabel>() + 16;
         let samples = size_of_val(&self.samples.value[..])
             + size_of_val(&self.samples.label_set[..])
@@ -226,8 +226,8 @@ impl RawSamples {
         })
     }
 
-    /// Returns the number of the label set in `scratch`. Equal bytes are the same set. Unequal
-    /// bytes may be the same set, too; `resolve` merges such sets.
+    /// Returns the number of the label set whose bytes are in `scratch`. Sets with equal bytes are
+    /// equal. Sets with unequal bytes may be equal, too; `resolve` merges such sets.
     fn label_set(&mut self, offset: u64, sample: usize) -> Result<u32, Error> {
         let hash = self.hasher.hash_one(&self.scratch[..]);
         let (bytes, end, scratch) = (&self.label_bytes, &self.label_end, &self.scratch);

@@ -1,19 +1,20 @@
-//! Reads a sample's packed location ids, which are most of a profile's bytes, without a branch that
-//! depends on their lengths.
+//! Reads a sample's packed location ids, which are most of a profile's bytes. No branch depends on
+//! the length of an id.
 
 use crate::model::LocationIndex;
 
-/// Number of bytes that are searched together for the ends of numbers.
+/// Number of bytes in which the ends of numbers are found in one step.
 const BLOCK_SIZE: usize = 64;
 
 /// Masks for the lowest bytes of a word. The index is the number of bytes.
 const BYTE_MASKS: [u32; 4] = [0, 0xff, 0xffff, 0xff_ffff];
 
-/// Adds numbers of up to three bytes to `ids`, up to the first longer number. Returns how many
-/// bytes the numbers took. If `packed` has fewer than four bytes, no number is read.
+/// Adds the leading packed numbers of at most three bytes each to `ids`. Stops at the first longer
+/// number. Returns the number of bytes read. If `packed` has fewer than four bytes, no number is
+/// read.
 ///
-/// First the ends of all numbers of a block are found, then each number is read from its first to
-/// its last byte. So no number has to wait for the one before it.
+/// First the ends of all numbers of a block are found. Then each number is read from its first to
+/// its last byte, without waiting for the number before it.
 pub(super) fn read_short(packed: &[u8], ids: &mut Vec<LocationIndex>) -> usize {
     // There are at most as many numbers as bytes, because a number takes at least one byte.
     let mut of_block = [LocationIndex(0); BLOCK_SIZE];

@@ -1,14 +1,14 @@
-//! 32-bit numbers that stand for the ids in a file until positions are known. Most ids are small
-//! and stand for themselves.
+//! 32-bit numbers that stand for the 64-bit ids of a file until positions are known. Most ids are
+//! small and stand for themselves.
 
 use crate::hashing::HashMap;
 
 use crate::parts::hash_table_memory;
 
-/// Smallest id that is represented by another number.
+/// Smallest id that does not stand for itself.
 const FIRST_HUGE_ID: u64 = 1 << 31;
 
-/// The huge ids of one table, and the stand-in of each.
+/// The ids of one table that do not stand for themselves, and the stand-in of each.
 #[derive(Default)]
 pub(super) struct StandIns {
     huge: Vec<u64>,

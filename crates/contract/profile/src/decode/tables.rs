@@ -86,8 +86,8 @@ fn check_id(index: &mut IdMap, id: u64, offset: u64, object: ProfileElement) -> 
 }
 
 impl RawTables {
-    /// Estimates how many bytes the tables take, including the memory that they take after
-    /// references are resolved.
+    /// Estimates how many bytes the tables take, including the additional memory for resolved
+    /// references.
     pub(super) fn memory(&self) -> u64 {
         let tables = self.mapping.len() * (size_of::<RawMapping>() + size_of::<Mapping>())
             + self.function.len() * (size_of::<RawFunction>() + size_of::<Function>())
@@ -189,7 +189,8 @@ impl RawTables {
         Ok(())
     }
 
-    /// Returns the number of lines so far, as the position of the next line.
+    /// Returns the number of lines read, which is the position of the next line. Fails if there are
+    /// too many.
     fn lines(&self, offset: u64, object: ProfileElement) -> Result<u32, Error> {
         u32::try_from(self.line.len()).map_err(|_| Error::Invalid {
             offset: Some(offset),

@@ -3,8 +3,8 @@
 use crate::model::spread::SampleSpread;
 use crate::model::{LabelSetIndex, LocationIndex};
 
-/// A sample of [`encode_samples_quickly`](crate::encode_samples_quickly). Each sample begins
-/// without frames and labels, and with values and a spread of 0.
+/// A sample that [`encode_samples_quickly`](crate::encode_samples_quickly) asks its caller to fill
+/// in. Each sample begins without frames and labels, and with values and a spread of 0.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct QuickSample {

@@ -1,20 +1,20 @@
-//! Encodes stacks: each location id is turned into bytes once, and these bytes are copied from then
-//! on.
+//! Encodes stacks. Each location id is encoded once; its bytes are copied into every stack that
+//! contains it.
 
 use crate::hashing::HashMap;
 
 use crate::model::LocationIndex;
 use crate::varint::{MAX_VARINT_BYTES, varint_bytes};
 
-/// Maximum number of bytes of an id that is kept as a word. The eighth byte of the word holds the
-/// id's length.
+/// Maximum number of bytes of an encoded id that is stored in a word. The eighth byte of the word
+/// holds the number of bytes.
 const MAX_SHORT_ID_BYTES: usize = 7;
 
 /// The ids of locations as varints, by position.
 #[derive(Default)]
 pub(super) struct EncodedIds {
-    /// The bytes of each id, and their number in the uppermost byte. The word is 0 if the id is in
-    /// `long`.
+    /// For each location, the bytes of its id, with their number in the uppermost byte. The word is
+    /// 0 if the id is in `long`.
     short: Vec<u64>,
     long: HashMap<u32, Vec<u8>>,
 }
@@ -46,8 +46,8 @@ impl EncodedIds {
         }
     }
 
-    /// Puts the ids of a stack at the beginning of `room` and returns how many bytes they take.
-    /// `room` grows so that it can hold `more` bytes after them.
+    /// Writes the ids of a stack to the beginning of `room` and returns the number of bytes. `room`
+    /// grows so that `more` bytes fit after the ids.
     fn put(&self, stack: &[LocationIndex], room: &mut Vec<u8>, more: usize) -> usize {
         // A whole word is copied even if the id is shorter.
         let most = stack.len() * MAX_VARINT_BYTES + size_of::<u64>() + more;
@@ -75,16 +75,16 @@ impl EncodedIds {
     }
 }
 
-/// Packed location ids of a stack, leaf first. Stacks with the same oldest frames end with the same
-/// bytes.
+/// Packed location ids of a stack, leaf first. If two stacks share their outermost frames, their
+/// bytes end alike.
 #[derive(Default)]
 pub(super) struct PackedStack {
-    /// Packed ids, and unused room after them.
+    /// Packed ids in the first `length` bytes; the rest is unused.
     room: Vec<u8>,
     length: usize,
     frames: usize,
-    /// Number of bytes that the oldest frame, the oldest two frames, and so on take. Only `go_on`
-    /// keeps this list up to date.
+    /// Number of packed bytes of the outermost frame, of the two outermost frames, and so on. Only
+    /// `go_on` keeps this list up to date.
     bytes: Vec<usize>,
     next: Vec<u8>,
 }
@@ -104,7 +104,8 @@ impl PackedStack {
         self.frames = stack.len();
     }
 
-    /// Keeps `shared` of the stack's oldest frames and adds newer ones (leaf first).
+    /// Keeps the stack's `shared` outermost frames and replaces the other frames by `newer`, leaf
+    /// first.
     pub(super) fn go_on(&mut self, shared: usize, newer: &[LocationIndex], ids: &EncodedIds) {
         self.bytes.truncate(shared);
         let mut end = self.bytes.last().copied().unwrap_or(0);

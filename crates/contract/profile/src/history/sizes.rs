@@ -7,7 +7,7 @@ use crate::model::Profile;
 
 /// Number of size classes. Class `k` has the sizes from 2^k to just below 2^(k+1), and class 0 has
 /// the sizes 0 and 1. The last class is for mappings, which have no fixed size because parts of
-/// them may end.
+/// them may be unmapped.
 pub const SIZE_CLASS_COUNT: usize = 65;
 
 /// Returns the class of a size in bytes.
@@ -78,13 +78,13 @@ impl SizeHistogram {
     }
 
     /// Reads the sizes of a profile. Returns `None` if the profile has no sizes, invalid ones, or
-    /// those of several processes.
+    /// the sizes of several processes.
     #[must_use]
     pub fn from_profile(profile: &Profile) -> Option<Self> {
         Self::from_comment(one(profile, SIZES_PREFIX)?)
     }
 
-    /// Puts these sizes into a profile and removes the earlier ones.
+    /// Stores this histogram in a profile and removes earlier histograms.
     pub fn put(&self, profile: &mut Profile) {
         replace(profile, SIZES_PREFIX, &self.comment());
     }

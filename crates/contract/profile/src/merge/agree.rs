@@ -11,9 +11,8 @@ use crate::model::{MappingIndex, Profile};
 use crate::sample_type::agree_names;
 use crate::unit::Unit;
 
-/// Moves the files that both profiles map, and the addresses in them, to where the first profile
-/// has them. The same place of two runs then has one address, and a frame without symbols has one
-/// name.
+/// Moves each file of `b` that `a` maps, too, to its addresses in `a`. A place in the code then has
+/// the same address in both, and a frame without symbols the same name.
 pub fn agree_addresses(a: &Profile, b: &mut Profile) {
     // A file may be mapped more than once. Mappings that start at the same address in both profiles
     // are paired first, then the rest in their order.
@@ -58,8 +57,8 @@ pub fn agree_addresses(a: &Profile, b: &mut Profile) {
     }
 }
 
-/// Whether a mapping's name or build id belongs to a file. Memory of no file is not the same memory
-/// in two runs.
+/// Whether a mapping's name or build id belongs to a file. Memory without a file cannot be matched
+/// between two runs.
 fn is_file(name: &str) -> bool {
     let other = [
         "//",
@@ -73,7 +72,7 @@ fn is_file(name: &str) -> bool {
     !name.is_empty() && !other.iter().any(|other| name.starts_with(other))
 }
 
-/// Gives each sample type that is in both profiles the same name and unit (the finer one), so that
+/// Gives each sample type that both profiles have one name and the finer of its two units, so that
 /// its values can be compared.
 ///
 /// # Errors
@@ -92,8 +91,8 @@ pub fn agree_units(a: &mut Profile, b: &mut Profile) -> Result<(), Error> {
     Ok(())
 }
 
-/// Converts whichever of two sample types has the coarser unit. Returns whether both have the same
-/// unit now.
+/// Converts one of two sample types to the unit of the other, if that unit is finer. Returns
+/// whether both have the same unit now.
 fn convert_coarser(a: &mut Profile, i: usize, b: &mut Profile, j: usize) -> Result<bool, Error> {
     let ours = a.text(a.sample_type[i].unit).to_string();
     let theirs = b.text(b.sample_type[j].unit).to_string();

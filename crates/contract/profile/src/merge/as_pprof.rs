@@ -1,8 +1,8 @@
-//! Merges, subtracts and normalizes profiles with the same results as pprof, its losses included.
-//! `heapprof pprof` uses this.
+//! Merges, subtracts and normalizes profiles with pprof's results, including its losses. `heapprof
+//! pprof` uses this.
 //!
-//! The engine is that of [`merge_all`](super::merge_all). The differences are in this file or named
-//! in [`MergeRules`]:
+//! The code is shared with [`merge_all`](super::merge_all). The differences are in this file or
+//! named in [`MergeRules`]:
 //!
 //! * Sample types are kept by name and converted to one unit before anything is added. A sample
 //!   whose converted values are all 0 is removed, even if its other values were not converted and
@@ -10,8 +10,8 @@
 //! * If types were dropped or moved, the default becomes the first type, unless the old default is
 //!   still there.
 //! * Lines that differ only in the column of an inlined function are one location. Sums wrap.
-//! * The time of the sum is replaced by each profile's time that is earlier, or when the time so
-//!   far is unknown.
+//! * Each profile's time replaces the time of the sum if it is earlier, or if the time of the sum
+//!   is unknown.
 //!
 //! Source: google/pprof, profile/merge.go, profile/profile.go, internal/measurement.
 
@@ -20,22 +20,22 @@ use crate::error::Error;
 use crate::model::{Profile, ValueType};
 use crate::strings::StringId;
 
-/// Unit conversions for [`merge_as_pprof`]. The caller supplies them, because pprof has names of
-/// units that this crate does not have.
+/// Unit conversions for [`merge_as_pprof`]. The caller supplies them, because pprof knows more
+/// names of units than this crate.
 #[derive(Clone, Copy, Debug)]
 pub struct UnitRules {
-    /// Converts a value to another unit. The value stays as it is if the units have nothing in
-    /// common.
+    /// Converts a value to another unit. The value stays unchanged if the units do not convert into
+    /// each other.
     pub scale: fn(value: i64, from: &str, to: &str) -> f64,
     /// Whether two names belong to units that convert into each other.
     pub convertible: fn(&str, &str) -> bool,
 }
 
-/// Adds profiles up as pprof does. A single profile stays as it is, except that a sample type that
-/// it has twice is removed.
+/// Adds profiles up as pprof does. A single profile stays unchanged, except that a sample type that
+/// occurs twice is removed.
 ///
 /// # For whom
-/// This is for a tool that stands in for pprof and needs pprof's results, its losses included:
+/// This is for a tool that stands in for pprof and needs pprof's results, including its losses:
 /// sums wrap, and a conversion of units may drop samples. Other callers use
 /// [`merge_all`](crate::merge_all).
 ///
@@ -95,8 +95,8 @@ fn compatible(a: &Profile, b: &Profile) -> Result<(), Error> {
     Ok(())
 }
 
-/// Keeps the sample types whose names occur as often as there are profiles, in the first profile's
-/// order.
+/// Keeps the sample types whose names occur as often, in all profiles together, as there are
+/// profiles. Their order is that of the first profile.
 fn keep_common_types(profiles: &mut [Profile]) -> Result<(), Error> {
     let count = |name: &str| {
         let names = profiles.iter().flat_map(|p| {
@@ -179,8 +179,8 @@ fn agree_units(profiles: &mut [Profile], units: UnitRules) -> Result<(), Error> 
     Ok(())
 }
 
-/// Returns the finest unit of these pairs of a type and its unit. The types must be the same except
-/// for a plural.
+/// Returns the finest unit among pairs of a type and its unit. The types must be equal except for a
+/// plural.
 fn finest(types: &[(String, String)], units: UnitRules) -> Result<String, String> {
     let Some((mut least, rest)) = types.split_first() else {
         return Ok(String::new());
@@ -201,7 +201,7 @@ fn finest(types: &[(String, String)], units: UnitRules) -> Result<String, String
     Ok(least.1.clone())
 }
 
-/// Adds the header of one more profile to the header of the sum.
+/// Adds the header of another profile to the header of the sum.
 pub(super) fn header(sum: &mut Profile, other: &Profile, first: bool) {
     let mut text = |id: StringId| sum.strings.intern(other.text(id));
     let (default, doc_url) = (text(other.default_sample_type), text(other.doc_url));
@@ -267,8 +267,8 @@ impl Profile {
     }
 
     /// Multiplies the values of each sample type by its ratio and rounds them. Unless all ratios
-    /// are 1, samples without a *multiplied* value other than 0 are removed. Numbers beyond 64 bits
-    /// become the least number. A sample type without a ratio stays as it is.
+    /// are 1, a sample is removed if all its *multiplied* values are 0. Numbers beyond 64 bits
+    /// become the least 64-bit number. A sample type without a ratio stays unchanged.
     ///
     /// # For whom
     /// This is for a tool that stands in for pprof. Other callers use [`scale`](Self::scale), which
@@ -291,7 +291,8 @@ impl Profile {
     }
 }
 
-/// Rounds towards zero. A number that does not fit becomes the least number, as on x86-64.
+/// Rounds towards zero. A number that does not fit in 64 bits becomes the least 64-bit number, as
+/// on x86-64.
 fn truncated(x: f64) -> i64 {
     match x >= i64::MIN as f64 && x < -(i64::MIN as f64) {
         true => x as i64,

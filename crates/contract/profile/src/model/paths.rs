@@ -1,6 +1,6 @@
-//! Numbers the nodes of the tree of all stacks, from the root, each node once.
+//! Numbers the nodes of the tree of all stacks, from the root.
 //!
-//! Samples are divided frame by frame, so that samples whose stacks begin alike are together.
+//! Samples are grouped frame by frame, so that samples whose stacks begin alike are in one group.
 //! Looking up each frame of each sample in a table of all nodes took ten times as long for a
 //! million samples, because such a table fits in no cache.
 

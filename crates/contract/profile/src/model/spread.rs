@@ -29,7 +29,7 @@ pub struct SampleSpread<'a> {
 pub(crate) const MAX_SAMPLED: u64 = i64::MAX as u64;
 
 impl SpreadTable {
-    /// Makes the spread of `values` values, none of which is an estimate.
+    /// Makes the spread of a number of exact values.
     pub(crate) fn exact(values: usize) -> Self {
         Self {
             sampled: vec![0; values],
@@ -37,7 +37,7 @@ impl SpreadTable {
         }
     }
 
-    /// Adds exact values, or removes values at the end, so that there are `values` in total.
+    /// Changes the number of values: adds exact values, or removes values at the end.
     pub(crate) fn extend_to(&mut self, values: usize) {
         self.sampled.resize(values, 0);
         self.variance.resize(values, 0.0);
@@ -59,7 +59,8 @@ impl SpreadTable {
         }
     }
 
-    /// Keeps the columns at these positions, in this order. The table has `width` columns before.
+    /// Keeps the columns at these positions, in this order. `width` is the number of columns before
+    /// the change.
     pub(crate) fn keep_types(&mut self, width: usize, keep: &[usize]) {
         fn kept<T: Copy>(column: &[T], width: usize, keep: &[usize]) -> Vec<T> {
             let rows = column.chunks(width);
@@ -78,7 +79,7 @@ impl SampleSpread<'_> {
 }
 
 impl Samples {
-    /// Whether any value may be an estimate whose spread is known.
+    /// Whether the table has a spread. Without one, all values count as exact.
     pub fn has_spread(&self) -> bool {
         self.spread.is_some()
     }
@@ -97,8 +98,8 @@ impl Samples {
     /// Sets the spread of the values of sample `i`, one entry for each sample type.
     ///
     /// # Panics
-    /// When the number of entries is not this table's width, or when a variance is negative,
-    /// infinite or not a number.
+    /// When the number of entries is not the table's number of values per sample, or when a
+    /// variance is negative, infinite or not a number.
     pub fn set_spread(&mut self, i: usize, sampled: &[u64], variance: &[f64]) {
         assert_eq!(sampled.len(), self.width, "one count a sample type");
         assert_eq!(variance.len(), self.width, "one variance a sample type");
@@ -126,7 +127,8 @@ impl Samples {
         })
     }
 
-    /// Returns the spread for changes. If there is none, an exact one is made.
+    /// Returns the spread, which may be changed. If there is none, a spread of exact values is
+    /// made.
     pub(crate) fn spread_mut(&mut self) -> &mut SpreadTable {
         let values = self.value.len();
         let spread = self
@@ -136,7 +138,7 @@ impl Samples {
         spread
     }
 
-    /// Whether sample `i` can be left out: all its values are exactly 0.
+    /// Whether all values of sample `i` are exactly 0, so that the sample can be left out.
     pub(crate) fn is_nothing(&self, i: usize) -> bool {
         self.values(i).iter().all(|&v| v == 0) && self.spread(i).is_none_or(|s| s.is_exact())
     }
@@ -156,7 +158,7 @@ impl Samples {
     }
 }
 
-/// Whether a number may be a variance.
+/// Whether a number can be a variance: finite and not negative.
 pub(crate) fn is_variance(number: f64) -> bool {
     number.is_finite() && number >= 0.0
 }

@@ -1,7 +1,8 @@
-//! Stacks of all samples: positions of locations or, until a caller asks for frames, the encoded
-//! bytes of the file.
+//! Stacks of all samples: as positions of locations or, until a caller asks for frames, as the
+//! encoded bytes of the file.
 //!
-//! Decoding ids and encoding them again would be half of the work of passing a profile on.
+//! Without the encoded bytes, decoding and encoding ids would be half of the work of passing a
+//! profile on.
 
 use std::sync::OnceLock;
 
@@ -13,7 +14,7 @@ use crate::wire;
 /// All stacks, one after the other, each leaf first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SampleStacks {
-    /// All frames. They are missing as long as only `written` holds the stacks.
+    /// All frames. They are missing while only `written` holds the stacks.
     location: OnceLock<Vec<LocationIndex>>,
     /// End of each stack in `location`.
     end: Vec<usize>,
@@ -41,8 +42,8 @@ impl SampleStacks {
         }
     }
 
-    /// Makes stacks that are not read before a caller asks for frames. `end` holds the end of each
-    /// stack among the frames.
+    /// Makes stacks that are not decoded until a caller asks for frames. `end` holds the end of
+    /// each stack among the frames.
     pub(crate) fn from_encoded(written: EncodedStacks, end: Vec<usize>) -> Self {
         Self {
             location: OnceLock::new(),
@@ -66,8 +67,8 @@ impl SampleStacks {
         range(&self.end, i).len()
     }
 
-    /// Returns the encoded stacks for a file with these locations. They are known only if the
-    /// stacks stayed encoded and the ids of the locations are 1, 2, 3, ...
+    /// Returns the encoded stacks for a file with these locations; `None` unless the stacks stayed
+    /// encoded and the ids of the locations are 1, 2, 3, ...
     pub(crate) fn bytes_for(&self, locations: &[Location]) -> Option<&EncodedStacks> {
         let written = self.written.as_ref()?;
         let mut numbered = locations.iter().zip(1..);
@@ -90,7 +91,7 @@ impl SampleStacks {
         all
     }
 
-    /// Returns all frames and the ends of stacks, so that the caller can change both.
+    /// Returns all frames and the ends of all stacks, which may be changed.
     pub(crate) fn edit(&mut self) -> (&mut Vec<LocationIndex>, &mut Vec<usize>) {
         self.all();
         self.written = None;
@@ -129,7 +130,7 @@ impl EncodedStacks {
         self.largest = self.largest.max(largest.unwrap_or(0));
     }
 
-    /// Whether all ids are among 1 to `count`.
+    /// Whether all ids are between 1 and `count`.
     pub(crate) fn are_of(&self, count: u32) -> bool {
         self.bytes.is_empty() || self.largest < count
     }

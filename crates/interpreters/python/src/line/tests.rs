@@ -1,5 +1,5 @@
-//! Checks line tables of each format, and compares those of the standard library with Python's own
-//! lines.
+//! Tests line tables of each format, and compares lines of the standard library with Python's
+//! results.
 
 use std::process::Command;
 use std::string::String;
@@ -84,7 +84,7 @@ fn tables_of_all_forms() {
     );
 }
 
-/// Another function's table may lie where one lay before.
+/// Tests a table that lies where another function's table was before.
 #[test]
 fn a_table_at_the_place_of_another_is_read_from_its_begin() {
     let mut reached = LineTableProgress::default();
@@ -106,8 +106,8 @@ fn a_table_at_the_place_of_another_is_read_from_its_begin() {
     assert_eq!(lines.collect::<Vec<_>>(), [Some(18), Some(14)]);
 }
 
-/// Returns the pythons to run: the one on the path, and those in HEAPPROF_PYTHONS, with colons
-/// between them.
+/// Returns the pythons to run: `python3` on the path, and those in HEAPPROF_PYTHONS, separated by
+/// colons.
 fn pythons() -> Vec<String> {
     let more = std::env::var("HEAPPROF_PYTHONS").unwrap_or_default();
     let more = more.split(':').filter(|name| !name.is_empty());
@@ -117,8 +117,8 @@ fn pythons() -> Vec<String> {
         .collect()
 }
 
-/// Compares the line of every instruction of `files` files of the standard library. Returns the
-/// number of instructions.
+/// Compares the lines of all instructions in `files` files of the standard library with Python's
+/// results. Returns the number of instructions.
 fn compare(python: &str, files: usize) -> usize {
     let script = concat!(
         env!("CARGO_MANIFEST_DIR"),

@@ -1,4 +1,4 @@
-//! Checks that the comparison agrees with a whole walk, whatever changes in the thread's frames.
+//! Tests that the comparison agrees with a whole walk, whatever changes in the thread's frames.
 
 use std::collections::BTreeMap;
 use std::vec::Vec;
@@ -10,7 +10,7 @@ use crate::last::{FramePlaceWriter, LastPythonStack};
 use crate::layout::{HASH_OFFSET, LAYOUTS};
 use crate::walk::{MAX_FRAMES_PER_END, PythonFrameSink};
 
-/// Words at addresses. Other addresses can't be read.
+/// A memory of words at these addresses. Other addresses can't be read.
 #[derive(Clone, Copy)]
 struct Words<'a>(&'a BTreeMap<u64, u64>);
 
@@ -35,8 +35,8 @@ impl FramePlaceWriter for FrameList<'_> {
     }
 }
 
-/// Returns the stack as it is compared with the last one. `known` are the last one's frames, some
-/// of which are not written again.
+/// Walks a stack and compares it with the last one, whose frames are `known`. Returns all frames of
+/// the stack: those that were written, and unchanged ones from `known`.
 fn compared(
     python: &PythonRuntime,
     words: &BTreeMap<u64, u64>,
@@ -75,7 +75,8 @@ fn put<const N: usize>(words: &mut BTreeMap<u64, u64>, at: u64, bytes: [u8; N]) 
     }
 }
 
-/// Makes a thread with these frames, each given by its code and its owner, the innermost one first.
+/// Makes the memory of a thread with these frames, the innermost one first. Each frame is given by
+/// its code and its owner.
 fn thread(layout: &PythonLayout, frames: &[(u64, u8)]) -> BTreeMap<u64, u64> {
     let mut words = BTreeMap::new();
     let all = &mut words;
@@ -151,7 +152,7 @@ fn thread(layout: &PythonLayout, frames: &[(u64, u8)]) -> BTreeMap<u64, u64> {
     words
 }
 
-/// The comparison agrees with a whole walk, whichever word changes.
+/// Tests that the comparison agrees with a whole walk, whichever word changes.
 #[test]
 fn every_word_counts() {
     let stacks = [

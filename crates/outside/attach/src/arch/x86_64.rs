@@ -1,10 +1,10 @@
-//! x86-64: the stub, registers, and the instruction of a system call.
+//! x86-64: the stub, registers, and the system call instruction.
 
 pub(crate) mod registers;
 pub(crate) mod stub;
 
-/// The instruction by which a program calls the kernel.
+/// The instruction that makes a system call.
 pub(crate) const SYSTEM_CALL: [u8; 2] = [0x0f, 0x05];
 
-/// The number of the call `io_pgetevents`, which libc does not name.
+/// The number of the system call `io_pgetevents`, which libc does not name.
 pub(crate) const IO_PGETEVENTS: i64 = 333;

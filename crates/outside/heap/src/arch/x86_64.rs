@@ -1,4 +1,4 @@
-//! Threads in core files of x86-64.
+//! The layout of the thread records in core files of x86-64.
 
 use object::elf::EM_X86_64;
 

@@ -1,11 +1,11 @@
-//! Reads numbers and texts from bytes, one behind the other.
+//! Reads numbers and texts from bytes in sequence.
 
 use super::PmatError;
 
 /// Length that stands for a missing text.
 const NO_TEXT_LENGTH: u64 = u64::MAX;
 
-/// Bytes, and the position of the next one to be read.
+/// A reader of bytes, with the position of the next byte.
 pub(super) struct PmatCursor<'a> {
     all: &'a [u8],
     at: usize,
@@ -25,7 +25,7 @@ impl<'a> PmatCursor<'a> {
         PmatError::Invalid(self.at, why.to_string())
     }
 
-    /// Returns the next bytes. `what` names them in an error.
+    /// Returns the next bytes. `what` is their name in an error message.
     pub(super) fn bytes(
         &mut self,
         count: usize,
@@ -55,7 +55,7 @@ impl<'a> PmatCursor<'a> {
         Ok(u64::from_le_bytes(*self.array(what)?))
     }
 
-    /// Reads a text; `None` if there is none.
+    /// Reads a text; `None` if the text is missing.
     pub(super) fn text(&mut self, what: &'static str) -> Result<Option<&'a [u8]>, PmatError> {
         match self.word(what)? {
             NO_TEXT_LENGTH => Ok(None),
@@ -66,14 +66,15 @@ impl<'a> PmatCursor<'a> {
         }
     }
 
-    /// Reads a count of things that follow. Each takes at least `least` bytes, so that more of them
-    /// than the rest can have are an error.
+    /// Reads a count of items that follow. Fails if the rest is too short for this many items of
+    /// `least` bytes each.
     pub(super) fn count(&mut self, least: usize, what: &'static str) -> Result<usize, PmatError> {
         let count = self.word(what)?;
         self.count_of(count, least, what)
     }
 
-    /// Checks a count that was read already: each thing takes at least `least` bytes of the rest.
+    /// Checks a count of items that follow. Fails if the rest is too short for this many items of
+    /// `least` bytes each.
     pub(super) fn count_of(
         &self,
         count: u64,

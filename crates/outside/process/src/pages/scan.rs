@@ -6,16 +6,16 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
-/// The number of the request, whose structure of 96 bytes is read and written.
+/// The number of the `PAGEMAP_SCAN` request, whose structure of 96 bytes is read and written.
 const PAGEMAP_SCAN: u64 = 3 << 30 | 96 << 16 | (b'f' as u64) << 8 | 16;
 const IS_PRESENT: u64 = 1 << 3;
 const IS_SWAPPED: u64 = 1 << 4;
-/// Flag of a guard page, which no thread may touch. Kernels before 6.15 do not know it.
+/// Flag of a guard page, which no thread may access. Kernels before 6.15 do not have this flag.
 const IS_GUARD: u64 = 1 << 8;
 /// Maximum number of runs that one request returns.
 const MAX_RUNS: usize = 512;
 
-/// `struct pm_scan_arg`.
+/// The request's argument: the kernel's `struct pm_scan_arg`.
 #[repr(C)]
 #[derive(Default)]
 struct PageScanRequest {
@@ -33,7 +33,7 @@ struct PageScanRequest {
     wanted: u64,
 }
 
-/// `struct page_region`.
+/// A run of pages: the kernel's `struct page_region`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct PageRun {
@@ -42,8 +42,8 @@ struct PageRun {
     categories: u64,
 }
 
-/// Calls `each` with runs of pages that are in memory or swapped out. Returns the address up to
-/// which the pages were scanned.
+/// Calls `each` with runs of pages in `range` that are in memory or swapped out. Returns the
+/// address up to which `range` was scanned.
 pub(super) fn each_present_run(
     pages: &File,
     range: Range<u64>,
@@ -57,7 +57,8 @@ pub(super) fn each_present_run(
     }
 }
 
-/// Asks for pages that are in memory or swapped out, except for those in the category `except`.
+/// Scans for pages that are in memory or swapped out, without those in the category `except`.
+/// Returns the address up to which `range` was scanned.
 fn scan_pages(
     pages: &File,
     range: Range<u64>,
@@ -89,7 +90,7 @@ fn scan_pages(
     Ok(request.walk_end)
 }
 
-/// Whether an error means that the kernel does not know the request.
+/// Whether an error means that the kernel does not support the request.
 pub(super) fn is_unknown(error: &io::Error) -> bool {
     let unknown = [libc::ENOTTY, libc::EINVAL, libc::ENOSYS];
     error

@@ -1,5 +1,5 @@
-//! A stopped thread's registers: as ptrace has them, as a letter has them, and as a walk of the
-//! thread's calls needs them.
+//! A stopped thread's registers in three forms: as ptrace reads and writes them, as an attach
+//! letter lists them, and as a walk of the thread's calls needs them.
 
 use gimli::{Register, X86_64};
 use heapprof_abi::letter::REGISTER_COUNT;
@@ -16,7 +16,7 @@ pub(crate) struct ThreadRegisters(user_regs_struct);
 pub(crate) struct StoppedCall {
     /// The call's number.
     pub(crate) number: i64,
-    /// The call's result, which may be one that the kernel keeps to itself.
+    /// The call's result. It may be one of the kernel's internal values, which programs never see.
     pub(crate) result: i64,
 }
 
@@ -48,8 +48,8 @@ impl ThreadRegisters {
         })
     }
 
-    /// Returns the registers with which the thread goes on by itself, and makes the call `again` if
-    /// there is one.
+    /// Returns the registers with which the thread resumes its own code. If `again` is a system
+    /// call, the thread makes this call first.
     pub(crate) fn on_resume(&self, again: Option<i64>) -> Self {
         let mut registers = self.0;
         if let Some(number) = again {
@@ -60,7 +60,7 @@ impl ThreadRegisters {
         Self(registers)
     }
 
-    /// Returns the registers in the order of a letter.
+    /// Returns the registers in the order in which an attach letter lists them.
     pub(crate) fn in_letter(&self) -> [u64; REGISTER_COUNT] {
         let r = &self.0;
         [
@@ -69,7 +69,8 @@ impl ThreadRegisters {
         ]
     }
 
-    /// Returns the registers with which the thread makes a system call by the instruction at `at`.
+    /// Returns the registers with which the thread makes the system call `number`, by the
+    /// instruction at `at`.
     pub(crate) fn for_call(&self, at: u64, number: i64, args: [u64; 6]) -> Self {
         let [rdi, rsi, rdx, r10, r8, r9] = args;
         Self(user_regs_struct {
@@ -86,7 +87,7 @@ impl ThreadRegisters {
         })
     }
 
-    /// Returns the result of the call that the thread has made.
+    /// Returns the result of the system call that the thread has just made.
     pub(crate) fn call_result(&self) -> i64 {
         self.0.rax as i64
     }
@@ -106,10 +107,10 @@ impl ThreadRegisters {
     }
 }
 
-/// The register for which a table of unwinding has the place of the return address.
+/// The column of an unwinding table that has the location of the return address.
 pub(crate) const RETURN_ADDRESS: Register = X86_64::RA;
 
-/// The registers that a call preserves, and the thread's position.
+/// The thread's position, and the registers that a call preserves.
 #[derive(Clone, Copy)]
 pub(crate) struct UnwoundRegisters {
     pub(crate) pc: u64,
@@ -118,7 +119,7 @@ pub(crate) struct UnwoundRegisters {
 }
 
 impl UnwoundRegisters {
-    /// Returns the registers of a thread's newest call. `registers` are in the order of a letter.
+    /// Returns the registers of a thread's newest call from the registers in an attach letter.
     pub(crate) fn from_letter(registers: &[u64]) -> Self {
         Self {
             pc: registers[16],

@@ -1,10 +1,10 @@
-//! The code that a thread of the program runs for us: it saves the thread's state, loads the
-//! library, calls it, and restores the thread.
+//! The stub: code that a thread of the program runs for heapprof. It saves the thread's state,
+//! loads the library, calls it, and restores the thread.
 //!
-//! Once the thread is there, no other process is needed: if heapprof dies, the thread goes on to
-//! the end by itself. It comes with `rbx` leading to the letter, and `rsp` to the end of a stack.
-//! Its own registers are in the letter. The other state of the processor is saved by XSAVE, as
-//! Intel's and AMD's manuals describe it.
+//! Once a thread runs the stub, no other process is needed: if heapprof dies, the thread finishes
+//! by itself. When the stub begins, `rbx` is the address of the letter, and `rsp` is the end of a
+//! stack. The thread's own registers are in the letter. The rest of the processor's state is saved
+//! by XSAVE, as Intel's and AMD's manuals describe it.
 
 use std::mem::offset_of;
 
@@ -251,7 +251,8 @@ pub(crate) fn code() -> &'static [u8] {
     code
 }
 
-/// Whether the processor has what the code uses, and no more state than there is room for.
+/// Whether the processor has the instructions that the stub uses, and its state fits into the
+/// region.
 pub(crate) fn is_supported() -> bool {
     use std::arch::x86_64::{__cpuid, __cpuid_count};
     /// Flag bit: the system uses XSAVE.
@@ -272,7 +273,7 @@ mod tests {
         assert_eq!(heapprof_abi::letter::REGION_LEN % 4096, 0);
     }
 
-    /// The code can run at any address, and makes no other system calls than these.
+    /// Tests that the code can run at any address, and makes only the expected system calls.
     #[test]
     fn the_code_makes_known_system_calls() {
         let all = code();
@@ -295,7 +296,7 @@ mod tests {
     /// Offset of the registers in a letter.
     const REGISTERS: usize = REGISTERS_OFFSET;
 
-    /// Goes to the code with all registers known, and writes those that it comes back with to
+    /// Runs the code with known values in all registers. Writes the registers after the code to
     /// `found`: rax to r15 in the order of a letter, without rsp.
     ///
     /// # Safety
@@ -348,7 +349,7 @@ mod tests {
         )
     }
 
-    /// Stands for the library: changes errno and the letter.
+    /// Replaces the library's entry function: changes errno and the letter.
     unsafe extern "C" fn enter(letter: *mut AttachLetter) {
         // SAFETY: the code passes its own letter, and errno is this thread's.
         unsafe {
@@ -357,7 +358,8 @@ mod tests {
         }
     }
 
-    /// A thread that was sent comes back with its registers, its errno and its mask of signals.
+    /// Tests that a thread comes back from the stub with its registers, its errno and its signal
+    /// mask.
     #[test]
     fn a_visit_of_the_library_leaves_no_trace() {
         use heapprof_abi::letter::REGION_LEN;
