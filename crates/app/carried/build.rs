@@ -88,8 +88,8 @@ fn main() {
 }
 
 /// Sets `HEAPPROF_CARRIED` to a hash of the library, the header and the Perl module. The folder
-/// that they are unpacked into is named after it. It is computed here rather than at each start of
-/// `record`.
+/// into which they are unpacked has the hash in its name. The build script computes the hash, so
+/// that `record` need not do so at each start.
 fn name_folder(library: &Path) {
     let carried = [
         "HeapProf.xs",

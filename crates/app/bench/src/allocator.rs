@@ -1,4 +1,4 @@
-//! Allocators that a program can be run with: where they are installed, and how they are chosen.
+//! Finds the allocators with which a program can be run, and selects them by name.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -7,19 +7,19 @@ use std::process::Command;
 
 use crate::error::AllocatorError;
 
-/// An allocator with its settings, which a program can be run with.
+/// An allocator and its settings, with which a program can be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllocatorSetup {
     /// The allocator's name.
     pub name: String,
-    /// The library that is preloaded.
+    /// The allocator's library, which is preloaded; `None` for glibc's malloc.
     pub library: Option<PathBuf>,
     /// Settings of glibc's malloc, in the form of the variable GLIBC_TUNABLES.
     tunables: String,
 }
 
 /// The known allocators, with the file names of their libraries. The first library that exists is
-/// taken.
+/// used.
 const KNOWN_ALLOCATORS: &[(&str, &[&str])] = &[
     ("jemalloc", &["libjemalloc.so.2", "libjemalloc.so"]),
     (
@@ -71,7 +71,7 @@ const GLIBC_NAME: &str = "glibc";
 const TUNABLES_VARIABLE: &str = "GLIBC_TUNABLES";
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 
-/// Returns the folders in which the loader looks for libraries.
+/// Returns the folders that the loader searches for libraries.
 fn folders() -> Vec<PathBuf> {
     let of_user = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&of_user)
@@ -89,8 +89,7 @@ fn folders() -> Vec<PathBuf> {
     folders
 }
 
-/// Returns the folders that a configuration file of the loader names, and those of the files that
-/// it includes.
+/// Returns the folders in a configuration file of the loader, and in the files that it includes.
 fn read_loader_config(file: &Path, depth: u8) -> Vec<PathBuf> {
     const MAX_INCLUDE_DEPTH: u8 = 4;
     let text = std::fs::read_to_string(file).unwrap_or_default();
@@ -128,11 +127,10 @@ fn find(names: &[&str], folders: &[PathBuf]) -> Option<PathBuf> {
     all.find(|path| path.is_file())
 }
 
-/// The allocators that are installed, and the names of those that are not, with the files that were
-/// looked for.
+/// The installed allocators, and the names of missing ones with the files that were searched for.
 pub type AllocatorSelection = (Vec<AllocatorSetup>, Vec<(String, String)>);
 
-/// Whether a file's name is that of a known allocator's library.
+/// Whether a file has the name of a known allocator's library.
 pub(crate) fn is_known(file: &str) -> bool {
     let libraries = KNOWN_ALLOCATORS
         .iter()
@@ -144,8 +142,8 @@ pub(crate) fn is_known(file: &str) -> bool {
     })
 }
 
-/// Returns the allocators that the user asked for, in order, and those that are not installed, with
-/// the files that were looked for.
+/// Finds the allocators in the user's list, or all known ones if the list is empty. Returns the
+/// installed ones in order, and the missing ones with the files that were searched for.
 pub fn select_allocators(asked: &[String]) -> Result<AllocatorSelection, AllocatorError> {
     let folders = folders();
     let (mut found, mut missing) = (Vec::new(), Vec::new());
@@ -213,7 +211,7 @@ impl AllocatorSetup {
         }
     }
 
-    /// Returns glibc with tunables, as in `arena_max=1+mmap_threshold=65536`.
+    /// Returns glibc's malloc with tunables, such as `arena_max=1+mmap_threshold=65536`.
     fn with_tunables(name: &str, text: &str) -> Result<Self, AllocatorError> {
         let mut tunables = Vec::new();
         for pair in text.split('+') {
@@ -240,8 +238,7 @@ impl AllocatorSetup {
         })
     }
 
-    /// Describes the settings of a program that runs with this allocator: the library or the
-    /// tunables.
+    /// Describes the allocator's settings: its library, or its tunables.
     pub fn describe_settings(&self) -> String {
         match &self.library {
             Some(library) => library.display().to_string(),
@@ -249,7 +246,8 @@ impl AllocatorSetup {
         }
     }
 
-    /// Makes a command run with this allocator. What the user preloads comes after it.
+    /// Makes a command run with this allocator. Libraries that the user preloads come after the
+    /// allocator's.
     pub fn apply_to(&self, command: &mut Command) {
         if let Some(library) = &self.library {
             command.env(
@@ -264,7 +262,7 @@ impl AllocatorSetup {
     }
 }
 
-/// Joins a value with the value that its variable has already.
+/// Joins `first` with the present value of an environment variable.
 fn join_with_variable(first: &std::ffi::OsStr, variable: &str) -> OsString {
     let mut all = first.to_os_string();
     if let Some(others) = std::env::var_os(variable).filter(|value| !value.is_empty()) {

@@ -1,11 +1,11 @@
-//! Errors of the choice of allocators, and of runs.
+//! Errors in a list of allocators, and errors of runs.
 
 use std::process::ExitStatus;
 
 /// What is wrong with a list of allocators.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AllocatorError {
-    /// There is no other allocator than glibc's.
+    /// glibc's malloc is the only installed allocator.
     #[error(
         "no other allocator is installed (jemalloc, tcmalloc, mimalloc: Debian's libjemalloc2, \
          libtcmalloc-minimal4, libmimalloc2.0)"
@@ -14,18 +14,18 @@ pub enum AllocatorError {
     /// An allocator is named twice.
     #[error("{0} is there twice")]
     Twice(String),
-    /// A name is that of no known allocator.
+    /// An allocator has an unknown name.
     #[error(
         "{name:?} is not known; these are: glibc, {known}; or name a library by its path, as \
          ./libmine.so"
     )]
     Unknown {
-        /// The name.
+        /// The unknown name.
         name: String,
         /// The names of the known allocators.
         known: String,
     },
-    /// A setting is none of glibc's malloc.
+    /// glibc's malloc does not have a setting.
     #[error("{allocator}: {tunable:?} is no tunable of glibc's malloc; these are: {known}")]
     UnknownTunable {
         /// The allocator with its settings.
@@ -35,7 +35,7 @@ pub enum AllocatorError {
         /// The names of the known settings.
         known: String,
     },
-    /// A setting has no number.
+    /// The value of a setting is no number.
     #[error("{allocator}: {tunable} needs a number, as in {tunable}=1")]
     NoNumber {
         /// The allocator with its settings.
@@ -45,10 +45,10 @@ pub enum AllocatorError {
     },
 }
 
-/// Why a run is not measured.
+/// Why a run has no results.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The program can't be run.
+    /// The program could not be run.
     #[error("{program}: {error}")]
     Io {
         /// The program's name in messages.
@@ -61,9 +61,9 @@ pub enum RunError {
     Failed {
         /// The program's name in messages.
         program: String,
-        /// How it ended.
+        /// How the program ended.
         status: ExitStatus,
-        /// How it was run, such as `with jemalloc`.
+        /// How the program was run, such as `with jemalloc`.
         how: String,
     },
 }

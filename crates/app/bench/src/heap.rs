@@ -1,4 +1,4 @@
-//! What the profiles of a recorded run say about its peak and its end.
+//! Numbers from the profiles of a recorded run: the peak, and the bytes in use at the end.
 
 use heapprof_analysis::{
     AnalysisError, AnalysisSession, CodePlace, FilterNote, Granularity, ProfileQuestion, Query,
@@ -9,22 +9,22 @@ use heapprof_profile::{HeapHistory, Profile};
 /// The numbers of a recorded run.
 pub struct RecordedRun {
     /// The largest number of bytes in use at one time, in the process with the largest peak. The
-    /// bytes of the function that does not count are left out.
+    /// bytes of the uncounted function are left out.
     pub peak: i64,
-    /// Whether the function that does not count had any bytes at the peak.
+    /// Whether the uncounted function had any bytes at the peak.
     pub has_uncounted: bool,
     /// Whether the process with the largest peak is the program itself, and not a child.
     pub is_main: bool,
-    /// The bytes that the program itself had in use at its end.
+    /// The bytes in use at the end of the program itself.
     pub end: i64,
-    /// The function and line with the most bytes at the peak, and these bytes.
+    /// The function and line with the most bytes at the peak, and the number of these bytes.
     pub most: Option<(String, i64)>,
 }
 
 impl RecordedRun {
-    /// Finds the numbers in the profiles of a run's processes, of which the program's is the first.
-    /// `uncounted` is a function whose memory does not count, by its name, and `note` shows a note
-    /// about the question that is asked. Returns `None` if there is no profile.
+    /// Computes the numbers from the profiles of a run's processes, of which the program's comes
+    /// first. `uncounted` is the name of a function whose memory is left out. `note` shows a note
+    /// about the question. Returns `None` if there is no profile.
     pub fn find<E: From<AnalysisError>>(
         sources: impl Iterator<Item = Result<QuestionSource, E>>,
         uncounted: Option<&str>,
@@ -73,7 +73,7 @@ fn total(profile: &Profile, name: &str) -> i64 {
     values.fold(0, i64::saturating_add)
 }
 
-/// Returns the bytes that a function and the functions that it calls had in use at the peak.
+/// Returns the bytes in use at the peak for a function and the functions that it calls.
 fn function_peak(profile: &Profile, function: &str) -> i64 {
     let Ok(kind) = profile.find_sample_type("peak_space") else {
         return 0;

@@ -1,8 +1,8 @@
-//! Measured runs of a program: with several allocators, in turn, and what was in use at the peak of
-//! its recordings.
+//! Measures runs of a program: with several allocators, one after another, and by the peaks of its
+//! recordings.
 //!
 //! [`select_allocators`] finds the allocators that are installed, [`run_with`] measures one run
-//! with one of them, and [`RecordedRun`] has what the profiles of a recorded run say.
+//! with one of them, and [`RecordedRun`] has the numbers from the profiles of a recorded run.
 #![forbid(unsafe_code)]
 // The rules are for programs. Tests write where nobody else does.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]

@@ -1,4 +1,4 @@
-//! Runs of a program with an allocator, which are measured.
+//! Runs a program with an allocator, and measures the run.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -17,16 +17,16 @@ use crate::error::RunError;
 pub struct RunSetup<'a> {
     /// The words of the command.
     pub command: &'a [OsString],
-    /// Whether the output of the program is to be seen.
+    /// Whether the output of the program is shown.
     pub shows_output: bool,
-    /// Whether a program that fails is measured all the same.
+    /// Whether a program that fails is measured nevertheless.
     pub ignores_failure: bool,
     /// The program's name in messages.
     pub name: String,
 }
 
 impl RunSetup<'_> {
-    /// Sets the streams of a command: its output is discarded unless it is to be shown.
+    /// Sets the streams of a command. The output is discarded unless it is shown.
     pub fn set_streams(&self, command: &mut Command) {
         command.stdin(Stdio::null());
         if !self.shows_output {
@@ -38,8 +38,8 @@ impl RunSetup<'_> {
 /// Largest difference between two kernel counts of the same memory, in bytes.
 const MAX_COUNT_DIFFERENCE: u64 = 1 << 20;
 
-/// Runs the program once, without measuring it. Returns the names of its descendants that ran
-/// without the allocator's library, because they had another environment.
+/// Runs the program once without measuring it. Returns the names of its descendants that ran
+/// without the allocator's library, because their environment was a different one.
 pub fn warm_up(
     how: &RunSetup<'_>,
     allocator: &AllocatorSetup,
@@ -85,8 +85,8 @@ fn descendants_without_library(program: u32, library: Option<&Path>) -> Vec<Stri
     children.filter(lacks).map(comm).collect()
 }
 
-/// Runs the program once and measures it. Also returns which allocator's library the process had at
-/// its end, if that could be read.
+/// Runs the program once and measures it. Also returns which allocator libraries the process had
+/// loaded at its end, if they could be read.
 pub fn run_with(
     how: &RunSetup<'_>,
     allocator: &AllocatorSetup,
@@ -121,7 +121,7 @@ pub fn run_with(
 
 /// The allocator libraries that a process has loaded.
 pub struct LoadedAllocator {
-    /// Whether the preloaded library is there; `None` if no library is preloaded.
+    /// Whether the preloaded library is loaded; `None` if none is preloaded.
     pub is_loaded: Option<bool>,
     /// File name of another allocator's library, which the program itself loaded.
     pub other: Option<String>,
@@ -152,7 +152,7 @@ fn file_name(path: &[u8]) -> String {
     String::from_utf8_lossy(last).into_owned()
 }
 
-/// Returns the figures of a run. `own` is the memory that heapprof itself had when the run began.
+/// Returns the figures of a run. `own` is the memory of heapprof itself at the start of the run.
 fn figures(ran: &RunUsage, own: u64) -> RunFigures {
     let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);

@@ -1,6 +1,6 @@
-//! What a program carries as bytes for the programs that it records: `libheapprof.so`, its header,
-//! and the source of the Perl module Devel::HeapProf. The build script makes the library by a
-//! nested cargo.
+//! Files that heapprof carries inside its binary for the programs that it records:
+//! `libheapprof.so`, its header, and the source of the Perl module Devel::HeapProf. The build
+//! script builds the library with a nested cargo.
 //!
 //! [`preload`] unpacks files where programs can load them, and [`perl_module`] builds the module
 //! for a perl.

@@ -1,5 +1,5 @@
-//! The Perl module Devel::HeapProf, which this binary carries as source: it is built for a perl,
-//! kept beside the library, and found there by `record`.
+//! The Perl module Devel::HeapProf, whose source is in this binary. It is built for a perl and
+//! stored beside the library, where `record` finds it.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use heapprof_symbolize::program::object_file;
 
 use crate::preload::{CarriedFile, existing, unpack_beside_library};
 
-/// A file of the module: its name, and its content.
+/// A source file of the module: its name and its content.
 type SourceFile = (&'static str, &'static [u8]);
 
 macro_rules! sources {
@@ -34,16 +34,16 @@ static MODULE_SOURCES: &[SourceFile] = sources! {
     "t/unloaded.t"
 };
 
-/// The folder of the loader, below the folder of the library.
+/// The folder of the loader, relative to the folder of the library.
 const LOADER_PATH: &str = "perl/loader";
-/// The file of the loader, below its folder.
+/// The file of the loader, relative to its folder.
 const LOADER_FILE: &str = "Devel/HeapProf/Loader.pm";
 
-/// A module that was built.
+/// A module that was built for a perl.
 pub struct InstalledModule {
-    /// The perl: its version and the machine that it was built for.
+    /// The perl's version, and the machine that it was built for.
     pub perl: String,
-    /// The folder that `@INC` needs to have.
+    /// The folder that must be in `@INC`.
     pub folder: PathBuf,
 }
 
@@ -53,7 +53,7 @@ pub enum ModuleState {
     Built,
     /// The perl has no module.
     Missing {
-        /// Whether the tools are there that a module is compiled with.
+        /// Whether the tools that compile a module are installed.
         can_be_built: bool,
     },
 }
@@ -66,13 +66,13 @@ struct PerlInstallation {
     make: String,
     compiler: String,
     has_headers: bool,
-    /// The file that the interpreter runs from.
+    /// The path of the interpreter's executable.
     file: PathBuf,
     /// A text that distinguishes the perl from other perls, as the loader computes it.
     identity: String,
 }
 
-/// Whether a perl has its module, and if not, whether it can be built.
+/// Returns whether a perl has its module, and if it does not, whether a module can be built.
 pub fn module_state(program: &Path) -> Result<ModuleState> {
     let perl = ask(program)?;
     if existing(LOADER_PATH, LOADER_FILE).is_some()
@@ -91,7 +91,7 @@ pub fn module_state(program: &Path) -> Result<ModuleState> {
     Ok(ModuleState::Missing { can_be_built })
 }
 
-/// Builds the module for a perl, and puts it where `record` searches for it.
+/// Builds the module for a perl, and stores it where `record` searches for it.
 pub fn install(program: &Path) -> Result<InstalledModule> {
     let perl = ask(program)?;
     let shown = program.display();
@@ -167,9 +167,9 @@ pub fn install(program: &Path) -> Result<InstalledModule> {
     })
 }
 
-/// Returns the option for `PERL5OPT` that makes a perl load the module, if one was installed for
-/// it. The option does nothing in a perl that can't read the loader, such as one that runs as
-/// another user.
+/// Returns the option for `PERL5OPT` that makes each perl load its module, if any module was
+/// installed. The option does nothing in a perl that can't read the loader, such as one that runs
+/// as another user.
 pub fn options() -> Option<String> {
     let file = existing(LOADER_PATH, LOADER_FILE)?.join(LOADER_FILE);
     let file = file.to_str()?;
@@ -181,7 +181,7 @@ pub fn options() -> Option<String> {
 }
 
 impl PerlInstallation {
-    /// Returns the folder of the perl's module.
+    /// Returns the folder of the module for this perl.
     fn folder(&self) -> String {
         let id = object_file(&self.file).and_then(|file| file.build_id);
         let id = id.unwrap_or_else(|| "unknown".to_string());
@@ -239,7 +239,7 @@ fn clean(command: &mut Command) -> &mut Command {
     command
 }
 
-/// Runs a step of the build. An error has the last lines of the step's output.
+/// Runs a step of the build. Its error contains the last lines of the step's output.
 fn run(command: &mut Command, folder: &Path) -> Result<()> {
     let name = command.get_program().display().to_string();
     let done = clean(command)

@@ -17,10 +17,10 @@ static HEADER_BYTES: &[u8] = include_bytes!("../../../../include/heapprof.h");
 const UNSUPPORTED_MACHINE_TEXT: &str = "this heapprof was built for a machine that libheapprof.so does not \
                              support (it supports x86-64 Linux with glibc)";
 
-/// The folder of this version's files.
+/// The name of the folder for this version's files.
 const CARRIED_FOLDER: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("HEAPPROF_CARRIED"));
 
-/// The library's name in that folder.
+/// The file name of the library in that folder.
 const LIBRARY_FILE: &str = "libheapprof.so";
 
 /// Returns the content of the library.
@@ -31,7 +31,7 @@ pub fn bytes() -> Result<&'static [u8]> {
     }
 }
 
-/// Returns the library's path. The library is unpacked at the first call of this version.
+/// Returns the library's path. The first call of a version unpacks the library.
 pub fn library() -> Result<PathBuf> {
     if LIBRARY_BYTES.is_empty() {
         bail!(UNSUPPORTED_MACHINE_TEXT);
@@ -39,17 +39,17 @@ pub fn library() -> Result<PathBuf> {
     unpack(LIBRARY_FILE, LIBRARY_BYTES)
 }
 
-/// A file that is put beside the library.
+/// A file to be stored beside the library.
 pub struct CarriedFile<'a> {
-    /// The folder of the file, below the library's folder. `name` is the path of the file below it.
+    /// The folder of the file, relative to the library's folder.
     pub folder: &'a str,
-    /// The name of the file, which may have folders before it.
+    /// The path of the file, relative to `folder`.
     pub name: &'a str,
     /// The content of the file.
     pub content: &'a [u8],
 }
 
-/// Puts a file beside the library. Returns the folder below which it has its name.
+/// Stores a file beside the library. Returns the folder to which the file's name is relative.
 pub fn unpack_beside_library(file: &CarriedFile<'_>) -> Result<PathBuf> {
     let folder = format!("{}/{}", file.folder, parent(file.name));
     let (_, last) = file.name.rsplit_once('/').unwrap_or(("", file.name));
@@ -60,9 +60,9 @@ pub fn unpack_beside_library(file: &CarriedFile<'_>) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Returns the folder in which a file was put under this name, if the file is there, and no other
-/// user can have changed it. The folder is searched for beside the library, in one cache only: a
-/// user who names a cache gets nothing from another one.
+/// Returns the folder to which `name` is relative, if the file exists and no other user can have
+/// changed it. `folder` is searched for beside the library, in one cache only: if the user names a
+/// cache, no other one is searched.
 pub fn existing(folder: &str, name: &str) -> Option<PathBuf> {
     let is_there = |folder: &Path, name: &str| {
         let (_, last) = name.rsplit_once('/').unwrap_or(("", name));
@@ -82,13 +82,13 @@ fn parent(name: &str) -> &str {
     name.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// Returns the header's path.
+/// Returns the path of the header. Unpacks the header if necessary.
 pub fn header() -> Result<PathBuf> {
     unpack("heapprof.h", HEADER_BYTES)
 }
 
-/// Writes `content` to the folder for the files that this binary carries, unless it is there
-/// already. Returns the path of the file.
+/// Writes `content` to the folder for the files in this binary, unless the file already exists.
+/// Returns its path.
 fn unpack(name: &str, content: &[u8]) -> Result<PathBuf> {
     unpack_into("", name, content)
 }
@@ -123,8 +123,8 @@ fn unpack_into(inner: &str, name: &str, content: &[u8]) -> Result<PathBuf> {
     )
 }
 
-/// Makes `folder` contain `content` under `name`. Returns false if the loader may not map code from
-/// there.
+/// Writes the file `name` with `content` into `folder`, unless it already exists. Returns false if
+/// the loader can't map code from there.
 fn put(folder: &Path, name: &str, content: &[u8]) -> io::Result<bool> {
     // The content is loaded into programs. So no other user may put a file there, or put another
     // folder in the folder's place.
@@ -149,8 +149,8 @@ fn put(folder: &Path, name: &str, content: &[u8]) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Returns folders of this user, the preferred one first. Programs of root may become another user,
-/// who must still be able to read the library.
+/// Returns the folders in which this user's files may be unpacked, the preferred one first.
+/// Programs of root may become another user, who must still be able to read the library.
 fn caches() -> Vec<PathBuf> {
     let user = rustix::process::getuid();
     let set = |name| {
@@ -173,7 +173,7 @@ fn caches() -> Vec<PathBuf> {
     caches
 }
 
-/// Whether a file is exactly `content` and no other user can write to it. The file is read in
+/// Whether a file has exactly this content and no other user can write to it. The file is read in
 /// pieces, because `record` checks it at each start.
 fn holds(mut there: OpenedFile, content: &[u8]) -> io::Result<bool> {
     let (mode, owner) = (there.stat.st_mode, FileOwner::from_stat(&there.stat));

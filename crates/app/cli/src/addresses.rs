@@ -1,9 +1,10 @@
-//! Takes the secrets of addresses out of the words of a command line.
+//! Removes the secrets in addresses (user names, passwords) from the words of a command line.
 
 /// Options of pprof whose values are sources.
 const SOURCE_OPTIONS: [&str; 4] = ["-base=", "--base=", "-diff_base=", "--diff_base="];
 
-/// Returns where the value begins in an argument that may be an option: behind `--option=` or `-o`.
+/// Returns the position of the value in an argument: after `--option=` or `-o` if it is an option,
+/// or 0; `None` for an option without a value.
 fn value_at(argument: &str) -> Option<usize> {
     let Some(word) = argument.strip_prefix('-') else {
         return Some(0);
@@ -21,8 +22,8 @@ fn value_at(argument: &str) -> Option<usize> {
 }
 
 /// Returns an argument without the secrets of its address; `None` if it has no secrets. The address
-/// may stand behind `--option=` or `-o`. If `needs_scheme` is false, `user:password@host` is an
-/// address, too. This does not hold behind an option whose value is something else, such as a
+/// may stand after `--option=` or `-o`. If `needs_scheme` is false, `user:password@host` counts as
+/// an address, too. It never does in the value of an option that takes something else, such as a
 /// regular expression.
 pub(crate) fn without_secrets(argument: &str, needs_scheme: bool) -> Option<String> {
     let (option, text) = argument.split_at(value_at(argument)?);

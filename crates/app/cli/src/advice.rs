@@ -1,4 +1,4 @@
-//! The words of the advice that libraries give: which command or option does what is advised.
+//! The words of the advice that libraries give: the names of the commands and options that help.
 
 use heapprof_analysis::FilterNote;
 use heapprof_page::QuestionNote;
@@ -6,7 +6,7 @@ use heapprof_report::{AdviceWords, ReportAdvice};
 
 use crate::messages;
 
-/// The words of advice.
+/// The program's words for advice, which libraries get.
 pub(crate) const ADVICE_WORDS: AdviceWords = AdviceWords(word_advice);
 
 fn word_advice(advice: ReportAdvice<'_>) -> String {
@@ -76,7 +76,7 @@ pub(crate) fn question_note_text(note: &QuestionNote<'_>) -> String {
     }
 }
 
-/// Returns the text of a note about filters, in which a filter has the name of its option.
+/// Returns the text of a note about filters. A filter is called by the name of its option.
 fn filter_note_text(note: &FilterNote) -> String {
     match note {
         FilterNote::NoFrame { reason, .. } => {

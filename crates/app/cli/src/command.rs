@@ -1,4 +1,4 @@
-//! Runs the command that was asked for; each command has a file of its own.
+//! Runs the command of a command line. Each command has a file of its own.
 
 mod alive;
 mod attach;

@@ -1,4 +1,4 @@
-//! The context that every command gets: the sources of profiles, and how answers are written.
+//! The context that every command gets: the sources of profiles, and the settings of the output.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -24,7 +24,7 @@ pub(crate) struct CommandContext {
     pub(crate) color: ColorMode,
 }
 
-/// Number of rows on a terminal if `-n` is not given.
+/// Number of rows that a report has on a terminal if `-n` is not given.
 pub(crate) const DEFAULT_TERMINAL_ROWS: usize = 40;
 
 impl CommandContext {
@@ -33,7 +33,7 @@ impl CommandContext {
         Self { sources, color }
     }
 
-    /// Starts the session of a question about one profile, and prints the question's notes.
+    /// Starts the session of a question about one profile, and prints notes about the question.
     pub(crate) fn ask(
         &self,
         source: QuestionSource,
@@ -43,7 +43,8 @@ impl CommandContext {
         self.session(vec![source], query, types, |question| question)
     }
 
-    /// Starts the session of a question about several profiles, which `change` may change first.
+    /// Starts the session of a question about several profiles. `change` may change the question
+    /// first.
     pub(crate) fn session(
         &self,
         sources: Vec<QuestionSource>,
@@ -93,8 +94,8 @@ impl CommandContext {
         })
     }
 
-    /// Writes a report as [`finish`](Self::finish) does, but bit by bit, because the report is too
-    /// long to be in memory.
+    /// Writes a report as [`finish`](Self::finish) does, but piece by piece, because it may be too
+    /// long for memory.
     pub(crate) fn finish_into(
         &self,
         report: &ReportArgs,
@@ -126,7 +127,8 @@ impl CommandContext {
     }
 }
 
-/// Returns the limit of rows for a report that goes to `file`: `-n`, or a screenful on a terminal.
+/// Returns the limit of rows for a report that goes to `file`: the value of `-n`, or a default on a
+/// terminal.
 pub(crate) fn row_limit(limit: &LimitArg, file: Option<&Path>) -> Option<usize> {
     match limit.limit {
         Some(0) => None,
@@ -156,8 +158,8 @@ pub(crate) fn regex(text: &str, profiles: &[String]) -> Result<Regex> {
     compile_regex(text)
 }
 
-/// Returns the single statement that asks the question of stored profiles in any engine, if there
-/// is one: for rows of functions, without filters, of values in use.
+/// Returns one SQL statement that gets the answer from stored profiles in any engine. Returns
+/// `None` unless the question is about functions and values in use, without filters.
 pub(crate) fn portable_statement(
     query: &Query,
     sample_type: &SampleType,

@@ -11,9 +11,9 @@ use heapprof_sources::ProfileSources;
 use crate::args::help_of;
 use crate::{messages, name, output};
 
-/// The host of a drop-in, which reads, writes and prints for it.
+/// The program as the host of a drop-in: it reads, writes and prints for the drop-in.
 pub(crate) struct CommandLineHost<'a> {
-    /// The name of the command that runs.
+    /// The name of the drop-in that runs.
     pub(crate) command: &'static str,
     pub(crate) sources: &'a ProfileSources,
     /// The function that serves a page.

@@ -1,4 +1,4 @@
-//! The log of a recording (`--log`): opens its file, and describes what was written into it.
+//! The log of a recording (`--log`): opens its file, and describes its content.
 
 use std::fs::File;
 use std::path::Path;
@@ -9,8 +9,8 @@ use heapprof_recorder::log::{EventLogEnd, EventLogSummary, EventLogWriter};
 use crate::args::{FileMode, LogArgs};
 use crate::output;
 
-/// Makes the file that the options name, if they name one, and starts to write a log into it. The
-/// profile goes to `output`.
+/// Makes the log's file and starts the writer, if the options name a log. `output` is the path of
+/// the profile.
 pub(crate) fn open(
     args: &LogArgs,
     mode: FileMode,
@@ -21,7 +21,7 @@ pub(crate) fn open(
     log.transpose()
 }
 
-/// Makes the file that the options name, if they name one. Returns it with its largest size.
+/// Makes the log's file, if the options name one. Returns it with its size limit.
 pub(crate) fn open_file(
     args: &LogArgs,
     mode: FileMode,
@@ -39,7 +39,7 @@ pub(crate) fn open_file(
     Ok(Some((output::open(mode, path)?, args.log_limit)))
 }
 
-/// Describes what was written into the log at `path`.
+/// Describes the content of the log at `path`.
 pub(crate) fn describe(end: &EventLogEnd, path: &str) -> String {
     match end {
         EventLogEnd::Complete(summary) => describe_summary(summary, path),
@@ -49,7 +49,7 @@ pub(crate) fn describe(end: &EventLogEnd, path: &str) -> String {
     }
 }
 
-/// Describes what is in a log, and what is missing in it.
+/// Describes the content of a log, and what is missing in it.
 fn describe_summary(summary: &EventLogSummary, path: &str) -> String {
     let mut text = format!("{path}: {} events", summary.written);
     if summary.is_empty {

@@ -1,7 +1,7 @@
 //! The program `heapprof`, which reads heap profiles and shows where the memory is.
 //!
-//! `main` decides the exit code, once: 0 means done, 1 means that a rule of `--fail-if` broke, and
-//! 2 means that the command could not be carried out.
+//! Only `main` decides the exit code: 0 means done, 1 means that a rule of `--fail-if` broke, and 2
+//! means that the command could not be carried out.
 #![deny(unsafe_code)]
 
 mod addresses;
@@ -34,8 +34,8 @@ use heapprof_recorder::inherited_state;
 
 use crate::args::{Cli, CliCommand};
 
-/// Returns the command line. If the program is called `pprof` or `jeprof`, that name is the
-/// command.
+/// Returns the words of the command line. If the program is called `pprof` or `jeprof`, that name
+/// becomes the command.
 fn command_line() -> Vec<OsString> {
     let mut args: Vec<OsString> = std::env::args_os().collect();
     let name = args.first().and_then(|arg| Path::new(arg).file_name());
@@ -48,9 +48,9 @@ fn command_line() -> Vec<OsString> {
     args
 }
 
-/// Parses the command line. The secrets of addresses are removed from it, and `-#12` is replaced by
-/// a part of standard input. The arguments of `record`, which are the program's, the commands that
-/// other commands run, and the texts of `mark` stay as they are.
+/// Parses the command line. Secrets are removed from addresses, and `-#12` is replaced by the path
+/// of that part of standard input. Some words stay as they are: the program and the arguments of
+/// `record`, the commands that other commands run, and the texts of `mark`.
 fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
     let args = prepare_own_words(typed, typed.len());
     let cli = Cli::try_parse_from(&args)?;
@@ -68,7 +68,8 @@ fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
     }
 }
 
-/// Prepares the words of a command line, of which the first `own` are for heapprof.
+/// Prepares the first `own` words of a command line, which are for heapprof: secrets are removed,
+/// and parts of standard input get their paths.
 fn prepare_own_words(typed: &[OsString], own: usize) -> Vec<OsString> {
     let mut args = typed.to_vec();
     // pprof takes HOST:PORT for an address.

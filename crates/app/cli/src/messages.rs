@@ -1,5 +1,5 @@
-//! The messages that heapprof prints beside its data: one line each, on stderr. Nothing else prints
-//! to stderr.
+//! The messages that heapprof prints on stderr, one line each. Reports and data go elsewhere, and
+//! nothing else prints to stderr.
 #![allow(clippy::print_stderr)]
 
 use std::ffi::OsString;
@@ -29,8 +29,8 @@ pub(crate) fn text(error: &anyhow::Error) -> String {
     format!("{option}{}{advice}", causes.join(": "))
 }
 
-/// Returns the text of one cause of an error. A library names a value, and the program the option
-/// that gave it.
+/// Returns the text of one cause of an error. Libraries name only a value, and the text also names
+/// the option that it came from.
 fn cause_text(cause: &(dyn std::error::Error + 'static)) -> String {
     match cause.downcast_ref() {
         Some(ReportError::Unit { unit, why }) => format!("--unit {unit:?}: {why}"),
@@ -41,7 +41,7 @@ fn cause_text(cause: &(dyn std::error::Error + 'static)) -> String {
     }
 }
 
-/// Returns the text of an error of a question, in which a value has the name of its option.
+/// Returns the text of a question's error. A value is called by the name of its option.
 fn question_error_text(error: &QuestionError) -> String {
     match error {
         QuestionError::NoGranularity => {
@@ -74,7 +74,7 @@ pub(crate) fn mismatch_advice(reason: Option<&MismatchReason>) -> &'static str {
     }
 }
 
-/// Returns the option that an error is about.
+/// Returns the option whose value an error is about.
 fn option(error: &StoreError) -> &'static str {
     match error {
         StoreError::UserInAddress => "--store: ",
@@ -127,7 +127,7 @@ fn advice(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     }
 }
 
-/// Makes the error of a rule, under the name of the option that gives it.
+/// Adds the name of the option to the error of a rule.
 pub(crate) fn rule_error(error: heapprof_analysis::AnalysisError) -> anyhow::Error {
     use heapprof_analysis::AnalysisError;
     match error {
@@ -136,8 +136,8 @@ pub(crate) fn rule_error(error: heapprof_analysis::AnalysisError) -> anyhow::Err
     }
 }
 
-/// Makes the error of reading a file. If a limit ended the reading, the error also names the option
-/// that raises the limit. The readers do not name it, because only the program has options.
+/// Makes the error of reading a file. If a limit stopped the reading, the error names the option
+/// that raises it: only the program knows options, and the readers do not.
 pub(crate) fn reading_error(error: heapprof_formats::FormatError) -> anyhow::Error {
     use heapprof_formats::FormatError;
     let limit = match &error {
@@ -148,8 +148,8 @@ pub(crate) fn reading_error(error: heapprof_formats::FormatError) -> anyhow::Err
     anyhow::anyhow!("{error}; if that is right, raise the limit with --max-inflated{limit}")
 }
 
-/// Prints why a command line can't be read: clap's words about what was typed, in one line. Without
-/// any arguments it prints the whole help.
+/// Prints why a command line can't be parsed, in one line: clap's message about the wrong words.
+/// Without any arguments, prints the whole help.
 pub(crate) fn usage(error: &clap::Error, typed: &[OsString]) {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let _ = error.print();
@@ -201,7 +201,7 @@ pub(crate) fn usage(error: &clap::Error, typed: &[OsString]) {
     }
 }
 
-/// Returns what an option of another tool is called here, in a command that has the same option.
+/// Returns the option here that does the work of another tool's option, if a typed command has it.
 fn find_own_option(option: &str, typed: &[&str]) -> Option<&'static str> {
     let of = |commands: &[&str]| typed.iter().any(|word| commands.contains(word));
     let by_row = of(&["top", "tree", "peek", "traces", "diff", "flame"]);
@@ -220,7 +220,7 @@ fn find_own_option(option: &str, typed: &[&str]) -> Option<&'static str> {
     Some(ours)
 }
 
-/// Whether an argument is one of pprof's flags, which have one dash and a whole word.
+/// Whether an argument looks like a flag of pprof: one dash and a whole word.
 fn is_of_pprof(arg: &str) -> bool {
     let word = arg.strip_prefix('-').filter(|word| !word.starts_with('-'));
     word.is_some_and(|word| {
@@ -234,17 +234,17 @@ pub(crate) fn help(text: &str) {
     let _ = writeln!(anstream::stderr(), "{text}");
 }
 
-/// Prints a report that must not stand in the output of a program.
+/// Prints a report to stderr, so that it does not mix with a program's output.
 pub(crate) fn report(text: &str) {
     let _ = write!(anstream::stderr(), "{text}");
 }
 
-/// Prints a note for the user. The work goes on.
+/// Prints a note for the user about something that does not stop the work.
 pub(crate) fn note(text: &str) {
     say(text);
 }
 
-/// Prints a line for programs, as it is.
+/// Prints a line for programs, without any prefix.
 pub(crate) fn plain(line: &str) {
     print(&format!("{line}\n"));
 }
@@ -256,7 +256,7 @@ fn say(text: &str) {
     print(&format!("heapprof: {}\n", printable(&line)));
 }
 
-/// The text that is printed once the view has given the terminal back; `None` if there is no view.
+/// The messages that are held back while the view has the terminal; `None` if there is no view.
 static DEFERRED_MESSAGES: Mutex<Option<String>> = Mutex::new(None);
 /// Maximum number of bytes that are held back.
 const MAX_DEFERRED_BYTES: usize = 1 << 20;
@@ -273,7 +273,7 @@ pub(crate) fn defer_messages(is_held: bool) {
     }
 }
 
-/// Prints a whole line at once, because the program that is recorded may print to stderr, too.
+/// Prints a whole line at once, because the recorded program may print to stderr, too.
 fn print(line: &str) {
     let mut held = DEFERRED_MESSAGES
         .lock()
@@ -288,7 +288,7 @@ fn print(line: &str) {
     let _ = anstream::stderr().write_all(line.as_bytes());
 }
 
-/// Returns the end of a note about stored profiles: how many of them were stored before.
+/// Returns the end of a note about storing profiles: how many of them were already stored.
 pub(crate) fn already_stored_suffix(there: usize) -> String {
     match there {
         0 => String::new(),

@@ -3,10 +3,10 @@
 use anyhow::{Context, Result, bail};
 use heapprof_process::{all_processes, comm, is_there, status, title};
 
-/// Maximum number of processes of a name that are listed.
+/// Maximum number of processes that are listed if a name is ambiguous.
 const MAX_LISTED_PROCESSES: usize = 10;
 
-/// Returns the number of the process that an argument names.
+/// Returns the process id of the process that an argument names.
 pub(crate) fn find(argument: &str) -> Result<u32> {
     let word = argument.strip_prefix("pid:").unwrap_or(argument);
     if let Ok(pid) = word.parse::<u32>() {
@@ -47,8 +47,8 @@ pub(crate) fn find(argument: &str) -> Result<u32> {
     }
 }
 
-/// Returns the name of the file that a process was started as, which may be longer than the
-/// kernel's name.
+/// Returns the file name with which a process was started. It may be longer than the kernel's name
+/// of the process.
 fn file(pid: u32) -> String {
     let title = title(pid, 4096).unwrap_or_default();
     let first = title.split(' ').next().unwrap_or_default();

@@ -1,4 +1,5 @@
-//! The present time, in numbers since 1970 UTC. A clock that is set before 1970 is at 0.
+//! The present time, as a number since 1970 UTC. A clock that is set to an earlier time counts as
+//! 0.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

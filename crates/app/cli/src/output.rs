@@ -1,5 +1,5 @@
-//! Writes reports to stdout (through a pager on a terminal), or to a file that appears whole or not
-//! at all.
+//! Writes reports to stdout (through a pager on a terminal) or to a file. A file appears only when
+//! it is complete.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -13,12 +13,13 @@ use heapprof_files::{FileAccess, FileOwner, PathTrust, TypedPath, resolve_typed}
 pub(crate) use heapprof_files::{replace_file as replace, write_named as into};
 use heapprof_recorder::inherited_state;
 
-/// Whether rows should be limited and colours used: stdout is a terminal and no file was asked for.
+/// Whether output goes to a terminal: no file is given, and stdout is a terminal. Rows are then
+/// limited, and colours are used.
 pub(crate) fn is_terminal(file: Option<&Path>) -> bool {
     file.is_none() && io::stdout().is_terminal()
 }
 
-/// Writes a report's text. On a terminal a pager shows a text that is longer than the screen.
+/// Writes the text of a report. On a terminal, a pager shows it if it is longer than the screen.
 pub(crate) fn text(file: Option<&Path>, text: &str) -> Result<()> {
     if is_terminal(file) && show_in_pager(text)? {
         return Ok(());
@@ -26,7 +27,7 @@ pub(crate) fn text(file: Option<&Path>, text: &str) -> Result<()> {
     write(file, |writer| Ok(writer.write_all(text.as_bytes())?))
 }
 
-/// Writes a report bit by bit as [`write()`] does. On a terminal a pager shows a report that is
+/// Writes a report piece by piece as [`write()`] does. On a terminal, a pager shows it if it is
 /// longer than the screen.
 pub(crate) fn write_paged(
     file: Option<&Path>,
@@ -40,8 +41,8 @@ pub(crate) fn write_paged(
     text(file, &String::from_utf8_lossy(&shown))
 }
 
-/// Writes the report that `body` writes. Other users may read it as the umask allows. A file gets
-/// its name only when it is complete.
+/// Writes a report, which `body` produces, to a file or to stdout. The umask decides which users
+/// may read the file. It gets its name only when it is complete.
 pub(crate) fn write(
     file: Option<&Path>,
     body: impl FnOnce(&mut dyn Write) -> Result<()>,
@@ -49,8 +50,8 @@ pub(crate) fn write(
     write_for(FileAccess::Umask, file, body)
 }
 
-/// Writes a profile as [`write()`] writes a report. A profile shows what a program did, so other
-/// users may read it only if its user allows that.
+/// Writes a profile to a file or to stdout. A profile reveals what a program did, so other users
+/// may read the file only if `mode` allows it.
 pub(crate) fn profile(
     mode: FileMode,
     file: Option<&Path>,
@@ -68,7 +69,7 @@ pub(crate) fn help(help: &clap::Error) -> Result<()> {
     printed.context("standard output: cannot be written")
 }
 
-/// The error of a command that was started without a standard output.
+/// The error if heapprof was started without a standard output.
 const STDOUT_CLOSED: &str = "standard output is closed: there is nowhere to write to";
 
 fn write_for(
@@ -96,8 +97,8 @@ fn write_for(
     }
 }
 
-/// Opens a file that is written while work goes on. It is a new file with the mode `mode`, or a
-/// pipe or device that exists.
+/// Opens a file that is written bit by bit during the work: a new file with the mode `mode`, or an
+/// existing pipe or device.
 pub(crate) fn open(mode: FileMode, path: &Path) -> Result<File> {
     let named = || format!("{}: cannot be written", path.display());
     match resolve_typed(path, PathTrust::Any)? {
@@ -113,7 +114,7 @@ pub(crate) fn open(mode: FileMode, path: &Path) -> Result<File> {
     }
 }
 
-/// Fails if a file can't be written, as far as that is known before.
+/// Fails if a file certainly can't be written. It may still fail later for other reasons.
 pub(crate) fn must_be_writable(path: &Path) -> Result<()> {
     // A reader that waits at a pipe must not see it opened and closed.
     match path.exists() && !path.is_file() {
@@ -158,10 +159,10 @@ fn show_in_pager(text: &str) -> Result<bool> {
     Ok(true)
 }
 
-/// Largest width of a line, however many columns a terminal reports.
+/// Largest width of a line, even if the terminal is wider.
 const MAX_COLUMNS: usize = 1_000;
 
-/// Returns how many columns of the terminal are written on.
+/// Returns the number of columns of the terminal that reports use.
 pub(crate) fn console_columns() -> usize {
     terminal_size::terminal_size()
         .map_or(80, |(columns, _)| usize::from(columns.0).min(MAX_COLUMNS))
@@ -171,7 +172,7 @@ fn console_rows() -> usize {
     terminal_size::terminal_size().map_or(24, |(_, rows)| usize::from(rows.0))
 }
 
-/// Whether an error means that the output is not read any more.
+/// Whether an error means that the output has no reader any more.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause

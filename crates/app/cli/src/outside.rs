@@ -1,4 +1,4 @@
-//! Reads what `pid:` and `core:` name: a recorded process, or the core file of one.
+//! Reads the source of a `pid:` or `core:` argument: a recorded process, or a core file.
 
 use anyhow::{Context, Result, anyhow};
 use heapprof_analysis::QuestionSource;
@@ -21,7 +21,8 @@ enum OutsideTarget<'a> {
     Core(&'a str),
 }
 
-/// Returns the process or the core file that an argument names. A file of that name comes first.
+/// Returns the process or the core file that an argument names. If a file has the whole argument as
+/// its name, there is none.
 fn parse_target(argument: &str) -> Option<OutsideTarget<'_>> {
     let process = argument
         .strip_prefix(PID_PREFIX)
@@ -40,7 +41,7 @@ pub(crate) fn is_outside(argument: &str) -> bool {
     parse_target(argument).is_some()
 }
 
-/// Reads the profile that an argument names; `None` if it names no process and no core file.
+/// Reads the profile that an argument names; `None` if it names neither a process nor a core file.
 pub(crate) fn read(argument: &str) -> Result<Option<QuestionSource>> {
     let shown = name::shown(argument);
     let profile = match parse_target(argument) {
@@ -53,14 +54,13 @@ pub(crate) fn read(argument: &str) -> Result<Option<QuestionSource>> {
     Ok(Some(QuestionSource::new(shown, profile)))
 }
 
-/// Finds the process that a number or a name means, with or without `pid:`.
+/// Finds the process with a number or a name, with or without the prefix `pid:`.
 pub(crate) fn find(which: &str) -> Result<OutsideProcess> {
     let which = which.strip_prefix(PID_PREFIX).unwrap_or(which);
     OutsideProcess::find(which).map_err(with_advice)
 }
 
-/// Finds a process as [`find`] does, for a user who is shown its recording. Prints a note if the
-/// recording has ended already.
+/// Finds a process as [`find`] does. Prints a note if its recording has already ended.
 pub(crate) fn find_for_reader(which: &str) -> Result<OutsideProcess> {
     let found = find(which)?;
     if found.has_stopped_recording() {
@@ -72,7 +72,7 @@ pub(crate) fn find_for_reader(which: &str) -> Result<OutsideProcess> {
     Ok(found)
 }
 
-/// Adds advice to an error.
+/// Adds advice to the error of finding a process.
 fn with_advice(error: ProcessFindError) -> anyhow::Error {
     let advice = match &error {
         ProcessFindError::NoName => "; say its number or its name, as in pid:1234",

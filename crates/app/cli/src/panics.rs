@@ -1,4 +1,4 @@
-//! Panics of the library that reads Parquet, which end the program as errors do.
+//! Ends the program like an error if the library that reads Parquet panics.
 
 use std::path::Path;
 

@@ -31,9 +31,9 @@ impl ModuleUse {
     }
 }
 
-/// Builds the module for the perl that is about to run, if there is none for it, it can be built,
-/// and the user allows that: by an option, or by an answer at the terminal. A program that is no
-/// perl needs no module.
+/// Builds the module for the perl that is about to run, if it has none, a module can be built, and
+/// the user allows that: by an option, or by an answer at the terminal. Does nothing for a program
+/// that is no perl.
 pub(crate) fn offer(program: &Path, used_for: ModuleUse, is_allowed: bool) -> Result<()> {
     // The file of a script is its interpreter.
     let file = inspect(program).file;
@@ -82,7 +82,7 @@ fn is_perl(file: &Path) -> bool {
     })
 }
 
-/// Asks the user at the terminal. Returns false if there is no terminal.
+/// Asks the user a yes-or-no question at the terminal. Returns false if there is no terminal.
 fn is_agreed(question: &str) -> bool {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return false;

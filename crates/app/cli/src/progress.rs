@@ -1,4 +1,4 @@
-//! A progress bar on stderr for work that takes over half a second, on a terminal only.
+//! A progress bar on stderr for work that takes over half a second. It appears only on a terminal.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ impl WorkBar {
         Self::new("run {pos} of {len} {bar:30} {eta} left")
     }
 
-    /// Shows how much is done, and how much there is in all if that is known.
+    /// Shows the progress: the amount that is done, and the whole amount if it is known.
     pub(crate) fn at(&mut self, done: u64, all: Option<u64>) {
         if !self.wanted {
             return;

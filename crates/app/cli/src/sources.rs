@@ -1,4 +1,4 @@
-//! The sources of profiles, as the command line says how to read them.
+//! Makes the sources of profiles from the options of a command line.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::args::{Cli, CliCommand, OverTimeMode};
 use crate::progress::WorkBar;
 use crate::{messages, now, outside};
 
-/// Makes the sources of a command.
+/// Makes the sources of profiles for a command.
 pub(crate) fn from_command_line(cli: &Cli) -> ProfileSources {
     let settings = SourceSettings {
         db: cli.db(),
@@ -34,7 +34,7 @@ pub(crate) fn from_command_line(cli: &Cli) -> ProfileSources {
     ProfileSources::new(settings, Arc::new(CommandLineReader))
 }
 
-/// This program, for the sources that it asks.
+/// This program as the host of the sources: it prints their notes and progress.
 struct CommandLineReader;
 
 impl SourceHost for CommandLineReader {

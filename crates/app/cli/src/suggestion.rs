@@ -1,4 +1,5 @@
-//! Suggests what a user meant who typed an unknown command: another tool's word, or a slip.
+//! Suggests a command to a user who typed an unknown one: a word of another tool, or a typing
+//! error.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -8,7 +9,8 @@ use clap::CommandFactory;
 use crate::args::Cli;
 use crate::name;
 
-/// The commands of pprof, heaptrack, massif, perf and other tools, and their names here.
+/// The commands of pprof, heaptrack, massif, perf and other tools, with the corresponding commands
+/// here.
 const FOREIGN_COMMANDS: &[(&str, &str)] = &[
     ("addr2line", "symbolize"),
     ("analyze", "top"),

@@ -1,4 +1,4 @@
-//! A file that is not complete yet. It lies beside its place under a name of its own, and is
+//! A file that is not complete yet. It is beside its final place under a temporary name, and is
 //! removed if it is not finished.
 
 use std::ffi::{OsStr, OsString};
@@ -18,13 +18,13 @@ use rustix::io::Errno;
 /// The mode of a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileAccess {
-    /// The mode of any new file, minus the rights that the umask takes away.
+    /// The default mode of new files, which depends on the umask.
     Umask,
-    /// Exactly the given mode, whatever the umask is.
+    /// Exactly this mode, whatever the umask is.
     Exactly(u32),
 }
 
-/// A file that no other process has opened, because it did not exist before.
+/// A new file beside its final place. No other process has it open.
 pub struct FileDraft<'a> {
     folder: BorrowedFd<'a>,
     place: &'a OsStr,
@@ -82,17 +82,17 @@ impl<'a> FileDraft<'a> {
         &mut self.file
     }
 
-    /// Moves the file to its place, and replaces a file there.
+    /// Moves the file to its final place. A file that is there is replaced.
     pub fn finish(mut self) -> io::Result<()> {
         renameat(self.folder, &self.name, self.folder, self.place)?;
         self.is_whole = true;
         Ok(())
     }
 
-    /// Moves the file to its place, if nothing is there.
+    /// Moves the file to its final place, if nothing is there.
     ///
     /// # Errors
-    /// Something is there already, which stays.
+    /// Something is already there. It is not changed.
     pub fn finish_new(mut self) -> io::Result<()> {
         let (from, to) = ((self.folder, &self.name), (self.folder, self.place));
         match renameat_with(from.0, from.1, to.0, to.1, RenameFlags::NOREPLACE) {
@@ -118,8 +118,8 @@ impl Drop for FileDraft<'_> {
     }
 }
 
-/// Returns a name for a file beside another one. The name is new in this process, and most likely
-/// new everywhere.
+/// Returns a name for a temporary file beside another file. The name is unique in this process, and
+/// most likely unique in the folder.
 fn beside(place: &OsStr) -> OsString {
     // Longest name in bytes, minus the bytes that are added below.
     const MAX_NAME_BYTES: usize = 255 - 40;

@@ -1,9 +1,10 @@
-//! Files that are written safely, whoever else may write in their folders.
+//! Writes files safely, even in folders in which other users may write.
 //!
 //! A [`FilePlace`] is a folder that was opened once, and a name in it. If another user renames
-//! folders or plants links afterwards, the file goes to the same place. [`PathTrust`] says whose
-//! links are followed on the way. A [`FileDraft`] gets the file's name when it is whole. [`acting`]
-//! does this with the rights of a file's owner. SECURITY.md says which rule holds for which file.
+//! folders or plants links afterwards, the file still goes to that folder. [`PathTrust`] decides
+//! whose links are followed in a path. A [`FileDraft`] gets the file's name when it is complete.
+//! [`acting`] does work with the rights of a file's owner. SECURITY.md lists the rules for each
+//! file.
 //!
 //! This crate must never know profiles or the command line.
 #![forbid(unsafe_code)]
@@ -35,7 +36,7 @@ pub use typed_path::{TypedPath, TypedPathError, resolve_typed};
 pub use walk::{PathTrust, make_folder, open_folder};
 pub use write::{FileWriteError, replace_file, write_named};
 
-/// A name in an opened folder.
+/// A name in an opened folder, where a file may be.
 pub struct FilePlace {
     folder: OwnedFd,
     name: OsString,
@@ -49,8 +50,8 @@ pub struct OpenedFile {
     pub stat: Stat,
 }
 
-/// Gives a folder a name that is not taken yet. Before Linux 3.15, and on a file system that does
-/// not support this, the name of an empty folder may be taken over, too.
+/// Renames a folder to a name that is not taken. Before Linux 3.15, and on file systems that do not
+/// support this, an empty folder with the new name may be replaced.
 pub fn rename_folder(
     (from, name): (BorrowedFd<'_>, impl Arg + Copy),
     (to, named): (BorrowedFd<'_>, impl Arg + Copy),
@@ -65,8 +66,8 @@ pub fn rename_folder(
 }
 
 impl FilePlace {
-    /// Returns the place of `path`. If `trust` says so, no links of other users are followed on the
-    /// way to its folder.
+    /// Returns the place of `path`. `trust` decides which links and folders are accepted in the
+    /// path of its folder.
     pub fn resolve(path: &Path, trust: PathTrust) -> io::Result<Self> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
@@ -90,7 +91,8 @@ impl FilePlace {
         self.folder.as_fd()
     }
 
-    /// Returns the metadata of what is there, without following a link.
+    /// Returns the metadata of the file or link with this name; `None` if there is none. A link is
+    /// not followed.
     pub fn stat(&self) -> io::Result<Option<Stat>> {
         match statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
@@ -99,7 +101,7 @@ impl FilePlace {
         }
     }
 
-    /// Opens a plain file for reading. Fails for a link, a pipe, and a file that has a second name.
+    /// Opens a plain file for reading. Fails for a link, a pipe, and a file with several names.
     pub fn open(&self) -> io::Result<OpenedFile> {
         // Without `NONBLOCK`, opening a pipe would wait for its other end.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -122,12 +124,12 @@ impl FilePlace {
         Ok(OpenedFile { file, stat })
     }
 
-    /// Makes a new file beside the place. It takes the place when it is complete.
+    /// Makes a temporary file beside the place. It gets the place's name when it is complete.
     pub fn draft(&self, access: FileAccess) -> io::Result<FileDraft<'_>> {
         FileDraft::new(self.folder.as_fd(), &self.name, access)
     }
 
-    /// Makes an empty file with the mode `mode`, unless there is a file.
+    /// Makes an empty file with the mode `mode`, unless a file exists.
     pub fn make(&self, mode: u32) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let mode = Mode::from_raw_mode(mode);
@@ -138,15 +140,15 @@ impl FilePlace {
         }
     }
 
-    /// Removes the file that has the name.
+    /// Removes the file at this place.
     pub fn remove(&self) -> io::Result<()> {
         Ok(unlinkat(&self.folder, &self.name, AtFlags::empty())?)
     }
 }
 
-/// Whether a file in a folder where everybody may put files belongs to another user than this one
-/// and the folder's owner. This is the rule of fs.protected_symlinks and fs.protected_fifos. It
-/// holds here even if the kernel's rules are switched off.
+/// Whether a file may have been planted: its folder allows everybody to add files, and its owner is
+/// neither this user nor the folder's owner. This is the rule of fs.protected_symlinks and
+/// fs.protected_fifos. It holds here even if the kernel's rules are switched off.
 fn is_planted(folder: &Stat, found: &Stat) -> bool {
     const STICKY_AND_OPEN: u32 = 0o1002;
     let own = rustix::process::geteuid().as_raw();
@@ -163,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns a folder, and the path of a file in it that has the text `old`.
+    /// Returns a folder, and the path of a file in it with the text `old`.
     fn folder_with_file() -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");

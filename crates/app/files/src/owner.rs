@@ -1,5 +1,5 @@
-//! Does work with another user's rights: in that user's folders, root's `record` does only what the
-//! user could do.
+//! Does work with another user's rights: in that user's folders, `record` as root does only what
+//! the user could do.
 
 use std::io;
 use std::sync::OnceLock;
@@ -8,7 +8,7 @@ use rustix::fs::Stat;
 use rustix::process::{Gid, Uid, getegid, geteuid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-/// A user, and the group in which they made a file.
+/// The owner of a file: a user, and the group of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileOwner {
     /// The user's number.
@@ -40,14 +40,14 @@ impl FileOwner {
         self.user == Self::us().user
     }
 
-    /// Whether this thread has the rights of the owner and, if that is another user, no others.
+    /// Whether this thread acts as the owner, without the rights of any other user.
     pub fn is_acting(self) -> bool {
         self.user == geteuid().as_raw()
     }
 }
 
-/// Does `work` as `owner`: at once if this thread has these rights, otherwise in a thread that gave
-/// up every other right. Only root can act for others.
+/// Does `work` as `owner`. A thread that already acts as `owner` does it itself. Otherwise a new
+/// thread does it, after it has given up all other rights. Only root can act for others.
 pub fn acting<R: Send>(owner: FileOwner, work: impl FnOnce() -> R + Send) -> io::Result<R> {
     // The user of this process must be known before a thread acts for another user.
     FileOwner::us();
@@ -70,8 +70,8 @@ pub fn acting<R: Send>(owner: FileOwner, work: impl FnOnce() -> R + Send) -> io:
     })
 }
 
-/// Gives up this thread's rights except those of `owner`. The thread's real user stays, so that
-/// `owner` can't send it signals.
+/// Gives up all rights of this thread except those of `owner`. The thread's real user does not
+/// change, so `owner` can't send it signals.
 fn become_user(owner: FileOwner) -> io::Result<()> {
     let same = "the rights of its owner can't be taken";
     let refused = |error: rustix::io::Errno| io::Error::other(format!("{same}: {error}"));

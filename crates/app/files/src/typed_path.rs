@@ -1,6 +1,6 @@
-//! Follows a path that a user typed, by the rules of a shell's `>`: the user's own links are
-//! followed, links that others planted are refused, and anything but a plain file is written to as
-//! it is.
+//! Follows a path that a user typed, as a shell does for `>`. The user's own links are followed,
+//! and links that others planted are refused. A plain file is replaced, and anything else is
+//! written to in place.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -22,29 +22,29 @@ use super::{FilePlace, PathTrust, is_planted};
 pub enum TypedPath {
     /// A place for a file, and the metadata of the file that is there.
     Place(FilePlace, Option<Stat>),
-    /// A pipe, a device or an open file, which can't be replaced, only written to.
+    /// A pipe, a device or an open file: it can be written to, but not replaced.
     Open(File),
 }
 
-/// Maximum number of links that a path may lead over, as in the kernel.
+/// Maximum number of links that are followed in a path, as in the kernel.
 const MAX_LINKS: usize = 40;
 
 /// Why a path can't be written to.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TypedPathError {
-    /// The kernel refuses a step of the way.
+    /// The kernel refuses to follow a part of the path.
     #[error("{}: cannot be written", path.display())]
     Unwritable {
         /// The path.
         path: PathBuf,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The path names a folder.
     #[error("{}: is a folder; name a file in it", .0.display())]
     Folder(PathBuf),
-    /// A folder on the way does not exist.
+    /// A folder in the path does not exist.
     #[error(
         "{}: cannot be written: there is no folder {}; make it first",
         path.display(),
@@ -53,7 +53,7 @@ pub enum TypedPathError {
     NoFolder {
         /// The path.
         path: PathBuf,
-        /// The folder.
+        /// The missing folder.
         folder: PathBuf,
     },
     /// The path leads to a link or a pipe of another user.
@@ -65,15 +65,16 @@ pub enum TypedPathError {
     Planted {
         /// The path.
         path: PathBuf,
-        /// What it leads to.
+        /// The kind of the file that the path leads to.
         what: &'static str,
     },
-    /// What the path names was exchanged while it was opened.
+    /// The file at the path was replaced while it was opened.
     #[error("{}: was changed meanwhile", .0.display())]
     Changed(PathBuf),
 }
 
-/// Follows a path to its place. With [`PathTrust::OwnLinks`] it follows no links of other users.
+/// Follows a path to its target. With [`PathTrust::OwnLinks`], links of other users are not
+/// followed.
 pub fn resolve_typed(path: &Path, trust: PathTrust) -> Result<TypedPath, TypedPathError> {
     let unwritable = |source: io::Error| TypedPathError::Unwritable {
         path: path.to_path_buf(),
@@ -177,14 +178,15 @@ fn is_same(one: &Stat, other: &Stat) -> bool {
     (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 
-/// Whether links in a folder are the kernel's own, which lead to open files and not to names, as in
-/// `/dev/stdout` and `/dev/fd/63`.
+/// Whether the links in a folder are the kernel's own. Such links lead to open files and not to
+/// names: `/dev/stdout` and `/dev/fd/63` lead to some.
 fn is_of_kernel(folder: &OwnedFd) -> bool {
     fstatfs(folder).is_ok_and(|fs| fs.f_type == PROC_SUPER_MAGIC)
 }
 
-/// Opens an open file again. Returns `None` if it is a folder. A standard stream goes on at its
-/// position, even if it is a socket or a file that others write to as well.
+/// Returns another descriptor for the open file to which a kernel link leads; `None` for a folder.
+/// A standard stream continues at its position, even if it is a socket or a file that others write
+/// to as well.
 fn open_stream(place: &FilePlace) -> io::Result<Option<File>> {
     let led = statat(&place.folder, &place.name, AtFlags::empty())?;
     let (out, err) = (io::stdout(), io::stderr());

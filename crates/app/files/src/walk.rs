@@ -1,5 +1,5 @@
-//! Walks to a folder, with one descriptor for each step, so that each step can be checked and none
-//! is taken twice.
+//! Opens the folders of a path one after another, with a descriptor for each step. So each step can
+//! be checked, and can't change after the check.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -12,33 +12,32 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, mkdirat, open, openat
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// Maximum number of links that a path may lead over, as in the kernel.
+/// Maximum number of links that are followed in a path, as in the kernel.
 const MAX_LINKS: usize = 40;
 
-/// The conditions that each step must meet.
+/// The conditions for each step of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathTrust {
-    /// No condition, because the caller may do no more there than the owner of the folders.
+    /// No condition, because the caller has no more rights there than the owner of the folders.
     Any,
-    /// Links must be this user's or root's.
+    /// Links must belong to this user or to root.
     OwnLinks,
-    /// Links and folders must be this user's or root's, and no other user can put anything into
-    /// them under a name that is taken.
+    /// Links and folders must belong to this user or to root, and no other user may be able to
+    /// replace anything in the folders.
     Own,
-    /// Links must be this user's or root's, and so must the last folder. No folder may belong to
-    /// the user with this number, and no other user can put anything into one under a name that is
-    /// taken.
+    /// Links and the last folder must belong to this user or to root. No folder may belong to the
+    /// user with this number, and no other user may be able to replace anything in the folders.
     NotOf(u32),
 }
 
-/// Whether a link may be followed, because this user, root or the owner of `/` made it.
+/// Whether a link may be followed, because it belongs to this user, to root or to the owner of `/`.
 pub(super) fn is_own(link: &Stat) -> io::Result<bool> {
     let root = open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     Ok(TrustedUsers::new(&fstat(root)?).with(link))
 }
 
-/// The users who may be trusted with a step: this user, root, and the owner of `/`, because every
-/// path begins at `/`.
+/// The users whose links and folders are trusted: this user, root, and the owner of `/`, because
+/// every path begins at `/`.
 struct TrustedUsers([u32; 3]);
 
 impl TrustedUsers {
@@ -51,7 +50,7 @@ impl TrustedUsers {
     }
 }
 
-/// Opens a folder as a place for files.
+/// Opens a folder in which files can be opened and made.
 pub fn open_folder(path: &Path, trust: PathTrust) -> io::Result<OwnedFd> {
     walk(None, path, trust, false)
 }
@@ -65,8 +64,8 @@ pub(super) fn open_folder_from(
     walk(Some(start), path, trust, false)
 }
 
-/// Opens a folder as [`open_folder`] does, and makes missing folders. This user may write to those,
-/// and all users may read them.
+/// Opens a folder as [`open_folder`] does, and makes missing folders. This user may write to new
+/// folders, and all users may read them.
 pub fn make_folder(path: &Path, trust: PathTrust) -> io::Result<OwnedFd> {
     walk(None, path, trust, true)
 }
@@ -135,7 +134,7 @@ fn walk(start: Option<OwnedFd>, path: &Path, trust: PathTrust, make: bool) -> io
     Ok(folder)
 }
 
-/// Returns the names of a path, one after the other.
+/// Returns the names in a path, one after the other.
 fn steps(path: &Path) -> impl Iterator<Item = OsString> {
     path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_os_string()),
@@ -144,7 +143,7 @@ fn steps(path: &Path) -> impl Iterator<Item = OsString> {
     })
 }
 
-/// Refuses a folder whose content another user can change.
+/// Fails for a folder whose content another user can change.
 fn check_folder(folder: &OwnedFd, trust: PathTrust, trusted: &TrustedUsers) -> io::Result<()> {
     if !matches!(trust, PathTrust::Own | PathTrust::NotOf(_)) {
         return Ok(());
@@ -162,7 +161,7 @@ fn check_folder(folder: &OwnedFd, trust: PathTrust, trusted: &TrustedUsers) -> i
     }
 }
 
-/// Gives a folder that was just made the rights that the umask took away.
+/// Gives a new folder the rights for reading that the umask took away.
 fn be_readable(folder: &OwnedFd, name: &OsStr, made: &Stat) -> io::Result<()> {
     let is_ours = made.st_uid == geteuid().as_raw();
     if !is_ours || made.st_mode & 0o755 == 0o755 {

@@ -1,21 +1,21 @@
-//! Writes the content of a file through a buffer, and names the file in the error of a write.
+//! Writes a file through a buffer, and adds the file's name to errors.
 
 use std::io::{self, BufWriter, Write};
 
 use super::{FileAccess, FilePlace};
 
-/// The error of a file that cannot be written.
+/// The error of a file that could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("{name}: cannot be written")]
 pub struct FileWriteError {
-    /// The name under which the file is shown.
+    /// The name of the file in messages.
     name: String,
-    /// The kernel's answer.
+    /// The kernel's error.
     source: io::Error,
 }
 
-/// Writes what `body` writes to a place. The place gets the new file only when it is complete. An
-/// error names the file as `shown`.
+/// Writes a file at `place` with the content that `body` produces. The file appears only when it is
+/// complete. Errors call it `shown`.
 pub fn replace_file<E>(
     place: &FilePlace,
     shown: &str,
@@ -34,7 +34,7 @@ where
     Ok(draft.finish().map_err(unwritable)?)
 }
 
-/// Writes what `body` writes. An error of writing names `name`.
+/// Writes the content that `body` produces to `writer`. Errors of writing mention `name`.
 pub fn write_named<E>(
     name: &str,
     writer: impl Write,
@@ -62,7 +62,7 @@ where
     }
 }
 
-/// A writer that keeps the error of a failed write.
+/// A writer that stores the error of a failed write.
 struct ErrorKeepingWriter<W> {
     writer: W,
     failure: Option<io::Error>,

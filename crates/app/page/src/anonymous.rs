@@ -1,10 +1,10 @@
-//! Makes a page without names: each name is a hash, and equal names have equal hashes.
+//! Makes a page anonymous: each name becomes a hash, and equal names have equal hashes.
 
 use heapprof_analysis::OTHER_NAME;
 use heapprof_web::WebReport;
 use sha2::{Digest, Sha256};
 
-/// Replaces all names and leaves out paths, sources and commands.
+/// Replaces all names by hashes, and leaves out paths, sources and commands.
 pub fn hash_names(report: &mut WebReport) {
     let key = key(report);
     let hashed = |kind: &str, name: &str| {
@@ -43,8 +43,8 @@ pub fn hash_names(report: &mut WebReport) {
     report.forks = None;
 }
 
-/// Returns a key that can be computed only from all the names, so that no name can be found by
-/// hashing guesses.
+/// Returns the key of the hashes. It can be computed only from all names together, so nobody can
+/// find a name by hashing guesses.
 fn key(report: &WebReport) -> [u8; 32] {
     let mut all = Sha256::new();
     let functions = report.functions.iter().map(|function| &function.name);

@@ -1,4 +1,4 @@
-//! The commands that a server answers: what each may be asked, and the answer to a request.
+//! The commands that a server answers: the parameters of each command, and the answer to a request.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use crate::settings::PageSettings;
 use crate::source_file::{SourceFiles, SourceFolders};
 use crate::web_question::WebQuestion;
 
-/// The profiles that a command is about.
+/// Which profiles a command is about.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ProfileScope {
     /// The last of the chosen profiles.
@@ -28,19 +28,19 @@ enum ProfileScope {
     Nothing,
 }
 
-/// A command that a client can ask for.
+/// A command that a client can request.
 struct WebCommand {
     name: &'static str,
     about: ProfileScope,
     /// Whether the command wants a regular expression, in the parameter `regex`.
     wants_regex: bool,
-    /// The command's options besides those that all questions have.
+    /// The command's options besides those of all questions.
     options: &'static [&'static str],
-    /// The command's switches besides those that all questions have.
+    /// The command's switches besides those of all questions.
     switches: &'static [&'static str],
     /// Whether the command has the options and switches of all questions.
     is_question: bool,
-    /// Makes the question of the values of its parameters.
+    /// Makes the command's question from the values of its parameters.
     question: fn(ParameterValues) -> Result<WebQuestion>,
 }
 
@@ -125,7 +125,8 @@ const WEB_COMMANDS: &[WebCommand] = &[
     },
 ];
 
-/// The requests that are not commands: the path, the method, the parameters and the switches.
+/// The requests that are not commands: for each the path, the method, the parameters and the
+/// switches.
 const OTHER_REQUESTS: [(&str, &str, &[&str], &[&str]); 6] = [
     ("commands", "GET", &[], &[]),
     ("profiles", "GET", &[], &[]),
@@ -179,8 +180,9 @@ impl WebCommand {
         self.switches.iter().chain(all).copied()
     }
 
-    /// Returns the parameters that are the question's own, in the order of the request, without
-    /// switches that are off. Fails for a parameter that the command does not have.
+    /// Returns the parameters of the command's question, in the order of the request. Switches that
+    /// are off, and parameters that choose profiles, are left out. Fails for a parameter that the
+    /// command does not have.
     fn own_parameters<'a>(
         &self,
         asked: &'a ApiRequest,
@@ -275,7 +277,7 @@ pub(crate) fn answer(
 /// Largest text of an answer, in bytes.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 
-/// The text of an answer, which has a limit.
+/// The text of an answer, whose size is limited.
 #[derive(Default)]
 struct AnswerText(Vec<u8>);
 
@@ -296,7 +298,7 @@ impl Write for AnswerText {
     }
 }
 
-/// Describes all requests, for authors of programs that send them.
+/// Describes all requests, for authors of client programs.
 pub(crate) fn describe_api(takes_profiles: bool) -> serde_json::Value {
     let one = |command: &WebCommand| {
         let regex = command.wants_regex.then_some("regex");
@@ -345,7 +347,7 @@ mod tests {
         }
     }
 
-    /// Every parameter that is offered has a meaning, and any text may be its value.
+    /// Every parameter in the description of the API is accepted, with any text as its value.
     #[test]
     fn every_parameter_is_understood() {
         for command in WEB_COMMANDS {

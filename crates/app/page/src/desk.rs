@@ -1,4 +1,5 @@
-//! The desk that answers the page's questions: it leads each request to what answers it.
+//! The desk that answers the page's requests: it passes each request on to the module that answers
+//! it.
 
 use std::sync::{Arc, Mutex, TryLockError};
 
@@ -23,7 +24,7 @@ const MAX_STATEMENT_BYTES: usize = 64 << 10;
 /// Largest profile that may be sent, in bytes.
 const MAX_UPLOAD_BYTES: usize = 256 << 20;
 
-/// The desk that answers the page's questions.
+/// The desk that answers the page's requests.
 pub struct PageDesk {
     host: Arc<dyn PageHost>,
     settings: PageSettings,
@@ -35,7 +36,7 @@ pub struct PageDesk {
 }
 
 impl PageDesk {
-    /// Reads the profiles of the first view.
+    /// Makes the desk, and reads the profiles of the first view.
     pub fn open(
         sources: ProfileSources,
         settings: PageSettings,
@@ -52,12 +53,12 @@ impl PageDesk {
         })
     }
 
-    /// Returns a title of what is served, for people.
+    /// Returns a title of the served profiles, for people.
     pub fn title(&self) -> &str {
         &self.title
     }
 
-    /// Makes the first view, so that it is ready when the page asks for it.
+    /// Makes the first view, so that it is ready when the page requests it.
     pub fn prepare(&self) {
         drop(self.views.report(&self.library, &ApiRequest::default()));
     }

@@ -1,4 +1,4 @@
-//! What the program that serves a page does for it.
+//! The services that a page gets from the program that serves it.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,11 @@ pub trait PageHost: Send + Sync {
     /// Returns the text of a note, in one line.
     fn note_text(&self, note: &QuestionNote<'_>) -> String;
 
-    /// Returns what a parameter of a command is called where its value is refused.
+    /// Returns the name of a parameter, for the message that refuses its value.
     fn parameter_name(&self, key: &str) -> String;
 
-    /// Returns the command that shows the same as each view of a page, by the view's name.
+    /// Returns a command for each view of a page, by the view's name. The command shows the same
+    /// rows as the view.
     fn view_commands(
         &self,
         names: &[String],
@@ -27,31 +28,32 @@ pub trait PageHost: Send + Sync {
         paths: &PathRule,
     ) -> BTreeMap<String, String>;
 
-    /// Returns the fixed texts.
+    /// Returns texts with advice about the program's options.
     fn words(&self) -> PageWords;
 
     /// Whether an argument names a process, which changes by itself.
     fn is_process(&self, argument: &str) -> bool;
 
-    /// Returns the profiles that are named. A folder stands for the profiles in it, each by itself.
+    /// Replaces each folder by the profiles in it, as separate profiles.
     fn expand_names(&self, names: &[String]) -> Result<Vec<String>>;
 
     /// Returns the present time in milliseconds since 1970 UTC.
     fn now_millis(&self) -> i64;
 }
 
-/// Texts that advise to use an option of the program.
+/// The program's texts with advice about its options.
 #[derive(Clone, Copy)]
 pub struct PageWords {
-    /// How to find out which values a parameter may have.
+    /// Advice on how to find out which values a parameter may have.
     pub values: &'static str,
-    /// How to start a server that takes profiles.
+    /// Advice on how to start a server that takes profiles.
     pub upload: &'static str,
-    /// Why lines of source files are not shown.
+    /// The reason why lines of source files are not shown.
     pub closed_sources: &'static str,
 }
 
-/// Returns the refusal of a question that can't be answered, with the message of the command line.
+/// Returns the refusal of a question that can't be answered, with the text that the command line
+/// has for the error.
 pub(crate) fn refusal(host: &dyn PageHost, error: &Error) -> ApiRefusal {
     ApiRefusal {
         status: 400,

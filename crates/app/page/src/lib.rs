@@ -1,23 +1,24 @@
-//! What a page shows of heap profiles, and the answers to what it asks of a server.
+//! Makes the content of a page about heap profiles, and the answers to the page's requests to a
+//! server.
 //!
-//! `heapprof-web` knows HTTP and no profile, and this crate knows profiles and no HTTP. The trait
-//! [`ApiHandler`](heapprof_web::ApiHandler) is between them: a question goes in, and an answer or a
-//! refusal comes out.
+//! `heapprof-web` handles HTTP and knows nothing of profiles; this crate handles profiles and knows
+//! nothing of HTTP. The trait [`ApiHandler`](heapprof_web::ApiHandler) connects them: it takes a
+//! request, and returns an answer or a refusal.
 //!
-//! * `question/`: the questions about profiles, one struct for each report. A command line asks the
-//!   same ones.
-//! * `commands.rs`: the commands that can be asked of a server, from a table of what each may be
-//!   asked. The parameters (`parameters.rs`) become a question (`web_question.rs`), and the answer
-//!   is what the command prints as JSON.
-//! * `library.rs`: the profiles that are offered. A question reads nothing else: every other name
-//!   is an error, so that no parameter can name a file, a URL or stdin.
-//! * `views.rs`: the sessions of the last views. A view is a choice of profiles under filters; the
-//!   page asks each again, for its report and for parts of the report's tree.
-//! * `statement.rs`: statements of the user, which only read, and which end.
-//! * `rows.rs`: the rows of a page, as a file and as an answer.
+//! * `question/`: the questions about profiles, one struct for each report. The command line uses
+//!   the same structs.
+//! * `commands.rs`: the commands that a server answers, and a table of their parameters. The
+//!   parameters (`parameters.rs`) become a question (`web_question.rs`), and the answer is the JSON
+//!   that the command prints.
+//! * `library.rs`: the profiles that the server offers. A question can read no others: every other
+//!   name is an error, so that no parameter can name a file, a URL or stdin.
+//! * `views.rs`: the sessions of the last views. A view is a choice of profiles with filters. The
+//!   page requests its report, and later parts of the report's tree.
+//! * `statement.rs`: statements of the user, which may only read, within a time limit.
+//! * `rows.rs`: the rows of a page, both for a file and for an answer.
 //!
-//! The [`PageHost`] is the program that serves. It words errors and notes, because only a program
-//! has options, and knows which arguments are processes.
+//! The [`PageHost`] is the program that serves the page. It puts errors and notes into words,
+//! because only a program has options, and it knows which arguments are processes.
 //!
 //! `tests/desk/web/` compares each answer with the command's output, and sends hostile requests.
 #![forbid(unsafe_code)]

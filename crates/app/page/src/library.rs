@@ -1,5 +1,6 @@
-//! The profiles that a server has: those that the user named, those of the database, and those that
-//! were sent. Each is read when it is first asked for, and again if its file has changed.
+//! The profiles that a server offers: those that the user named, those of the database, and those
+//! that clients sent. Each is read when a question first needs it, and again if its file has
+//! changed.
 
 use std::fs::File;
 use std::io::Read;
@@ -18,21 +19,21 @@ use serde_json::json;
 use crate::host::{PageHost, refusal};
 use crate::settings::PageSettings;
 
-/// Maximum number of the database's profiles that are kept once they were read.
+/// Maximum number of the database's profiles that stay in memory once they were read.
 const MAX_KEPT_PROFILES: usize = 8;
 /// Time after which a process is read again, in milliseconds.
 pub(crate) const REFRESH_INTERVAL_MS: u32 = 2000;
-/// Maximum number of profiles that may be sent.
+/// Maximum number of profiles that clients may send.
 const MAX_SENT_PROFILES: usize = 16;
-/// The longest name of a profile that is sent, in characters.
+/// Longest name of a profile that a client sends, in characters.
 const MAX_NAME_CHARS: usize = 100;
 
-/// The profiles of a server.
+/// The profiles that a server offers.
 pub(crate) struct ProfileLibrary {
     host: Arc<dyn PageHost>,
     shelf: Mutex<LibraryShelf>,
-    /// Locked while a profile is read, so that no profile is read twice at once. The shelf is not
-    /// locked then.
+    /// Locked while a profile is read, so that no profile is read twice at once. The shelf stays
+    /// unlocked meanwhile.
     reading: Mutex<()>,
     /// The names of the first view's profiles, in the order of time.
     first: Vec<String>,
@@ -44,9 +45,9 @@ struct LibraryShelf {
     sources: ProfileSources,
     host: Arc<dyn PageHost>,
     offered: Vec<OfferedProfile>,
-    /// The state of the database when its profiles were listed.
+    /// The state of the database's file when its profiles were listed.
     database: Option<[i64; 4]>,
-    /// Number of readings so far, so that each reading has a number of its own.
+    /// Number of readings so far, from which each reading gets its number.
     readings: u64,
     sent: usize,
 }
@@ -60,11 +61,11 @@ struct OfferedProfile {
 
 #[derive(Clone)]
 enum ProfileOrigin {
-    /// The arguments of the command line, whose profiles are added up.
+    /// Arguments of the command line. Their profiles are added up.
     Arguments(Vec<String>),
     /// The database.
     Database,
-    /// A client that sent it.
+    /// A client, which sent the profile.
     Upload,
 }
 
@@ -82,7 +83,7 @@ impl ProfileOrigin {
 /// The result of a search on the shelf.
 enum ShelfLookup {
     Available(LibraryProfile),
-    /// The profile is to be read, and its file has this state.
+    /// The profile must be read. The value is the present state of its file.
     Unread(Option<[i64; 4]>),
 }
 
@@ -94,11 +95,11 @@ pub(crate) struct LibraryProfile {
     pub(crate) number: u64,
     /// The state of the file when it was read.
     file: Option<[i64; 4]>,
-    /// Why the profile is not the present one, if it is not.
+    /// Why the profile is not up to date, if it is not.
     pub(crate) note: Option<String>,
 }
 
-/// The profiles that a question is about, and whether the first is compared with the last.
+/// The profiles of a question, and whether the first is compared with the last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProfileChoice {
     pub(crate) names: Vec<String>,
@@ -106,7 +107,7 @@ pub(crate) struct ProfileChoice {
 }
 
 impl ProfileLibrary {
-    /// Reads the profiles of the first view.
+    /// Makes the library, and reads the profiles of the first view.
     pub(crate) fn open(
         mut sources: ProfileSources,
         settings: &PageSettings,
@@ -202,7 +203,7 @@ impl ProfileLibrary {
         })
     }
 
-    /// Whether a profile of the first view is a process, which changes by itself.
+    /// Whether any profile comes from a running process, and so changes by itself.
     pub(crate) fn is_live(&self) -> bool {
         let shelf = self.shelf();
         let mut offered = shelf.offered.iter();
@@ -214,7 +215,7 @@ impl ProfileLibrary {
         })
     }
 
-    /// Returns a title of what is served, for people.
+    /// Returns a title of the served profiles, for people.
     pub(crate) fn title(&self) -> String {
         match &self.first[..] {
             [before, after] if self.is_compared => {
@@ -225,7 +226,7 @@ impl ProfileLibrary {
         }
     }
 
-    /// Returns the list of all profiles.
+    /// Returns the list of all profiles that are offered.
     pub(crate) fn offered(&self) -> Vec<serde_json::Value> {
         let mut shelf = self.shelf();
         shelf.refresh();
@@ -239,7 +240,7 @@ impl ProfileLibrary {
         shelf.offered.iter().map(one).collect()
     }
 
-    /// Returns the profiles of the first view, if it is one profile, or two that are compared.
+    /// Returns the profiles of the first view if it shows one profile, or compares two.
     pub(crate) fn shown(&self) -> serde_json::Value {
         match &self.first[..] {
             [base, profile] if self.is_compared => json!({ "profile": profile, "base": base }),
@@ -248,7 +249,7 @@ impl ProfileLibrary {
         }
     }
 
-    /// Returns the profiles that a question is about: those that it names, or those of the first
+    /// Returns the profiles that a request chooses by its parameters, or else those of the first
     /// view.
     pub(crate) fn parse_choice(&self, asked: &ApiRequest) -> Result<ProfileChoice, ApiRefusal> {
         let one = |parameter: &str| -> Result<Option<String>, ApiRefusal> {
@@ -274,7 +275,7 @@ impl ProfileLibrary {
         })
     }
 
-    /// Returns the profile of a name, which must be one that is offered.
+    /// Returns the offered profile of this name, and reads it if necessary.
     pub(crate) fn read(&self, name: &str) -> Result<LibraryProfile, ApiRefusal> {
         self.read_or_fail(name)
             .map_err(|error| refusal(&*self.host, &error))
@@ -306,7 +307,7 @@ impl ProfileLibrary {
         }
     }
 
-    /// Returns the profiles of some names.
+    /// Returns the offered profiles of these names.
     pub(crate) fn read_all(&self, names: &[String]) -> Result<Vec<QuestionSource>, ApiRefusal> {
         let one = |name: &String| Ok(self.read(name)?.source);
         names.iter().map(one).collect()
@@ -322,7 +323,7 @@ impl ProfileLibrary {
         is_offered.then(|| shelf.sources.db().to_path_buf())
     }
 
-    /// Refuses to take another profile if there are many.
+    /// Fails if clients have sent too many profiles for another one.
     pub(crate) fn check_sent(&self) -> Result<(), ApiRefusal> {
         if self.shelf().sent < MAX_SENT_PROFILES {
             return Ok(());
@@ -335,7 +336,7 @@ impl ProfileLibrary {
         ))
     }
 
-    /// Adds a profile that was sent. Returns the name that it has here.
+    /// Adds a profile that a client sent. Returns the name that it gets in the library.
     pub(crate) fn take(&self, wished: Option<&str>, bytes: &[u8]) -> Result<String, ApiRefusal> {
         self.check_sent()?;
         let wished: String = wished
@@ -376,7 +377,7 @@ impl ProfileLibrary {
 }
 
 impl LibraryShelf {
-    /// Offers the profile that these arguments name, and returns its name.
+    /// Offers the profile that these arguments name. Returns its name in the library.
     fn offer(&mut self, arguments: &[String]) -> String {
         let name = arguments.join(" + ");
         if !self.offered.iter().any(|offered| offered.name == name) {
@@ -390,7 +391,7 @@ impl LibraryShelf {
         name
     }
 
-    /// Returns the position of a profile, and whether it was read.
+    /// Returns the position of a profile, and its last reading if that is still valid.
     fn find(&self, name: &str) -> Result<(usize, ShelfLookup)> {
         let at = self.offered.iter().position(|offered| offered.name == name);
         let at = at.with_context(|| format!("{name}: there is no such profile"))?;
@@ -409,7 +410,7 @@ impl LibraryShelf {
         })
     }
 
-    /// Keeps a profile that was read while its file had this state.
+    /// Stores a profile that was read while its file had the state `file`.
     fn put(
         &mut self,
         name: &str,
@@ -433,7 +434,7 @@ impl LibraryShelf {
         known
     }
 
-    /// Returns the last reading of a process.
+    /// Returns the last reading of a profile if it comes from a process.
     fn last_of_process(&self, name: &str) -> Option<QuestionSource> {
         let offered = self.offered.iter().find(|offered| offered.name == name)?;
         let ProfileOrigin::Arguments(arguments) = &offered.from else {
@@ -474,8 +475,8 @@ impl LibraryShelf {
         }
     }
 
-    /// Drops the earliest reading of a database's profile, if there are too many readings. The
-    /// profile can be read again.
+    /// Drops the earliest reading of a database's profile if there are too many. The profile can be
+    /// read again.
     fn forget(&mut self) {
         let stored = self.offered.iter_mut();
         let stored = stored.filter(|offered| matches!(offered.from, ProfileOrigin::Database));
@@ -488,8 +489,8 @@ impl LibraryShelf {
     }
 }
 
-/// Returns the state of what the arguments name: of one file, or of a process, whose state changes
-/// with time. Returns `None` for anything else.
+/// Returns numbers that change when the profile of these arguments may have changed: with a single
+/// file, or with time for a process. Returns `None` for anything else.
 fn state_of_file(arguments: &[String], host: &dyn PageHost) -> Option<[i64; 4]> {
     if arguments.iter().any(|one| host.is_process(one)) {
         return Some([host.now_millis() / i64::from(REFRESH_INTERVAL_MS), 0, 0, 0]);

@@ -1,5 +1,5 @@
-//! The values of a request's parameters, which mean what the command's options of the same names
-//! mean, and are refused in the same words.
+//! The values of a request's parameters. They have the meaning of the command's options with the
+//! same names, and wrong values are refused with the same messages.
 
 use heapprof_analysis::{Granularity, Query};
 use heapprof_web::{ApiRefusal, ApiRequest};
@@ -15,9 +15,9 @@ pub struct ParameterValues {
     /// The query. It has no granularity, because the default depends on the command.
     pub(crate) query: Query,
     pub(crate) granularity: Option<Granularity>,
-    /// The expression to find in functions' names.
+    /// The regular expression that functions' names must match.
     pub(crate) regex: String,
-    /// The smallest share of the total that a node has, in percent.
+    /// The smallest share of the total that a node of the tree must have, in percent.
     pub(crate) min_percent: f64,
     pub(crate) is_wide: bool,
     pub(crate) is_reverse: bool,
@@ -26,7 +26,7 @@ pub struct ParameterValues {
 }
 
 impl ParameterValues {
-    /// Parses parameters that the command has. Switches among them are on.
+    /// Parses parameters, all of which the command has. Each switch among them is on.
     pub fn parse(own: &[(&str, &str)], host: &dyn PageHost) -> Result<Self, ApiRefusal> {
         let mut values = Self {
             query: Query::default(),
@@ -105,7 +105,8 @@ impl ParameterValues {
         Ok(())
     }
 
-    /// Returns the query of a command whose rows are `default` unless it is said otherwise.
+    /// Returns the query of a command. Its rows have the granularity `default` unless a parameter
+    /// gives another one.
     pub(crate) fn query_by(&self, default: Granularity) -> Query {
         Query {
             granularity: self.granularity.unwrap_or(default),
@@ -128,7 +129,7 @@ pub(crate) fn allow(asked: &ApiRequest, known: &[&str]) -> Result<(), ApiRefusal
     ))
 }
 
-/// Returns the refusal of a parameter that a path does not have.
+/// Returns the refusal of a parameter that a request does not have.
 pub(crate) fn unknown_parameter<'a>(
     asked: &ApiRequest,
     name: &str,
@@ -139,7 +140,7 @@ pub(crate) fn unknown_parameter<'a>(
     ApiRefusal::new(400, what, format!("It has {known}"))
 }
 
-/// Whether a switch is on.
+/// Parses the value of a switch. Returns whether the switch is on.
 pub(crate) fn parse_switch(key: &str, value: &str) -> Result<bool, ApiRefusal> {
     match value {
         "" | "1" | "true" => Ok(true),
@@ -151,7 +152,7 @@ pub(crate) fn parse_switch(key: &str, value: &str) -> Result<bool, ApiRefusal> {
     }
 }
 
-/// Returns the refusal of a value. What it says is one line, whatever the value is.
+/// Returns the refusal of a value, with a message of one line.
 fn wrong_value(host: &dyn PageHost, said: &str) -> ApiRefusal {
     let first = said.split("\n\n").next().unwrap_or_default();
     let line = first.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,11 +1,12 @@
-//! Decides how paths are shown in a page that may be sent to others.
+//! The form in which a page shows paths. A page may be sent to others, who should not see all of
+//! them.
 
 use std::path::PathBuf;
 
 /// Which paths of source files and profiles a page shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathNames {
-    /// Paths as the profile has them.
+    /// Paths as they are in the profile.
     Full,
     /// Paths with `~` for the home folder.
     Short,
@@ -13,14 +14,14 @@ pub enum PathNames {
     None,
 }
 
-/// The rule by which paths are shown.
+/// The rule for showing paths on a page.
 pub struct PathRule {
     which: PathNames,
     home: Option<String>,
 }
 
 impl PathRule {
-    /// Makes the rule that the user asked for.
+    /// Makes the rule for showing paths in this form.
     pub fn new(which: PathNames) -> Self {
         let home = std::env::var_os("HOME").map(PathBuf::from);
         let home = home.filter(|home| home.components().count() > 1);
@@ -42,7 +43,8 @@ impl PathRule {
         }
     }
 
-    /// Returns the name of a profile: the whole path, or its last part.
+    /// Returns the name of a profile as the page shows it; only its last part if the page shows no
+    /// paths.
     pub fn name(&self, path: &str) -> String {
         match self.which {
             PathNames::None => path.rsplit('/').next().unwrap_or(path).to_string(),

@@ -1,5 +1,5 @@
-//! Converts what the collector noted about the whole process to the form of a page: the heap over
-//! time, and the sizes of allocations.
+//! Converts data about the whole process to the form of a page: the heap over time, and the sizes
+//! of allocations.
 
 use heapprof_analysis::{stats::StatsSize, timeline::TimelineRow};
 use heapprof_web as web;
@@ -7,8 +7,7 @@ use heapprof_web as web;
 /// Number of size classes of a page: one for each power of two.
 const SIZE_CLASS_COUNT: usize = 64;
 
-/// Makes the curve of a history. If a value is not known at a moment, it is that of the moment
-/// before.
+/// Makes the curve of a history. An unknown value is replaced by the value of the moment before.
 pub(crate) fn curve(history: &[TimelineRow]) -> Option<web::HistoryCurve> {
     let first = history.iter().position(|row| row.inuse_space.is_some())?;
     let mut curve = web::HistoryCurve::default();

@@ -1,7 +1,7 @@
-//! Questions about profiles, one struct for each report. A command asks them of the profiles that
-//! its arguments name, and the page's server of those that it offers.
+//! Questions about profiles, one struct for each report. Both the commands and the page's server
+//! use them.
 //!
-//! `open` starts the session of a question, and `rows` asks for the report's rows.
+//! The method `open` starts the session of a question, and `rows` returns the report's rows.
 
 mod diff;
 mod info;
@@ -37,27 +37,27 @@ pub use self::{
     tree::TreeQuestion,
 };
 
-/// What the user should know beside the rows of a question.
+/// A note for the user about the answer to a question.
 pub enum QuestionNote<'a> {
     /// A filter has no effect.
     Filter(&'a FilterNote),
-    /// Rows of a file may differ only because its code has other names.
+    /// Rows of a file may differ only because the names of its code differ.
     Incomparable(&'a IncomparableFile),
 }
 
-/// Takes the notes of a question, one by one.
+/// A function that receives the notes about a question, one by one.
 pub type NoteSink<'a> = &'a dyn Fn(QuestionNote<'_>);
 
-/// Why a question can't be asked, or has no answer.
+/// Why a question is not valid, or has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum QuestionError {
-    /// A level of detail was asked for, and `list` has its own.
+    /// A granularity was given to `list`, whose rows are always lines.
     #[error("list shows lines of functions; a granularity has no effect here")]
     NoGranularity,
-    /// Shares were asked for, and `diff` has none.
+    /// Relative values were requested from `diff`, which has none.
     #[error("diff shows growth, not shares of a total; relative percentages have no effect here")]
     NoShares,
-    /// This sample type is not one of values in use.
+    /// The sample type does not count values in use.
     #[error("sample type {0:?}: leaks is about what is in use")]
     NotInUse(String),
     /// No function matches an expression.
@@ -74,7 +74,7 @@ pub enum QuestionError {
     },
 }
 
-/// Starts the session of a question about several profiles, which `change` may change first.
+/// Starts the session of a question about several profiles. `change` may change the question first.
 pub fn open_session(
     sources: Vec<QuestionSource>,
     query: &Query,
@@ -89,7 +89,7 @@ pub fn open_session(
     Ok(AnalysisSession::new(change(question))?)
 }
 
-/// Starts the session of a question about one profile as it is.
+/// Starts the session of a question about one profile without any changes.
 pub(crate) fn open_plain_session(
     source: QuestionSource,
     query: &Query,

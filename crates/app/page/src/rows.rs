@@ -1,4 +1,4 @@
-//! Makes the rows of a report in the form of a page.
+//! Converts the rows of a report to the form of a page.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,21 +12,21 @@ use crate::paths::{PathNames, PathRule};
 use crate::process;
 use crate::source_file::SourceFiles;
 
-/// Makes the command that shows the same as each view of a page, by the view's name: from the names
-/// of the profiles, those of the base, and the rule by which paths are shown.
+/// A function that makes a command for each view of a page, by the view's name. Its parameters are
+/// the names of the profiles, the names of the base's profiles, and the rule for showing paths.
 pub type ViewCommands<'a> = &'a dyn Fn(&[String], &[String], &PathRule) -> BTreeMap<String, String>;
 
 /// The names, paths and sources of a page.
 pub struct ReportPage<'a> {
     /// The names of the profiles, without the base.
     pub names: &'a [String],
-    /// The names of the base's profiles. The report has them as one moment, the first.
+    /// The names of the base's profiles. Together they are the first moment of the report.
     pub base: &'a [String],
     /// Which paths the page shows.
     pub paths: PathNames,
     /// The source files, if the page shows the text of source lines.
     pub sources: Option<&'a SourceFiles<'a>>,
-    /// Makes the command that shows the same as each view.
+    /// Makes a command for each view, which shows the same rows.
     pub commands: ViewCommands<'a>,
 }
 
@@ -42,7 +42,7 @@ pub fn page_rows(
     rows
 }
 
-/// Makes the rows. `base` is the moment that the last moment is compared with.
+/// Makes the rows. `base` is the moment with which the last moment is compared.
 fn rows(
     found: heapprof_analysis::report::ReportContents,
     base: Option<usize>,
@@ -134,7 +134,7 @@ fn rows(
     }
 }
 
-/// Returns the module that a function belongs to, and whether it is a library.
+/// Returns the module of a function, and whether the module is a library.
 fn module_of(function: &ReportFunction) -> (String, bool) {
     let name = match function.module.as_str() {
         "" => "(no module)",
@@ -143,7 +143,7 @@ fn module_of(function: &ReportFunction) -> (String, bool) {
     (name.to_string(), function.is_library)
 }
 
-/// Distinct values, each with a number.
+/// Distinct values, each with a number that is its position.
 struct NumberedValues<T> {
     all: Vec<T>,
     by_value: HashMap<T, u32>,
@@ -212,8 +212,8 @@ fn growth_row(of: &FunctionGrowth) -> web::PageGrowth {
     }
 }
 
-/// Whether the function that holds most itself belongs to a library, so that its callers say more.
-/// Go's own packages are left as they are, because Go programs are read in that way.
+/// Whether the function with the largest flat value is in a library, so that its callers say more.
+/// Go's own packages do not count as libraries, because Go programs are usually read with them.
 fn begins_with_library(found: &heapprof_analysis::report::ReportContents) -> bool {
     let Some(moment) = found.moments.last() else {
         return false;
@@ -232,7 +232,7 @@ fn begins_with_library(found: &heapprof_analysis::report::ReportContents) -> boo
     })
 }
 
-/// Returns the text of the lines that hold something, and of the lines around them, by file.
+/// Returns the text of the lines that have values, and of the lines around them, by file.
 fn source_lines<'a>(
     found: &'a heapprof_analysis::report::ReportContents,
     sources: &SourceFiles<'_>,

@@ -1,22 +1,22 @@
-//! What the user asked to serve.
+//! The settings of a server of a page.
 
 use crate::source_file::SourceFolders;
 
-/// What is served, and how.
+/// The settings of a server of a page: which profiles it shows, and how.
 #[derive(Clone, Debug, Default)]
 pub struct PageSettings {
-    /// The profiles that the user named; none stands for the newest recording.
+    /// The profiles that the user named; if there are none, the newest recording is shown.
     pub profiles: Vec<String>,
-    /// The profiles that those are compared with.
+    /// The profiles with which the others are compared.
     pub base: Vec<String>,
-    /// Whether the profiles are added up. Otherwise each is a moment.
+    /// Whether the profiles are added up. Otherwise, each profile is a moment.
     pub is_sum: bool,
     /// Whether the user's browser may send profiles.
     pub takes_profiles: bool,
-    /// The largest number of nodes that are sent at once.
+    /// Maximum number of nodes that are sent at once.
     pub max_nodes: usize,
     /// Whether the text of source lines is shown.
     pub has_source: bool,
-    /// Where source files are.
+    /// Where to find source files.
     pub source_folders: SourceFolders,
 }

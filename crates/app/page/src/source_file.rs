@@ -6,18 +6,19 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// Where source files are.
+/// Where to find source files.
 #[derive(Clone, Debug, Default)]
 pub struct SourceFolders {
-    /// Folders to look for source in; if there are none, the current folder and those above it.
+    /// Folders to search for source files; if there are none, the current folder and those above
+    /// it.
     pub folders: Vec<PathBuf>,
-    /// Beginnings to cut off the profile's file names.
+    /// Beginnings that are cut off from the file names in a profile.
     pub trims: Vec<String>,
     /// Advice for a file that is not found.
     pub advice: &'static str,
 }
 
-/// The source files that were looked for. Each is read once, however often it is asked for.
+/// The source files that were searched for so far. Each file is read only once.
 pub struct SourceFiles<'a> {
     places: &'a SourceFolders,
     /// Why no file is read; `None` if files are read.
@@ -29,7 +30,7 @@ pub struct SourceFiles<'a> {
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
 impl<'a> SourceFiles<'a> {
-    /// Begins without any file that was read.
+    /// Makes a reader of source files in these folders.
     pub fn new(places: &'a SourceFolders) -> Self {
         Self {
             places,
@@ -38,7 +39,7 @@ impl<'a> SourceFiles<'a> {
         }
     }
 
-    /// Refuses to read any file, and says why.
+    /// Makes a reader that refuses to read any file. `why` is the reason that it gives.
     pub fn closed(places: &'a SourceFolders, why: &'static str) -> Self {
         Self {
             closed: Some(why),
@@ -69,12 +70,12 @@ pub type SourceLines = Result<Rc<[String]>, String>;
 
 /// Returns the lines of a source file that a profile names.
 ///
-/// If `file` begins with one of the beginnings to cut off, that beginning is cut off, and the rest
-/// is searched for in each of the folders and nowhere else. Any other `file` is searched for as it
-/// is, and then in each of the folders. If that fails, the ends of its path are searched for in the
-/// folders, the longest first: each end has one part less than the one before. In this way a file
-/// that was built elsewhere is found in a checkout. The bare file name is not tried in this step.
-/// If there are no folders, the current folder and all folders above it are searched.
+/// If `file` begins with one of the beginnings to cut off, the rest is searched for in each of the
+/// folders and nowhere else. Any other `file` is tried as it is, and then in each of the folders.
+/// If that fails, ever shorter ends of its path are tried in the folders: each end has one part
+/// less than the one before. In this way a file that was built elsewhere is found in a checkout.
+/// The bare file name is not tried in this step. If there are no folders, the current folder and
+/// all folders above it are searched.
 fn source_text(file: &str, places: &SourceFolders) -> SourceLines {
     let SourceFolders {
         folders,

@@ -1,4 +1,5 @@
-//! `POST /api/v1/sql`: runs a statement that only reads, on the chosen profiles or on the database.
+//! `POST /api/v1/sql`: runs a statement on the chosen profiles or on the database. The statement
+//! may only read.
 
 use std::time::Duration;
 

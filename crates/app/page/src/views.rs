@@ -1,8 +1,7 @@
-//! Answers the page's requests: for the report of chosen profiles under filters, and for the part
-//! of the report below a path.
+//! Answers the page's requests for the report of chosen profiles with filters, and for the part of
+//! a report below a path.
 //!
-//! The question of each view is kept, because the page asks it again for another part. Only the
-//! last few are kept.
+//! The sessions of the last few views are kept, because the page may request further parts of them.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -31,27 +30,28 @@ pub(crate) const BINARY_MEDIA_TYPE: &str = "application/octet-stream";
 const MAX_VIEWS: usize = 4;
 /// Maximum number of functions in a path.
 const MAX_PATH_DEPTH: usize = 4096;
-/// Maximum number of parts that may be opened, each within the one before.
+/// Maximum number of lists in a path, each of which leads into the part that the list before it
+/// opened.
 const MAX_OPENED_PARTS: usize = 64;
 
-/// The views of a server.
+/// The last views that a server made.
 pub(crate) struct ReportViews {
     views: Mutex<Vec<Arc<ReportView>>>,
     most: usize,
     /// A number that makes the tags of every server different.
     salt: u64,
-    /// Where source files are, if the text of their lines is shown.
+    /// Where to find source files, if the text of their lines is shown.
     source: Option<SourceFolders>,
     host: Arc<dyn PageHost>,
 }
 
-/// The profiles and filters of a view.
+/// The profiles and filters by which a view is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ReportViewKey {
     choice: ProfileChoice,
     /// The numbers of the profiles' readings.
     readings: Vec<u64>,
-    /// Notes about profiles that are not the present ones.
+    /// Notes about profiles that are not up to date.
     late: Vec<String>,
     focus: Option<String>,
     ignore: Option<String>,
@@ -65,7 +65,7 @@ struct ReportView {
 struct ViewSession {
     session: AnalysisSession,
     notes: Vec<String>,
-    /// The packed report, once it was asked for.
+    /// The packed report, once it was requested.
     packed: Option<Vec<u8>>,
 }
 
@@ -115,8 +115,9 @@ impl ReportViews {
         })
     }
 
-    /// Answers with the report of what was left out below the functions of the parameter `path`: a
-    /// list of names, or a list of such lists, each within the part that the list before led to.
+    /// Answers with the part of the report below a path. The parameter `path` is a list of function
+    /// names, or a list of such lists, each of which continues in the part that the list before it
+    /// led to.
     pub(crate) fn subtree(
         &self,
         library: &ProfileLibrary,
@@ -143,8 +144,8 @@ impl ReportViews {
         })
     }
 
-    /// Returns the newest view of a question, so that a part belongs to what is shown, also if the
-    /// profile has changed since. Makes the view if there is none.
+    /// Returns the newest view for a request, even if the profile has changed since, so that a part
+    /// fits the report that the page shows. Makes the view if there is none.
     fn view_as_shown(
         &self,
         library: &ProfileLibrary,
@@ -167,7 +168,7 @@ impl ReportViews {
         }
     }
 
-    /// Returns the view of a question, which is made if there is none.
+    /// Returns the view for a request from up-to-date profiles. Makes the view if there is none.
     fn view(
         &self,
         library: &ProfileLibrary,
@@ -283,7 +284,7 @@ impl ReportViews {
     }
 }
 
-/// Parses the parameter `path`. Returns `None` if it is no path, or too deep.
+/// Parses the parameter `path`. Returns `None` if the text is no path, or is too long.
 fn parse_paths(text: &str) -> Option<Vec<Vec<String>>> {
     let one = serde_json::from_str(text).map(|path| vec![path]);
     let paths: Vec<Vec<String>> = one.or_else(|_| serde_json::from_str(text)).ok()?;
@@ -293,7 +294,7 @@ fn parse_paths(text: &str) -> Option<Vec<Vec<String>>> {
 }
 
 impl ReportViewKey {
-    /// Returns a text that is different for every view, as an entity tag.
+    /// Returns a text that differs for every view, for use as an entity tag.
     fn tag(&self, salt: u64) -> String {
         let digest = Sha256::digest(format!("{salt} {self:?}"));
         let hex: String = digest[..16]

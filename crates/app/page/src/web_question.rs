@@ -1,4 +1,4 @@
-//! The question that a request asks, and its answer in JSON.
+//! The question of a request, and its answer in JSON.
 
 use std::io::Write;
 
@@ -32,7 +32,7 @@ pub(crate) enum WebQuestion {
     Schema,
 }
 
-/// Each function makes the question of a command from the values of its parameters.
+/// Makes questions: each constructor takes the values of a command's parameters.
 impl WebQuestion {
     pub(crate) fn top(values: ParameterValues) -> Result<Self> {
         Ok(Self::Top(TopQuestion {
@@ -109,7 +109,8 @@ impl WebQuestion {
         Ok(Self::Schema)
     }
 
-    /// Writes the answer about profiles, which are called `names`: JSON, or for the schema text.
+    /// Writes the answer about the profiles `names`. It is JSON, except for `schema`, which is
+    /// answered with text.
     pub(crate) fn answer(
         &self,
         names: &[String],

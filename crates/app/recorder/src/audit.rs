@@ -4,15 +4,15 @@
 //! A child waits during its first and its last inspection. A child that is killed was last
 //! inspected some time before.
 //!
-//! * The parent's ledger is the child's: a forked child has the table of blocks that its parent
-//!   had, so each block of it is known by address and stack. The number of a thread says which
-//!   process it belongs to, and so of which generation a stack is. That costs an event nothing.
+//! * A forked child begins with its parent's table of blocks, so the address and the stack of each
+//!   inherited block are known. A thread's number tells its process, and so the generation of a
+//!   stack. Events do not get longer for this.
 //! * A child waits without any of the engine's locks. It sends a message to `record`, which alone
 //!   reads pages, from outside.
 //! * The kernel says which pages are shared (`heapprof-process`), and the ledger says whose
-//!   allocations lie on them (`heapprof-fork`). The parts add up to the pages.
-//! * The results are in a profile of their own, beside the child's. `heapprof fork-audit` joins the
-//!   two.
+//!   allocations lie on them (`heapprof-fork`). The parts add up to the size of the pages.
+//! * The results go into a separate profile, beside the child's profile. `heapprof fork-audit`
+//!   joins the two profiles.
 
 mod child;
 mod child_messages;
@@ -39,7 +39,7 @@ use crate::rights::{ProcessNamer, ProcessRights};
 
 /// Maximum number of children that are audited.
 const MAX_CHILDREN: usize = 10_000;
-/// Maximum number of loads that are kept, of all children together.
+/// Maximum number of file loads that are noted, of all children together.
 const MAX_LOADS: usize = 500_000;
 /// Longest time for inspecting the children that still run at the end, all together.
 const FINAL_INSPECTION_TIMEOUT: Duration = Duration::from_secs(10);
@@ -67,7 +67,7 @@ impl ForkAuditor {
         self.main = main;
     }
 
-    /// Handles a message of a process.
+    /// Handles a message that the process `pid` sent about itself.
     pub(crate) fn hear(&mut self, pid: Pid, said: ChildMessage, rights: ProcessRights) {
         let number = number_of(pid);
         if let ChildEvent::Forked(parent) = said.what {
@@ -130,24 +130,24 @@ impl ForkAuditor {
         self.children.insert(pid, child);
     }
 
-    /// Whether a number is that of a child that has not ended.
+    /// Whether a child that has not ended has this process id.
     pub(crate) fn has(&self, pid: u32) -> bool {
         self.children.contains_key(&pid)
     }
 
-    /// Moves a child to those that have ended.
+    /// Moves a child to the list of ended children.
     fn end(&mut self, pid: u32) {
         self.ended
             .extend(self.children.remove(&pid).map(AuditedChild::end));
     }
 
-    /// Whether there is a process besides one of the children that may share the memory which that
-    /// child has inherited.
+    /// Whether several processes may share the memory that a child has inherited: another child or
+    /// the program still runs.
     fn has_others(&self) -> bool {
         self.children.len() > 1 || is_there(self.main)
     }
 
-    /// Returns the children that have ended and were not known to have ended.
+    /// Returns the children that have ended but are still listed as running.
     fn find_ended(&self) -> Vec<u32> {
         let (mut pids, mut polled, mut found) = (Vec::new(), Vec::new(), Vec::new());
         for (&pid, child) in &self.children {
@@ -168,8 +168,8 @@ impl ForkAuditor {
         found
     }
 
-    /// Removes children that have ended from those that run, and inspects the child that has been
-    /// due for longest.
+    /// Removes ended children from the running ones, and inspects the child that has been due for
+    /// longest.
     pub(crate) fn inspect_due(&mut self) {
         let now = Instant::now();
         // All messages that these children sent before they ended have been read by now.
@@ -262,8 +262,8 @@ fn number_of(pid: Pid) -> u32 {
     pid.as_raw_nonzero().get().unsigned_abs()
 }
 
-/// Names the frames of profiles with the rights of the profiles' processes, because names come from
-/// files that these processes have mapped.
+/// Names the frames of profiles. Names come from files that the profiles' processes have mapped, so
+/// the files are read with the rights of these processes.
 fn symbolize_profiles(profiles: &mut [ChildProfile]) {
     // The children of a program have the same libraries.
     let mut namer = ProcessNamer::new(SymbolizeOptions::default());
@@ -281,7 +281,7 @@ fn audit_path(profile: &Path) -> PathBuf {
     OsString::from_vec([stem, b".fork", PROFILE_SUFFIX].concat()).into()
 }
 
-/// Whether a descriptor can be read, or has come to its end.
+/// Whether a descriptor can be read without waiting, or is at its end.
 pub(crate) fn is_readable(fd: &OwnedFd) -> bool {
     let mut one = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
     poll(&mut one, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)

@@ -1,8 +1,8 @@
 //! Runs the recorded program as a child process: signals that are meant for the program reach it
-//! once, it stops and goes on together with heapprof, and its end is reported as a shell reports
-//! it.
+//! once, the program and heapprof stop and continue together, and the program's end is reported as
+//! a shell reports it.
 //!
-//! This needs no thread, so a program is recorded even if no thread can be made.
+//! No thread is needed, so a program is recorded even if no thread can be made.
 
 use std::io;
 use std::process::Command;
@@ -63,14 +63,14 @@ const FORWARDED_SIGNALS: [i32; 13] = [
 /// The signals that tell daemons and their workers to end.
 const TERMINATION_SIGNALS: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 
-/// Runs a program that is not recorded to its end. `began` gets its process id.
+/// Runs a program to its end without recording it. `began` gets its process id.
 pub fn run_unrecorded(command: &mut Command, began: impl FnOnce(u32)) -> io::Result<ProgramExit> {
     run(command, began, None, None, None, &RightsLedger::default())
 }
 
-/// Runs the program to its end. `began` gets its process id. `more` is a signal that is passed on
-/// besides those that always are. `live` shows what the program does, and `keeper` starts once the
-/// program runs.
+/// Runs the program to its end. `began` gets its process id. `more` is a signal to pass on besides
+/// [`FORWARDED_SIGNALS`]. `live` shows the program's memory, and `keeper` starts once the program
+/// runs.
 pub(crate) fn run(
     command: &mut Command,
     began: impl FnOnce(u32),
@@ -147,7 +147,7 @@ pub(crate) fn run(
     Ok(ended)
 }
 
-/// Whether a terminal sent the signal, for a key or as the terminal went away.
+/// Whether a terminal sent the signal, because of a key or because the terminal was closed.
 fn is_of_terminal(info: &libc::siginfo_t) -> bool {
     matches!(info.si_signo, SIGINT | SIGQUIT | SIGHUP) && info.si_code == libc::SI_KERNEL
 }
@@ -156,8 +156,8 @@ fn is_ctrl_c(info: &libc::siginfo_t) -> bool {
     info.si_signo == SIGINT && is_of_terminal(info)
 }
 
-/// Returns how the program ended, if it has. Other children are processes that heapprof got as the
-/// first process of a namespace.
+/// Returns how the program ended, if it has ended. Also reaps other children, which heapprof gets
+/// if it is the first process of a pid namespace.
 ///
 /// The rights that the kernel shows for ended processes are noted before these are reaped.
 fn poll_end(
@@ -189,8 +189,8 @@ fn poll_end(
     }
 }
 
-/// Stops heapprof after the program stopped, because a shell that waits for the program waits for
-/// heapprof.
+/// Stops heapprof after the program was stopped: a shell that started heapprof waits for heapprof,
+/// not for the program.
 fn stop_with_program(program: Pid, live: Option<&LiveView>) {
     // Ctrl-Z stops heapprof too. A shell that continues the program continues heapprof too, and may
     // have done so by now.
@@ -221,8 +221,8 @@ fn stop_with_program(program: Pid, live: Option<&LiveView>) {
     }
 }
 
-/// Whether a shell made heapprof a job of its own, which it waits for and continues as a whole. A
-/// script's program is in the script's group.
+/// Whether a shell made heapprof a separate job, which the shell waits for and continues as a
+/// whole. Inside a script, heapprof is in the process group of the script instead.
 fn leads_job() -> bool {
     group_of(None).is_ok_and(is_own_number)
 }

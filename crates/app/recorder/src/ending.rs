@@ -1,19 +1,19 @@
-//! How the processes of a recording ended that did not write their last profile, and why a killed
-//! process may have left none.
+//! Unusual ends of recorded processes: which processes did not write their last profile, and why a
+//! killed process may have left none.
 
 use crate::executables::OpenExecutables;
 use crate::kept_ledger::ProcessDeath;
 use crate::profile_entries::{PrivateLedger, UnrecordedProcess};
 use crate::residents::ResidentHistories;
 
-/// The processes that ended in an unusual way, and what is known of all of them.
+/// The processes that ended in an unusual way, with what is known of each.
 #[derive(Default)]
 pub struct ProcessEndings {
-    /// The processes whose profile was made from the ledger that they kept.
+    /// The processes whose profiles were made from their ledgers.
     pub died: Vec<ProcessDeath>,
-    /// The processes whose files could not be read; there was a note about each.
+    /// The processes whose ledger files could not be read. There is a note about each of them.
     pub unread: Vec<u32>,
-    /// The processes whose profiles could not be written; there was a note about each.
+    /// The processes whose profiles could not be written. There is a note about each of them.
     pub unwritten: Vec<u32>,
     /// The processes whose ledgers were in private memory, and why.
     pub private: Vec<PrivateLedger>,
@@ -26,7 +26,7 @@ pub struct ProcessEndings {
 }
 
 impl ProcessEndings {
-    /// Returns why the ledger of this user's process was in private memory, if it was.
+    /// Returns the reason if the ledger of this process of this user was in private memory.
     pub fn why_private(&self, process: u32) -> Option<&str> {
         let is_it = |private: &&PrivateLedger| private.process == process && private.owner.is_us();
         let private = self.private.iter().find(is_it);

@@ -1,4 +1,4 @@
-//! The environment that a recorded program gets: the library, and what it is to do.
+//! The environment variables that a recorded program gets: they load the library and configure it.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -8,7 +8,7 @@ use heapprof_abi::environment::{self as variable, EnvironmentVariable, VariableS
 
 use crate::settings::RecordingSettings;
 
-/// The environment that a recorded program gets, besides what it inherits.
+/// The environment variables that a recorded program gets in addition to those that it inherits.
 pub(crate) struct ProgramEnvironment(Vec<(&'static str, OsString)>);
 
 impl ProgramEnvironment {
@@ -96,7 +96,7 @@ impl ProgramEnvironment {
         self.0.push((name, value.into()));
     }
 
-    /// Gives the environment to a program.
+    /// Sets the variables in the environment of a command.
     pub(crate) fn put_into(&self, command: &mut Command) {
         // Variables that an earlier setup left would mix with the options of this recording.
         let ours = |variable: &&EnvironmentVariable| {

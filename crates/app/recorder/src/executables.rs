@@ -1,5 +1,5 @@
-//! Keeps the executables open that recorded processes ran: afterwards the names of these files may
-//! lead to other files (an upgrade), or nowhere (a file in memory, another mount namespace).
+//! Keeps the executables of recorded processes open, because their names may later lead to other
+//! files (after an upgrade), or to none (a file in memory, another mount namespace).
 //!
 //! Each process opens its own executable and hands it over. Only the process's user vouches for the
 //! file, so it names the code of that user's processes only.
@@ -16,8 +16,8 @@ use rustix::process::Pid;
 use crate::rights::ProcessRights;
 use heapprof_files::FileOwner;
 
-/// Maximum number of files that are kept open for this user. Each group of users has a limit of its
-/// own, so no user takes the room of another.
+/// Maximum number of files that are kept open for this user. Other users have separate limits, so
+/// they can't use up this one.
 const MAX_FILES: usize = 256;
 /// Maximum number of files that are kept open for each other user.
 const MAX_FILES_PER_OTHER_USER: usize = 32;
@@ -25,17 +25,18 @@ const MAX_FILES_PER_OTHER_USER: usize = 32;
 const MAX_FILES_OF_OTHER_USERS: usize = 128;
 /// The first bytes of an executable.
 const ELF_MAGIC: [u8; 4] = *b"\x7fELF";
-/// Maximum number of processes that are searched for deleted files. With more processes, none is.
+/// Maximum number of processes that are searched for deleted files. If there are more, none is
+/// searched.
 const MAX_PROCESSES: usize = 64;
 
-/// Open executables, each once for each user, by the user, the device and the inode.
+/// Open executables. The key is the user, the device and the inode.
 #[derive(Default)]
 pub(crate) struct OpenExecutables(BTreeMap<(u32, u64, u64), File>);
 
 impl OpenExecutables {
-    /// Opens the code that processes have mapped and whose names lead to other files by now. Only
-    /// root may do that, so of another user's processes only files that everybody may read are
-    /// kept.
+    /// Opens code files that processes have mapped and whose names lead to other files by now. Only
+    /// root can open such files. Those of another user's process are kept only if everybody may
+    /// read them.
     pub(crate) fn add_deleted(
         &mut self,
         processes: impl ExactSizeIterator<Item = (Pid, ProcessRights)>,
@@ -66,7 +67,7 @@ impl OpenExecutables {
         }
     }
 
-    /// Keeps a file open that a process of this user has mapped.
+    /// Keeps a file open that a process of `owner` has mapped.
     pub(crate) fn hold(&mut self, owner: FileOwner, file: Option<File>) {
         if let Some(file) = file
             && let Ok(about) = file.metadata()
@@ -77,7 +78,7 @@ impl OpenExecutables {
         }
     }
 
-    /// Whether a file is not kept for its user yet, and may be.
+    /// Whether a file can be added for its user: it is not open yet, and the limits leave room.
     fn has_room_for(&self, owner: FileOwner, about: &Metadata) -> bool {
         let users = self.0.keys().map(|(user, _, _)| *user);
         let of_user = users.clone().filter(|user| *user == owner.user).count();

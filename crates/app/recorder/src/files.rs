@@ -30,7 +30,7 @@ pub(crate) enum EntryTarget {
     Profile(FileOwner),
     /// A pipe or a device.
     Special,
-    /// Nothing, because an exec that failed took the profile back.
+    /// No file. A process removes its profile if the exec that it was written for fails.
     Nothing,
     /// A file that the entry's writer must not touch, and why.
     Refused(io::Error),
@@ -39,7 +39,7 @@ pub(crate) enum EntryTarget {
 /// Details of a profile that are not in the list.
 #[derive(Default)]
 pub struct ProfileDetails {
-    /// The resident memory at the peak, with the heap's part.
+    /// The resident memory at the peak, and how much of it was heap.
     pub peak: Option<RssBreakdown>,
     /// The runtime whose memory is not in the heap, if there is one.
     pub runtime: Option<ManagedRuntime>,
@@ -47,7 +47,7 @@ pub struct ProfileDetails {
     pub program: String,
     /// A summary of the samples that the values are made of, if they are estimates.
     pub sampled: Option<SamplingSummary>,
-    /// The memory of code that has no names after symbolizing, if that was asked for.
+    /// The memory of code that has no names after symbolizing, if symbolizing was requested.
     pub unnamed: Option<UnnamedCode>,
     /// The interpreter whose frames are missing, and why.
     pub missing_frames: Option<String>,
@@ -59,7 +59,8 @@ pub struct ProfileDetails {
     pub early_ends: Vec<EarlyEnds>,
     /// Bytes that were allocated, if the samples were read.
     pub allocated: Option<i64>,
-    /// Blocks whose free was not seen before their address was allocated again, and their bytes.
+    /// Number of blocks whose address was allocated again before their free was seen, and their
+    /// bytes.
     pub unseen_frees: [u64; 2],
     /// The ways in which the program allocates that are not hooked.
     pub unhooked: Vec<UnhookedAllocator>,
@@ -75,24 +76,24 @@ pub struct UnnamedCode {
     pub total: i64,
     /// The file that most of the code without names is in; empty if that code is in no file.
     pub file: String,
-    /// The file's build id.
+    /// Build id of `file`.
     pub build_id: String,
-    /// What became of the file, if it is not what the program had loaded.
+    /// What became of `file`, if it is no longer the file that the program loaded.
     pub fate: Option<FileFate>,
 }
 
 /// The fate of a file after a program had loaded it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileFate {
-    /// Another file has its name.
+    /// Another file has the name now.
     Replaced,
-    /// No file has its name.
+    /// No file has the name any more.
     Deleted,
 }
 
 impl FileFate {
-    /// Returns what became of a file that a process with these rights has named. With public
-    /// rights, the file is not inspected.
+    /// Returns what became of a file that a process with these rights named. With public rights,
+    /// the file is not inspected.
     fn find_with_rights(file: &str, build_id: &str, rights: ProcessRights) -> Option<Self> {
         match rights {
             ProcessRights::User(_) => rights.acting(|| Self::find_fate(file, build_id)).ok()?,
@@ -100,7 +101,7 @@ impl FileFate {
         }
     }
 
-    /// Returns what became of the file with this build id; `None` if it is the same file, or if
+    /// Returns what became of the file with this build id; `None` if the file is unchanged, or if
     /// that is not known.
     fn find_fate(file: &str, build_id: &str) -> Option<Self> {
         if !file.starts_with('/') || build_id.is_empty() {
@@ -130,8 +131,8 @@ pub struct SamplingSummary {
     pub period: i64,
 }
 
-/// Opens an entry's profile. Fails if it is not a plain file of the entry's owner, or if its path
-/// leads over another user's links.
+/// Opens an entry's profile. Fails if the profile is not a plain file of the entry's owner, or if
+/// another user's symbolic link is on its path.
 fn open(one: &WrittenProfile) -> io::Result<(FilePlace, OpenedFile)> {
     let place = FilePlace::resolve(&one.path, PathTrust::OwnLinks)?;
     let opened = place.open()?;
@@ -142,9 +143,10 @@ fn open(one: &WrittenProfile) -> io::Result<(FilePlace, OpenedFile)> {
     Ok((place, opened))
 }
 
-/// Calls `work` with each entry, as the entry's owner. The executables may name code, but a namer
-/// that has read files with the rights of one process names no code of processes with other rights.
-/// If heapprof can't act as an owner, `refused` makes the result.
+/// Calls `work` for each entry, with the rights of the entry's owner. `executables` are files that
+/// may name code. Each set of rights has a namer of its own, so files that were read with some
+/// rights never name code of processes with other rights. If heapprof can't act as an owner, the
+/// result comes from `refused`.
 fn each<T: Send>(
     entries: &[&WrittenProfile],
     executables: &OpenExecutables,
@@ -228,15 +230,15 @@ fn resolve_entry(one: &WrittenProfile) -> io::Result<EntryTarget> {
     }
 }
 
-/// Whether a link leads to something other than a plain file, such as `/dev/stdout`, which is
-/// `/proc/self/fd/1`, in a pipeline.
+/// Whether a link leads to something other than a plain file. In a pipeline, `/dev/stdout` does: it
+/// is a link to `/proc/self/fd/1`.
 fn is_kernel_link(place: &FilePlace) -> bool {
     rustix::fs::statat(place.folder(), place.name(), rustix::fs::AtFlags::empty())
         .is_ok_and(|led| !rustix::fs::FileType::from_raw_mode(led.st_mode).is_file())
 }
 
-/// Reads each profile. With symbols, also names its frames and adds the resident memory to its
-/// history. `executables` are the files that the processes ran.
+/// Reads the details of each profile. With symbols, also names its frames and adds the resident
+/// memory to its history. `executables` are the files that the processes ran.
 pub(crate) fn read(
     entries: &[&WrittenProfile],
     with_symbols: bool,
@@ -303,15 +305,14 @@ fn total_allocated(profile: &Profile) -> Option<i64> {
     Some(values.fold(0, i64::saturating_add))
 }
 
-/// Returns the rest of the first comment that begins with `beginning`, such as which interpreter's
-/// frames the library could not read, and why.
+/// Returns the rest of the first comment that begins with `beginning`.
 fn find_comment(comments: &[String], beginning: &str) -> Option<String> {
     let said = |comment: &String| comment.strip_prefix(beginning).map(str::to_string);
     comments.iter().find_map(said)
 }
 
-/// Returns the memory that code without names held at the peak. If the peak is empty, returns what
-/// such code has in use, and otherwise what it allocated.
+/// Returns the memory of code without names: at the peak, or in use if the peak is empty, or
+/// allocated if nothing is in use either.
 fn find_unnamed_code(profile: &Profile, rights: ProcessRights) -> Option<UnnamedCode> {
     ["peak_space", "inuse_space", "alloc_space"]
         .into_iter()
@@ -368,7 +369,8 @@ pub(crate) fn remove(entries: &[&WrittenProfile]) -> usize {
     removed.into_iter().filter(|&gone| gone).count()
 }
 
-/// Makes a profile the newest one in its folder, which commands read if none is named.
+/// Makes a profile the newest one in its folder. Commands read the newest profile if the user names
+/// none.
 pub(crate) fn touch(one: &WrittenProfile) {
     let touch = |_: &mut ProcessNamer, one: &WrittenProfile| {
         open(one).and_then(|(_, opened)| opened.file.set_modified(SystemTime::now()))
@@ -376,8 +378,8 @@ pub(crate) fn touch(one: &WrittenProfile) {
     each(&[one], &OpenExecutables::default(), touch, Err);
 }
 
-/// Gives the children's folder the name of the profile that it belongs to. Returns whether it has
-/// that name now.
+/// Renames the children's folder after the profile that it belongs to. Returns whether the folder
+/// has that name now.
 pub(crate) fn rename_folder(from: &Path, to: &Path) -> bool {
     let (Ok(from), Ok(to)) = (
         FilePlace::resolve(from, PathTrust::OwnLinks),

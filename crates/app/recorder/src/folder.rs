@@ -39,12 +39,12 @@ const FOLDER_FLAGS: OFlags = OFlags::RDONLY
 /// The folder of a recording.
 pub(crate) struct RecordFolder {
     folder: TempDir,
-    /// Keeps the folder locked. The kernel unlocks it when this process ends, however that is.
+    /// The lock of the folder. The kernel releases it when this process ends, even if it is killed.
     _lock: OwnedFd,
 }
 
 impl RecordFolder {
-    /// Makes the folder, after it has removed those of killed recordings.
+    /// Makes the folder. Folders of killed recordings are removed first.
     pub(crate) fn new() -> io::Result<Self> {
         let place = temporary_folder();
         remove_abandoned(&place);
@@ -73,8 +73,8 @@ impl RecordFolder {
         }
     }
 
-    /// Makes the folder of the list of profiles. Each user may add files, and remove only their
-    /// own.
+    /// Makes the folder that is the list of profiles. Each user may add files to it, and remove
+    /// only their own files.
     pub(crate) fn make_list(&self) -> io::Result<PathBuf> {
         let path = self.folder.path().join(LIST_NAME);
         std::fs::create_dir(&path)?;
@@ -83,9 +83,8 @@ impl RecordFolder {
     }
 }
 
-/// Returns a folder for temporary files in which other users can't change this user's files. The
-/// variable that names it may come from another user (`sudo -E`), so it does not count if its
-/// folder is not safe.
+/// Returns a folder for temporary files in which other users can't change this user's files.
+/// `TMPDIR` may come from another user (`sudo -E`), so it is ignored if its folder is not safe.
 fn temporary_folder() -> PathBuf {
     let named = std::env::temp_dir();
     // The path of a socket in the folder has 107 bytes at most.
@@ -117,7 +116,7 @@ fn remove_abandoned(place: &Path) {
     }
 }
 
-/// Removes a folder if it is this user's and is not locked. Returns whether it is gone.
+/// Removes a folder if it belongs to this user and is not locked. Returns whether it is gone.
 fn remove_if_abandoned(place: &OwnedFd, name: &OsString) -> io::Result<bool> {
     if statat(place, name, AtFlags::SYMLINK_NOFOLLOW)?.st_uid != geteuid().as_raw() {
         return Ok(false);
@@ -143,8 +142,8 @@ fn remove_if_abandoned(place: &OwnedFd, name: &OsString) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Removes everything in a folder. No link is followed, and each name is taken inside the opened
-/// folder, so a folder that was moved leads nowhere else.
+/// Removes everything in a folder. No link is followed. Names are resolved inside the opened
+/// folder, so moving the folder can't redirect the removal.
 fn empty(folder: &OwnedFd, depth: usize) -> io::Result<()> {
     for name in names(folder) {
         let found = statat(folder, &name, AtFlags::SYMLINK_NOFOLLOW)?;

@@ -1,17 +1,17 @@
-//! Passes on to the program the state that heapprof itself was started with, which std changes on
-//! the way. Before main, std ignores SIGPIPE. A child gets SIGPIPE at its default, and no signal is
-//! blocked in it. A standard stream that is closed is opened as /dev/null, where output is lost
-//! without an error.
+//! Makes the program begin with the signals and streams that heapprof itself was started with.
+//! Before main, std changes them: it ignores SIGPIPE, and opens a closed standard stream as
+//! /dev/null, where output is lost without an error. A child that std starts has SIGPIPE at its
+//! default, and no blocked signals.
 #![allow(unsafe_code)] // std has no function that reports or passes on this state.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Signals that std or heapprof needs in another state: if SIGCHLD is ignored, a child's end is not
-/// reported, and it can't be waited for.
+/// Signals whose state std or heapprof changes. SIGCHLD must not be ignored, because then the end
+/// of a child is not reported, and the child can't be waited for.
 const CHANGED_SIGNALS: [libc::c_int; 2] = [libc::SIGPIPE, libc::SIGCHLD];
-/// Whether these signals were ignored when this process began.
+/// For each of the changed signals, whether it was ignored when this process began.
 static IGNORED_AT_START: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
 /// Which of the three standard streams were closed when this process began.
 static CLOSED_AT_START: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
@@ -32,8 +32,8 @@ extern "C" fn note_inherited_state() {
     }
 }
 
-/// Makes a write beyond RLIMIT_FSIZE an error of that write, and no end of heapprof. A handler does
-/// it, because a program that is started begins without handlers, and with ignored signals.
+/// Makes a write beyond RLIMIT_FSIZE fail instead of ending heapprof. The signal gets a handler and
+/// is not ignored, because a started program inherits ignored signals, but no handlers.
 pub fn survive_large_files() {
     extern "C" fn nothing(_: libc::c_int) {}
     if !is_ignored_now(libc::SIGXFSZ) {

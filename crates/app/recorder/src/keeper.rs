@@ -1,6 +1,6 @@
 //! The ledger keeper: keeps the ledgers of the recording's processes, which hand them over as files
-//! in memory. It writes the profile of each process that ends without having written it. For a
-//! process that goes on, it gives the file to other commands of the same user, when they ask.
+//! in memory. If a process ends without having written its profile, the keeper writes it. While a
+//! process runs, the keeper gives the file to other commands of the same user on request.
 
 mod callers;
 mod handle;
@@ -39,39 +39,40 @@ use crate::records::{self, RecordQuestion};
 use crate::rights::{ProcessRights, RightsLedger};
 use crate::sockets::ListeningSocket;
 
-/// Maximum number of processes that are kept at a time.
+/// Maximum number of processes whose ledgers are kept at a time.
 const MAX_PROCESSES: usize = 4096;
-/// Maximum number of other users' processes that are kept at a time, all together.
+/// Maximum number of other users' processes whose ledgers are kept at a time, all together.
 const MAX_PROCESSES_OF_OTHERS: usize = 1024;
 /// Maximum number of callers that are accepted before other work goes on.
 const MAX_ACCEPTED_CALLERS: usize = 1024;
 /// Longest time that the processes of a killed program may take to be killed as well.
 const KILL_GRACE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Longest time that a killed process may take to end: on a busy machine its turn comes late.
+/// Longest time that a killed process may take to end: on a busy machine, it may wait long for a
+/// processor.
 const END_TIMEOUT: Duration = Duration::from_secs(60);
-/// Longest time that the child which was forked last may take to report itself.
+/// Longest time that the last forked child may take to report itself.
 const LAST_FORK_TIMEOUT: Duration = Duration::from_millis(200);
-/// Time that reading a ledger may take without being counted.
+/// Time that reading a ledger may take before the rest counts towards the limit of its user.
 const USUAL_READ_TIME: Duration = Duration::from_secs(2);
 /// Longest message of a caller, in bytes.
 const MAX_MESSAGE_BYTES: usize = 8192;
-/// Maximum number of programs that may become others without reporting, of this user and of the
-/// other users.
+/// Maximum number of profiles of programs that became others without reporting: one limit for this
+/// user, and one for all other users.
 const MAX_REPLACED_PROGRAMS: u32 = 200;
 /// Maximum number of notes that are kept.
 const MAX_NOTES: usize = 20;
 /// Longest time that a signal is delayed, until the children that it may end were inspected.
 const SIGNAL_DELAY_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long no caller is accepted after there was no room.
+/// How long the keeper waits before it accepts callers again after it had no room for one.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A message to the ledger keeper.
 enum KeeperMessage {
-    /// The program has ended; the flag says whether it was killed.
+    /// The program has ended. The flag says whether it was killed.
     End(bool),
     /// The program has ended, and is reaped after the keeper's answer.
     Reaping(Sender<()>),
-    /// A signal came at this moment, which may end the program. It is passed on after the keeper's
+    /// A signal that may end the program came at this moment. It is passed on after the keeper's
     /// answer.
     Signal(Instant, Sender<()>),
 }
@@ -89,24 +90,24 @@ struct KeeperTask {
     /// The audit of the forked children, if they are audited.
     audit: Option<ForkAuditor>,
     counts: OomCounts,
-    /// Number of files that were replaced by those of another program: of other users, and of this
-    /// user.
+    /// Number of programs that became others without reporting: of other users, and of this user.
     replaced: [u32; 2],
     /// Whether the program has handed over a file.
     has_begun: bool,
-    /// Whether there was no room for a caller.
+    /// Whether a caller could not be accepted, for lack of room or of a file descriptor.
     is_short: bool,
     /// The observed rights of processes.
     rights: RightsLedger,
     callers: CallerRegistry,
     processes: Vec<LedgerProcess>,
-    /// The profiles of processes whose users may not write them.
+    /// The usage of the files that `record` makes for processes whose users may not write their
+    /// profiles.
     own_files: OwnFiles,
     saved: KeeperOutcome,
 }
 
 impl KeeperTask {
-    /// Works until the handle ends the keeper. Returns the results.
+    /// Runs until the handle ends the keeper. Returns the results.
     fn run(mut self) -> KeeperOutcome {
         self.keep();
         if let Some(note) = self.callers.note() {
@@ -303,7 +304,7 @@ impl KeeperTask {
     }
 
     /// Notes that a process is about to lower its rights. The kernel confirms that the process had
-    /// the rights of its socket.
+    /// the rights with which it connected.
     fn lower(&self, caller: &KeeperCaller, text: &[u8]) {
         if let Some(lowered) = LoweredRights::parse(text) {
             let rights = ProcessRights::User(caller.owner).with(lowered.rights);
@@ -369,7 +370,7 @@ impl KeeperTask {
         self.processes.push(process);
     }
 
-    /// Writes the profiles of the processes that `has_ended` selects, which came to the end `end`.
+    /// Writes the profiles of the processes that `has_ended` selects. `end` is how they ended.
     fn finish_those(&mut self, end: ProcessEnd, has_ended: impl Fn(&LedgerProcess) -> bool) {
         let ended = self.processes.extract_if(.., |process| has_ended(process));
         let mut ended: Vec<LedgerProcess> = ended.collect();
@@ -380,7 +381,7 @@ impl KeeperTask {
         }
     }
 
-    /// Writes the profile of a process, unless the process has done so itself.
+    /// Writes the profile of a process, unless the process itself has written it.
     fn finish(&mut self, process: &LedgerProcess, end: ProcessEnd) {
         if end == ProcessEnd::Death {
             self.rights.close(process.number());
@@ -472,7 +473,7 @@ impl KeeperTask {
         }
     }
 
-    /// Keeps a note, unless it is kept already, or there are too many.
+    /// Adds a note, unless it exists already or there are too many.
     fn note(&mut self, note: RecordingNote) {
         if self.saved.notes.len() < MAX_NOTES && !self.saved.notes.contains(&note) {
             self.saved.notes.push(note);

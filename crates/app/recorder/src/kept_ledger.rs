@@ -1,5 +1,5 @@
-//! Writes the profile of a process that ended without having written it, from the ledger that it
-//! kept.
+//! Writes the profile of a process that ended without having written it, from the ledger of the
+//! process.
 
 mod own_files;
 
@@ -34,8 +34,7 @@ pub(crate) struct ProfileWriteOptions {
     pub(crate) command_line: bool,
     /// The words of the program's command line, each followed by a zero byte.
     pub(crate) typed: Vec<u8>,
-    /// Smallest number of bytes of its own that a child must have held; smaller children are left
-    /// out.
+    /// Number of bytes that a child must have held, without inherited ones, to get a profile.
     pub(crate) least: Option<i64>,
 }
 
@@ -44,19 +43,18 @@ pub(crate) struct ProfileWriteOptions {
 pub struct ProcessDeath {
     /// The process.
     pub process: u32,
-    /// The OOM kill that happened in the process's cgroup meanwhile.
+    /// The OOM kill that ended the process, as far as its cgroup's counts show.
     pub oom: Option<OomKill>,
-    /// The user that the process ran as, if that user may not write the profile, which is then
-    /// `record`'s own file.
+    /// The user that the process ran as, if that user may not write the profile. The profile is
+    /// then a file of `record`'s user.
     pub without_place: Option<u32>,
 }
 
-/// The result of a process that ended without having written its profile.
+/// The result for a process that ended without having written its profile.
 pub(crate) enum EndResult {
-    /// A profile, and whether there was no room in the ledger for all of it.
+    /// A profile, and whether it is incomplete because the ledger was full.
     Profile(Box<WrittenProfile>, bool),
-    /// No profile, because the process is a small child for which `record` makes no file of its
-    /// own.
+    /// No profile, because the process is a small child whose user may not write it.
     Small(SmallChild),
 }
 
@@ -68,11 +66,11 @@ const MAX_FRAMES: usize = 1 << 26;
 /// Maximum number of frames in the ledger of another user's process.
 const MAX_FRAMES_OF_OTHERS: usize = 1 << 24;
 
-/// The way in which a process ended without having written its profile.
+/// How a process ended that did not write its profile.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProcessEnd {
     Death,
-    /// The process became another program without the library's notice.
+    /// The process became another program without a report from the library.
     Exec,
 }
 
@@ -88,11 +86,11 @@ pub(crate) struct EndedProcess<'a> {
 }
 
 /// Writes the profile of a process where the process would have written it, with its user's rights.
-/// If that user may not write there, the profile is `record`'s own file.
+/// If that user may not write there, the profile becomes a file of `record`'s user.
 ///
 /// # Errors
-/// The ledger can't be read, or the profile can't be written. The error is `NoPlaceError` if the
-/// user may not write it, and `record` has no place for a file of its own.
+/// The ledger can't be read, or the profile can't be written. The error is [`NoPlaceError`] if the
+/// process's user may not write the profile, and `record` has no place for it either.
 pub(crate) fn write(
     kept: &SharedLedger,
     ended: EndedProcess<'_>,
@@ -172,7 +170,7 @@ pub(crate) fn write(
     Ok(EndResult::Profile(Box::new(written), left.is_full))
 }
 
-/// The existing files that a profile may replace.
+/// Which existing files a profile may replace.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReplacePolicy {
     Nothing,
@@ -184,8 +182,8 @@ pub(crate) enum ReplacePolicy {
 /// The mode of a file that only its user may read.
 const PRIVATE_MODE: u32 = 0o600;
 
-/// Writes the profile, under another name if there is a file that it must not replace. Returns its
-/// path.
+/// Writes the profile, under another name if a file has its name that it must not replace. Returns
+/// its path.
 pub(crate) fn put(
     profile: &Profile,
     path: &Path,
@@ -243,9 +241,9 @@ fn number_name(name: &OsString, number: u32) -> OsString {
     OsString::from_vec([stem, format!(".{number}").as_bytes(), ending].concat())
 }
 
-/// Returns the largest number of bytes that the process held of its own. A forked child begins with
-/// inherited memory, and may free that while it allocates, so for a child these are all bytes that
-/// it allocated.
+/// Returns the largest number of bytes that the process held, without inherited ones. A forked
+/// child may free inherited memory while it allocates, so for a child this is all that it
+/// allocated.
 fn max_own_bytes(profile: &Profile) -> i64 {
     let history = HeapHistory::from_profile(profile);
     let first = history.and_then(|history| history.moments.first().copied());

@@ -1,16 +1,16 @@
 //! Records a program: starts it with the library in it, keeps the ledgers of its processes, and
-//! settles what they left.
+//! checks, names and cleans up the files that they left.
 //!
 //! A front end makes [`RecordingSettings`], and gets a [`RecordingOutcome`]. [`Recording`] joins
 //! the parts: `child.rs` runs the program, `keeper.rs` keeps what its processes hand over, and
 //! `outcome.rs` settles the files. What happens meanwhile goes to a [`RecordingObserver`].
 //!
-//! [`rights`] says with whose rights a file is opened that a recorded process named, [`outside`]
-//! reads the ledger of a process, [`log`] writes the events of one, and [`sockets`] is where other
-//! commands of the same user reach a recording.
+//! [`rights`] decides with which rights heapprof opens a file that a recorded process names,
+//! [`outside`] reads the ledger of a process, [`log`] writes the events of a process, and
+//! [`sockets`] lets other commands of the same user reach a recording.
 //!
-//! This crate must never know options, clap or the words of a message. It prints nothing: what
-//! people are to read is a value.
+//! This crate must never know options, clap or the words of a message. It prints nothing: it
+//! returns values, which a front end puts into words.
 #![deny(unsafe_code)]
 
 mod audit;

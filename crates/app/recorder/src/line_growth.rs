@@ -1,5 +1,4 @@
-//! The growth of lines in the processes of one user: by how much each line has grown since it was
-//! last reported.
+//! Adds up how much each line of one user's processes has grown since it was last reported.
 
 use std::collections::HashMap;
 
@@ -7,10 +6,11 @@ use heapprof_analysis::CodePlace as Line;
 
 use crate::tail::TailMessage;
 
-/// Maximum number of a user's processes that are followed. The process that has been silent for
-/// longest gives way.
+/// Maximum number of a user's processes that are followed. If there are more, the process that has
+/// been silent for longest is dropped.
 const MAX_PROCESSES: usize = 1024;
-/// Maximum number of bytes that the lines of a user take. The most silent process gives way.
+/// Maximum number of bytes that the lines of a user take. Beyond that, the process that has been
+/// silent for longest is dropped.
 const MAX_LINE_BYTES: usize = 64 << 20;
 /// Number of bytes that a line takes besides its texts.
 const LINE_OVERHEAD_BYTES: usize = size_of::<(Line, i64)>() + 32;
@@ -40,7 +40,7 @@ struct FollowedProcess {
 
 impl FollowedProcesses {
     /// Adds the growth that a process reported. Returns the lines that have grown by at least
-    /// `least` since they were last reported, and by how much, the largest first.
+    /// `least` bytes since they were last reported, with their growth, the largest first.
     pub(crate) fn add(
         &mut self,
         message: &TailMessage,

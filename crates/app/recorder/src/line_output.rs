@@ -13,7 +13,8 @@ use crate::observer::{LineOutputError, RecordingEvent, RecordingObserver};
 
 /// Longest time that a pipe's reader may read nothing.
 const PIPE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Number of bytes that go into a pipe at once without a wait, once there is any room.
+/// Number of bytes that one write puts into a pipe: a pipe that has any room takes them without a
+/// wait.
 const PIPE_CHUNK_BYTES: usize = 4096;
 
 /// The destination of the lines.
@@ -33,7 +34,7 @@ pub(crate) struct LinePipe {
     /// The text that is to be written, from the index `done` on.
     text: Vec<u8>,
     done: usize,
-    /// When the file last took some text.
+    /// When the file last accepted some text.
     took: Instant,
 }
 
@@ -43,7 +44,8 @@ impl LineOutput {
         !matches!(self, Self::Nowhere)
     }
 
-    /// Adds a line, which [`write`](Self::write) writes. Among the messages, it is printed at once.
+    /// Adds a line, which [`write`](Self::write) writes later. If lines are messages, it is printed
+    /// at once.
     pub(crate) fn say(&mut self, text: &str) {
         match self {
             Self::Messages(observer) => observer.line(text),
@@ -59,7 +61,7 @@ impl LineOutput {
     }
 
     /// Writes the added lines, as far as the reader of a pipe takes them by `deadline`. Without a
-    /// deadline it does not wait. Returns whether nothing is left to write.
+    /// deadline, it does not wait for a reader. Returns whether nothing is left to write.
     pub(crate) fn write(&mut self, deadline: Option<Instant>) -> bool {
         let Self::File(pipe, observer) = self else {
             return true;

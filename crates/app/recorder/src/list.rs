@@ -1,6 +1,6 @@
-//! The list in which the processes of a recording report what they wrote: a folder with one file
-//! for each user. The kernel names the owner of a file, so its content is believed as that user's
-//! report and no more.
+//! The list in which the processes of a recording report the files that they wrote: a folder with
+//! one file for each user. The kernel shows which user owns a file, so its content counts as a
+//! report of that user only.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -17,11 +17,11 @@ pub(crate) struct ListEntries {
     pub(crate) text: Vec<u8>,
 }
 
-/// The name of the file with which the view asks processes for profiles.
+/// The name of the file with which the view requests profiles from processes.
 pub(crate) const ASKED_FILE_NAME: &str = "asked";
 
-/// Maximum number of bytes that are read of this user's file: more than a program has to report,
-/// and less than what would slow heapprof down.
+/// Maximum number of bytes that are read of this user's file. A program reports less, and more
+/// would slow heapprof down.
 const MAX_OWN_BYTES: u64 = 256 << 20;
 /// Maximum number of bytes that are read of all other users' files together, because these users
 /// may make any number of files.

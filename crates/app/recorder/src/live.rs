@@ -1,8 +1,8 @@
 //! Shows the terminal view beside the program, while it runs.
 //!
-//! The view has a thread of its own, and another thread asks the program for profiles: `asker.rs`.
-//! The thread that waits for the program notifies both when the program begins, stops and ends. If
-//! there is no terminal, plain blocks of lines are printed among the messages instead.
+//! One thread draws the view, and another one requests profiles from the program (`asker.rs`). The
+//! thread that waits for the program notifies both threads when the program begins, stops and ends.
+//! If there is no terminal, plain blocks of lines are printed among the messages instead.
 
 mod asker;
 pub(crate) mod moments;
@@ -32,12 +32,12 @@ use heapprof_terminal::plain_view::PlainBlocks;
 use heapprof_terminal::run::{ViewActions, ViewSignals, run as show};
 use heapprof_terminal::screen::{self, TerminalScreen, is_tty, tty};
 
-/// Time between two questions to the program.
+/// Time between two requests for a profile.
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
-/// Time between two blocks of lines, unless another time is wanted.
+/// Time between two blocks of lines, unless the user chooses another one.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How long the last block waits for the last answer.
+/// How long the last block of lines waits for the program's last profile.
 const LAST_ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How a recording is shown.
@@ -48,9 +48,10 @@ pub struct LiveViewOptions {
     pub has_terminal: [bool; 2],
     /// The style of the screen.
     pub style: ScreenStyle,
-    /// What the view asks of the front end.
+    /// Actions that the view needs from the front end.
     pub actions: ViewActions,
-    /// Keeps messages back while the view has the terminal (`true`), and prints them afterwards.
+    /// Holds messages back while the view has the terminal (`true`), and prints them afterwards
+    /// (`false`).
     pub defer_messages: fn(bool),
 }
 
@@ -62,7 +63,7 @@ struct LiveState {
     /// Whether the view is closed.
     is_view_closed: bool,
     ended: Option<String>,
-    /// Whether all answers from before the end were read.
+    /// Whether all profiles from before the end were read.
     has_all: bool,
     trouble: Option<String>,
     output: Vec<String>,
@@ -114,7 +115,7 @@ pub(crate) struct LiveView {
 }
 
 impl LiveView {
-    /// Makes the files with which the program is asked, before it starts.
+    /// Makes the files for requesting profiles, before the program starts.
     pub(crate) fn new(
         options: LiveViewOptions,
         observer: Arc<dyn RecordingObserver>,
@@ -148,7 +149,7 @@ impl LiveView {
         })
     }
 
-    /// Keeps the program off the terminal, which belongs to the view.
+    /// Redirects the program's input and output away from the terminal, which belongs to the view.
     pub(crate) fn redirect(&self, command: &mut Command) -> Result<()> {
         if self.tty.is_some() && is_tty(io::stdin()) {
             command.stdin(Stdio::null());
@@ -218,8 +219,8 @@ impl LiveView {
         Ok(())
     }
 
-    /// Whether a SIGINT that heapprof received was sent by a key of the view, so that the program
-    /// has got it already.
+    /// Whether a key of the view sent the SIGINT that heapprof received. In that case the program
+    /// has already received it.
     pub(crate) fn has_interrupted(&self) -> bool {
         self.interrupts.swap(false, Ordering::Relaxed)
     }
@@ -268,7 +269,7 @@ impl Drop for LiveView {
     }
 }
 
-/// The running recording as a feed.
+/// A feed of snapshots from the running recording.
 struct RecordingFeed {
     shared: SharedLiveState,
     interrupts: Arc<AtomicBool>,
@@ -350,7 +351,7 @@ mod tests {
     use super::*;
     use heapprof_terminal::feed::ViewSnapshot;
 
-    /// A program that has ended, and whose answer is read a little later.
+    /// A feed for a program that has ended, whose last profile arrives a little later.
     struct LateFeed(SharedLiveState, u32);
 
     impl SnapshotFeed for LateFeed {

@@ -1,8 +1,8 @@
 //! Writes the log of a recording as text: each allocation and each free. docs/event-log.md
-//! describes the form.
+//! describes the format.
 //!
 //! One thread reads the program's ring, and another one writes the text. The program waits for
-//! neither of them: events that they are too slow for are counted.
+//! neither thread: if they are too slow, the missed events are counted.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -24,14 +24,14 @@ use progress::WriteProgress;
 use crate::outside;
 use crate::rights::{ProcessNamer, RightsLedger};
 
-/// Maximum number of events that are handed over at once.
+/// Maximum number of events that the reader passes on at once.
 const EVENT_BATCH_LIMIT: usize = 32_768;
 /// Maximum number of messages with events that wait to be written.
 const MAX_WAITING_BATCHES: usize = 48;
 /// How long the reader waits before it reads an empty ring again.
 const RING_POLL_INTERVAL: Duration = Duration::from_millis(2);
-/// Longest time that a write at the end may take before the rest is given up. A pipe may not be
-/// read.
+/// Longest time that a write at the end may take before the rest is given up: a pipe's reader may
+/// have stopped reading.
 const FINAL_WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Number of bytes of text that are written at once.
 const WRITE_CHUNK_BYTES: usize = 256 << 10;
@@ -42,7 +42,7 @@ const UNKNOWN_FRAME: &str = "\t[unknown]";
 const MAX_STACK_TEXT_BYTES: usize = 64 << 10;
 /// Largest text of all stacks that wait to be written, in bytes.
 const MAX_WAITING_TEXT_BYTES: usize = 256 << 20;
-/// Room for an event's line with its longest numbers, and for the last line, in bytes.
+/// Largest size of an event's line with its longest numbers, and of the last line, in bytes.
 const MAX_EVENT_LINE_BYTES: usize = 384;
 
 /// The first line of a log.
@@ -56,14 +56,14 @@ pub struct EventLogWriter {
     reading: Option<RingReaderThread>,
 }
 
-/// A thread that reads a program's ring.
+/// The handle of a thread that reads a program's ring.
 struct RingReaderThread {
     has_ended: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
 impl RingReaderThread {
-    /// Reads the rest of a program's events, and waits until that is done.
+    /// Reads the rest of the program's events, and waits for the thread to end.
     fn end(self) {
         self.has_ended.store(true, Ordering::Relaxed);
         let _ = self.thread.join();
@@ -94,7 +94,7 @@ struct LoggedProgram {
 pub enum EventLogEnd {
     /// The log was written to its end.
     Complete(EventLogSummary),
-    /// The rest of the log was given up: nobody takes what is written.
+    /// The rest of the log was given up: the reader of the output no longer reads.
     Abandoned,
 }
 
@@ -105,13 +105,13 @@ pub struct EventLogSummary {
     pub written: u64,
     /// Number of events that were not read in time.
     pub missed: u64,
-    /// Number of events that there was no room for.
+    /// Number of events that did not fit into the file.
     pub beyond: u64,
     /// Whether the last events could not be read.
     pub is_cut: bool,
     /// Whether no program was logged.
     pub is_empty: bool,
-    /// Why the log could not be written further, if it could not.
+    /// Why writing the log failed, if it did.
     pub failed: Option<String>,
 }
 
@@ -136,7 +136,7 @@ impl EventLogWriter {
         })
     }
 
-    /// Begins with the events of a program, or of the program that it has become.
+    /// Begins to log a program, or the program that it became by an exec.
     pub fn begin(&mut self, logged: LogSource, pid: u32, rights: RightsLedger) -> Result<()> {
         let ring = logged.log()?;
         let ring = ring.context("there is no memory for a log in it")?;
@@ -166,7 +166,7 @@ impl EventLogWriter {
         Ok(())
     }
 
-    /// Writes the remaining events. The last line says whether the program `has_exited`.
+    /// Writes the remaining events and the last line, which says whether the program `has_exited`.
     pub fn end(mut self, has_exited: bool) -> EventLogEnd {
         let now = Instant::now();
         let progress = self.progress.clone();
@@ -193,7 +193,7 @@ impl EventLogSummary {
     }
 }
 
-/// Reads a ring until its program has ended, or until no thread takes the events any more.
+/// Reads a ring until its program has ended, or until the writing thread has ended.
 fn read(mut ring: Ring, has_ended: &AtomicBool, to: &SyncSender<LogMessage>) {
     let (mut reported, mut is_cut) = (0, false);
     let mut events = Vec::new();
@@ -248,12 +248,13 @@ struct LogText {
     stacks: Vec<(String, bool)>,
     /// The frames of an unknown stack, whose number is 0, and whether they were written.
     unknown: (String, bool),
-    /// The number that is added to the number of a stack, because earlier programs had numbers too.
+    /// Number that is added to a stack's number, because earlier programs used the numbers below
+    /// it.
     base: usize,
-    /// The kernel's number of each thread.
+    /// The kernel's id of each thread.
     threads: Vec<Option<u32>>,
-    /// Whether stacks and threads may be read. This is done once for each batch of events, because
-    /// whatever they name existed before them.
+    /// Whether new stacks, and new threads, may still be read for this batch of events. Once for
+    /// each batch is enough: all stacks and threads that its events name existed before.
     may_learn: [bool; 2],
     /// When the program's recording began.
     began: Instant,
@@ -320,7 +321,7 @@ impl LogText {
         self.flush();
     }
 
-    /// Writes a line for an event, and before it a line for its stack if that is new.
+    /// Writes the line of an event, preceded by the line of its stack if the stack is new.
     fn event(&mut self, event: BlockEvent) {
         self.last = self.last.max(event.time);
         let stack = event.stack.to_index();
@@ -365,7 +366,7 @@ impl LogText {
         }
     }
 
-    /// Returns the kernel's number of a thread; 0 if it is not known.
+    /// Returns the kernel's id of a thread; 0 if it is not known.
     fn thread(&mut self, number: ThreadNumber) -> u32 {
         let Some(index) = number.to_index() else {
             return 0;
@@ -380,7 +381,7 @@ impl LogText {
         known(&self.threads).unwrap_or(0)
     }
 
-    /// Reads all stacks that are new.
+    /// Reads the frames of all new stacks.
     fn learn_stacks(&mut self) {
         let first = self.stacks.len();
         let Some(program) = &mut self.program else {
@@ -498,7 +499,7 @@ fn unnamed_place_text(profile: &Profile, location: &Location) -> String {
     of_file.unwrap_or_else(|| format!("{:#x}", location.address))
 }
 
-/// Returns a name without tabs and line ends, so that it takes no more than its place in a line.
+/// Replaces tabs and line ends in a name, so that it stays one field of a line.
 fn clean(name: &str) -> String {
     let printable = heapprof_text::printable(name);
     printable.replace(['\t', '\n'], " ")

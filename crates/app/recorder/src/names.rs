@@ -1,5 +1,5 @@
-//! The names of the profiles of a recording: the patterns that they are made from, and how a name
-//! is made for a process that could not make its own.
+//! The names of a recording's profiles: the patterns of the names, and the name for a profile whose
+//! process could not write it.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -15,7 +15,7 @@ pub const CHILDREN_SUFFIX: &str = ".children";
 pub struct ProfileNamePatterns {
     /// The pattern of the program's profiles.
     pub(crate) pattern: OsString,
-    /// The pattern of the children's profiles; `None` if it is the program's.
+    /// The pattern of the children's profiles; `None` if they have the program's pattern.
     pub(crate) children: Option<OsString>,
 }
 
@@ -23,11 +23,12 @@ pub struct ProfileNamePatterns {
 const PROFILE_SUFFIX: &[u8] = b".pb.gz";
 
 impl ProfileNamePatterns {
-    /// Makes the patterns of a recording of `program` that writes to `output`: a file pattern or a
-    /// folder, which is made if it is missing. Without one, it writes to the current folder.
+    /// Makes the patterns of a recording of `program` that writes to `output`. That is a file
+    /// pattern, or a folder, which is made if it is missing. Without `output`, profiles go to the
+    /// current folder.
     ///
     /// # Errors
-    /// There can be no such folder, or the current folder can't be read.
+    /// The folder can't be made, or the current folder can't be read.
     pub fn new(output: Option<&Path>, program: &OsStr) -> Result<Self> {
         let pattern = pattern(output)?;
         let own = Path::new(program).file_name().unwrap_or(program);
@@ -39,7 +40,7 @@ impl ProfileNamePatterns {
         Ok(Self { pattern, children })
     }
 
-    /// Makes the names of a recording from their patterns.
+    /// Makes the names of a recording from complete patterns.
     pub fn from_patterns(pattern: OsString, children: Option<OsString>) -> Self {
         Self { pattern, children }
     }
@@ -57,7 +58,7 @@ impl ProfileNamePatterns {
 
     /// Returns the path of a process's last profile, and whether it replaces a file that exists.
     /// `main` is the process that `record` started. `own` and `program` are the number and the name
-    /// that the process reports; they lead to no other folder.
+    /// that the process reports. They never change the folder of the path.
     pub fn last_profile_path(
         &self,
         main: u32,
@@ -94,8 +95,8 @@ impl ProfileNamePatterns {
         (OsString::from_vec(made).into(), is_main && !is_named)
     }
 
-    /// Returns the path of a process's last profile if it must not be in the folder of the
-    /// children: beside the program's profile.
+    /// Returns the path beside the program's profile, for the last profile of a process that must
+    /// not be in the folder of the children.
     pub fn path_beside_program(&self, main: u32, own: u32, program: &str) -> PathBuf {
         let all = Self {
             pattern: self.pattern.clone(),
@@ -105,7 +106,7 @@ impl ProfileNamePatterns {
     }
 }
 
-/// Expands a pattern. `of` returns the text for the letter behind a percent sign.
+/// Expands a pattern. `of` returns the text for the letter after a percent sign.
 fn expand_pattern(pattern: &[u8], mut of: impl FnMut(u8) -> Vec<u8>) -> Vec<u8> {
     let mut made = Vec::with_capacity(pattern.len());
     let mut bytes = pattern.iter();
@@ -121,7 +122,7 @@ fn expand_pattern(pattern: &[u8], mut of: impl FnMut(u8) -> Vec<u8>) -> Vec<u8> 
     made
 }
 
-/// Returns a pattern without its ending, after which the folder of the children is named. Returns
+/// Returns a pattern without its ending: the stem of the name of the children's folder. Returns
 /// `None` if the user's pattern has `%p`, `%e` or `%n`, because it then names the children's
 /// profiles too.
 fn stem_of_children(pattern: &[u8], program: &OsStr) -> Option<Vec<u8>> {
@@ -143,7 +144,7 @@ fn stem_of_children(pattern: &[u8], program: &OsStr) -> Option<Vec<u8>> {
 
 const DEFAULT_PATTERN: &str = "heapprof.%e.%p.pb.gz";
 
-/// Returns the absolute file pattern that OUT stands for. If OUT is a folder, it is made.
+/// Returns the absolute file pattern for the option `--output`. A folder is made if it is missing.
 fn pattern(output: Option<&Path>) -> Result<OsString> {
     let here = || std::env::current_dir().context("the current folder cannot be read");
     let Some(output) = output else {
@@ -181,7 +182,7 @@ fn pattern(output: Option<&Path>) -> Result<OsString> {
     })
 }
 
-/// Returns a pattern that stands for the path itself.
+/// Returns a pattern that expands to the path itself.
 fn escape_pattern(path: &Path) -> PathBuf {
     let doubled = path.as_os_str().as_bytes().iter().flat_map(|&b| {
         let times = if b == b'%' { 2 } else { 1 };

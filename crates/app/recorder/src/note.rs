@@ -1,27 +1,27 @@
-//! What the keeper of a recording could not do, as values that a front end puts into words.
+//! The failures of a recording's keeper, as values that a front end puts into words.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use crate::path_text::shown_path;
 
-/// A note about what a recording could not do.
+/// A note about something that a recording could not do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordingNote {
-    /// Calls of other users' processes were refused: they are not known to belong to the recording,
-    /// or were too many at once.
+    /// Calls of other users' processes were refused: the processes are not known to belong to the
+    /// recording, or too many called at once.
     RefusedCalls(u64),
-    /// The file of a process could not be taken.
+    /// The file that a process handed over could not be received.
     FileNotTaken,
     /// There were too many processes to keep the ledgers of all of them.
     TooManyProcesses,
     /// The log has no events, for this reason.
     NoLogEvents(String),
-    /// Too many programs became others without reporting.
+    /// Too many programs became other programs without reporting.
     TooManyReplacedPrograms,
     /// It took too long to read the ledgers of ended processes.
     ReadTimeOver,
-    /// This profile is not of all that was recorded, because there was no room for the rest.
+    /// The profile at this path is incomplete, because the ledger was full.
     PartialProfile(PathBuf),
     /// A profile is lost, because there was no place for it.
     NoPlace(NoPlaceError),
@@ -34,18 +34,18 @@ pub enum RecordingNote {
     },
     /// The audit of forks left something out.
     AuditLimit {
-        /// What was left out.
+        /// The kind of entry that was left out.
         what: AuditLimit,
-        /// How many of them were left out.
+        /// Number of children or loads that were left out.
         count: usize,
-        /// How many of them are noted.
+        /// Number of children or loads that are in the audit.
         limit: usize,
     },
     /// The audit of a child could not be written, for this reason.
     AuditNotWritten(String),
 }
 
-/// What an audit of forks notes up to a limit.
+/// The kind of entry that an audit of forks limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditLimit {
     /// Children that were forked.
@@ -54,8 +54,7 @@ pub enum AuditLimit {
     Loads,
 }
 
-/// The error if a process's user may not write its profile, and `record` has no place for a file of
-/// its own.
+/// The error of a profile that neither the process's user nor `record` can write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoPlaceError {
     /// The process.

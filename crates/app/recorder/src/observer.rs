@@ -1,4 +1,4 @@
-//! What happens during a recording, for a front end that tells people of it.
+//! The events of a recording, for a front end that shows them to people.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use crate::note::RecordingNote;
 use crate::profile_entries::WriteFailure;
 use crate::program::PreloadCheck;
 
-/// The front end of a recording, which hears what happens and tells people of it. It is called from
-/// several threads.
+/// A front end of a recording, which receives the recording's events and shows them to people. Its
+/// methods are called from several threads.
 pub trait RecordingObserver: Send + Sync {
-    /// Hears of an event.
+    /// Receives an event.
     fn event(&self, event: RecordingEvent<'_>);
 
     /// Returns the text of a line that has grown.
@@ -73,7 +73,7 @@ pub enum LineOutputError {
     /// The reader of the pipe did not read the last lines in time.
     #[error("its reader was too slow")]
     SlowReader,
-    /// Nobody read from the pipe for this long.
+    /// No process read from the pipe for this long.
     #[error("nobody read from it for {} seconds", .0.as_secs())]
     NoReader(Duration),
     /// The file can't be written.

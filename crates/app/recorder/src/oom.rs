@@ -1,9 +1,9 @@
 //! Finds out whether the kernel's OOM killer ended processes of a cgroup, from the cgroup's counts,
 //! in either version of cgroups.
 //!
-//! The counts are read every few seconds, and when a process has ended. A process that has ended
-//! without reporting is taken for a victim if its cgroup has counted a kill since some seconds
-//! before, for which no other process was taken for the victim.
+//! The counts are read every few seconds, and when a process has ended. A process that ended
+//! without reporting counts as a victim if its cgroup counted a kill in the last seconds, and no
+//! other process was already taken for the victim of that kill.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use heapprof_process::CgroupFolder;
 use rustix::process::Pid;
 
-/// How often the counts are read. A large process takes a while to end.
+/// Time between two readings of the counts. It allows for a large victim, which takes a while to
+/// end.
 pub(crate) const OOM_READ_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Maximum number of different kernel texts about cgroups that are remembered.
@@ -24,7 +25,7 @@ pub struct OomKill {
     pub limit: Option<u64>,
 }
 
-/// The kills that cgroups have counted.
+/// The kills that the cgroups of processes have counted.
 pub(crate) struct OomCounts {
     /// The cgroups of processes, by the kernel's text about them. Most processes are in the same
     /// cgroup, and finding it takes reading the mounts.
@@ -33,8 +34,8 @@ pub(crate) struct OomCounts {
     next: Instant,
 }
 
-/// The count of a cgroup at the last reading, and at the reading before. Victims that were taken
-/// since are added to `earlier`.
+/// The count of a cgroup at the last reading, and at the reading before it. `earlier` also grows by
+/// the victims that were taken since.
 struct CgroupOomCount {
     earlier: u64,
     last: u64,
@@ -49,7 +50,7 @@ impl OomCounts {
         }
     }
 
-    /// Returns the cgroup of a process, whose kills are counted from now on.
+    /// Returns the cgroup of a process, and counts its kills from now on.
     pub(crate) fn group_of(&mut self, process: Pid) -> Option<CgroupFolder> {
         let text = CgroupFolder::read_groups(process.as_raw_nonzero().get().unsigned_abs())?;
         if self.groups_by_text.len() >= MAX_CGROUP_TEXTS {
@@ -68,7 +69,7 @@ impl OomCounts {
         Some(group)
     }
 
-    /// Reads the counts, if they are due. Returns whether they were.
+    /// Reads the counts if a reading is due. Returns whether it was.
     pub(crate) fn read_if_due(&mut self) -> bool {
         if Instant::now() < self.next {
             return false;
@@ -96,8 +97,8 @@ impl CgroupOomCount {
         self.last = count.max(self.earlier);
     }
 
-    /// Takes one kill for a process, if one was counted since the reading before the last. Returns
-    /// whether there was one.
+    /// Takes one kill for a process, if a kill was counted since the last reading but one and has
+    /// no victim yet. Returns whether there was such a kill.
     fn take(&mut self, count: u64) -> bool {
         let is_one = count > self.earlier;
         if is_one {

@@ -1,5 +1,5 @@
-//! Settles what a recording left: names its folder, leaves out small children, and gives names to
-//! the addresses in its profiles.
+//! Finishes a recording after the program's end: names its folder, leaves out small children, and
+//! gives names to the addresses in its profiles.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,9 +18,9 @@ use crate::small_children;
 
 /// A profile that exists, and the details that were read from it.
 pub struct RecordedProfile {
-    /// What the list of profiles says about it.
+    /// The profile's entry in the list of profiles.
     pub written: WrittenProfile,
-    /// The details, or why it has no names.
+    /// The details, or why they could not be read and symbolized.
     pub details: Result<ProfileDetails>,
 }
 
@@ -33,15 +33,16 @@ impl RecordedProfile {
     }
 }
 
-/// What a recording left.
+/// The result of a recording: the program's end, and the profiles.
 pub struct RecordingOutcome {
     /// How the program ended.
     pub ended: ProgramExit,
-    /// How processes ended that did not write their last profile.
+    /// How those processes ended that did not write their last profile.
     pub ending: ProcessEndings,
     /// The profiles.
     pub profiles: Vec<RecordedProfile>,
-    /// The position of the profile that the recording was for; `None` if there is no profile.
+    /// The position of the main profile, which is the program's own or else the first; `None` if
+    /// there is no profile.
     pub main: Option<usize>,
     /// Whether there is a profile of the program itself.
     pub has_own_profile: bool,
@@ -51,24 +52,24 @@ pub struct RecordingOutcome {
     pub has_failed_writes: bool,
     /// Number of profiles that must not be touched.
     pub refused: usize,
-    /// Number of children that were left out, because they held very little of their own.
+    /// Number of children that were left out, because they held very few bytes besides inherited
+    /// ones.
     pub small_children: usize,
-    /// The folder of the recording, which is removed at last.
+    /// The list of profiles. Its folder is removed when this value is dropped.
     pub(crate) _list: ProfileList,
 }
 
-/// How what a recording left is settled.
+/// The options of [`settle`].
 pub(crate) struct SettleOptions<'a> {
     pub(crate) names: &'a ProfileNamePatterns,
-    /// Smallest number of bytes of its own that a child must have held; smaller children are left
-    /// out.
+    /// Number of bytes that a child must have held, without inherited ones, to keep its profile.
     pub(crate) least: Option<i64>,
     /// Whether addresses get names.
     pub(crate) symbolizes: bool,
 }
 
-/// Settles what a recording left. What the list of profiles says has the profiles that the keeper
-/// wrote, too.
+/// Makes the outcome of a recording: drops small children, and checks and symbolizes the profiles.
+/// `said` is the content of the list of profiles, together with the profiles that the keeper wrote.
 pub(crate) fn settle(
     said: ListContents,
     ended: ProgramExit,
@@ -134,15 +135,15 @@ pub(crate) fn settle(
     outcome
 }
 
-/// The profiles that exist, a profile that went into a pipe if there is one, and the paths of
-/// profiles that must not be touched, with the reasons.
+/// The profiles that exist, a profile that went into a pipe if there is one, and the paths that
+/// must not be touched, with the reasons.
 type TargetGroups = (
     Vec<WrittenProfile>,
     Option<WrittenProfile>,
     Vec<(PathBuf, io::Error)>,
 );
 
-/// Splits profiles by what their paths lead to.
+/// Splits profiles by the kind of file at their paths.
 fn split_by_target(written: Vec<WrittenProfile>) -> TargetGroups {
     let entries: Vec<&WrittenProfile> = written.iter().collect();
     let found = files::resolve_entries(&entries);
@@ -162,8 +163,8 @@ fn split_by_target(written: Vec<WrittenProfile>) -> TargetGroups {
     (there, piped, refused)
 }
 
-/// Returns the position of the profile that the recording was for: the program's own, or the first
-/// one if there is no such profile.
+/// Returns the position of the main profile: the program's own, or the first one if the program has
+/// none.
 fn find_main(written: &[WrittenProfile], ended: &ProgramExit) -> Option<usize> {
     let of_main = |(_, one): &(usize, &WrittenProfile)| one.process == ended.process;
     // The profile of a process's end is not always the latest in the list, because what the process
@@ -175,8 +176,8 @@ fn find_main(written: &[WrittenProfile], ended: &ProgramExit) -> Option<usize> {
     own.or((!written.is_empty()).then_some(0))
 }
 
-/// Names the children's folder after the program's profile, because the program may have become
-/// another one meanwhile.
+/// Names the children's folder after the program's profile. The program may have become another
+/// one, so the first name may no longer fit.
 fn name_folder(written: &mut [WrittenProfile], folder: &Path, ended: &ProgramExit) {
     // Other users may report any name, but the folder is renamed with heapprof's rights. So only a
     // process with all of this user's rights names the folder.

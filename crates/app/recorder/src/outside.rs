@@ -1,5 +1,5 @@
-//! Reads a recorded process, or the core file of one. The ledger is read from outside, and the code
-//! in it gets its names here.
+//! Reads the ledger of a recorded process from outside, or from a core file, and names the code in
+//! it.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -27,8 +27,8 @@ const FILE_READ_TIMEOUT: Duration = Duration::from_secs(10);
 enum LedgerSource {
     /// The memory of the process.
     Process(LiveProcess),
-    /// The file in which the process keeps its ledger, which `record` has given: the kernel does
-    /// not let this user read the process.
+    /// The file in which the process keeps its ledger. It comes from the `record` that has it,
+    /// because the kernel does not let this user read the process.
     File(SharedLedger, u32),
 }
 
@@ -38,7 +38,7 @@ pub enum ProcessFindError {
     /// The name is empty.
     #[error("pid: names no process")]
     NoName,
-    /// No process of this name is recorded, as far as this user may know.
+    /// No process of this name is recorded, among those that this user may know of.
     #[error("{0}: no process of this name is recorded, or this user may not read it")]
     NotRecorded(String),
     /// Several processes of one name are recorded.
@@ -48,12 +48,12 @@ pub enum ProcessFindError {
         pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
     )]
     Several {
-        /// The name.
+        /// The name of the program.
         program: String,
         /// The numbers of the processes.
         pids: Vec<u32>,
     },
-    /// The process of this number can't be read.
+    /// The process with this number can't be read.
     #[error("process {which}: {error}")]
     Unreadable {
         /// The number.
@@ -66,17 +66,17 @@ pub enum ProcessFindError {
     Unlisted(#[source] io::Error),
 }
 
-/// A process that can be read again and again.
+/// A recorded process that can be read repeatedly.
 pub struct OutsideProcess {
     ledger: LedgerSource,
     rights: RightsLedger,
     namer: ProcessNamer,
-    /// The file that the process runs, which names its code also after its end.
+    /// The open executable of the process, which names its code even after the process has ended.
     _executable: Option<File>,
 }
 
-/// Opens a core file. It may name any files, so root reads those with the rights of the core file's
-/// owner.
+/// Opens a core file, and returns it with the owner of the rights to use for it. A core file may
+/// name any files, so root reads those files with the rights of the core file's owner.
 pub fn open_core(path: &Path) -> io::Result<(File, FileOwner)> {
     // Opening a pipe would wait for its writer.
     if !std::fs::metadata(path)?.is_file() {
@@ -90,7 +90,7 @@ pub fn open_core(path: &Path) -> io::Result<(File, FileOwner)> {
     Ok((file, owner))
 }
 
-/// Reads the profile of the process that a core file is of, with names.
+/// Reads the profile of a process from its core file, and names its code.
 pub fn read_core(path: &Path) -> Result<Profile> {
     let (file, owner) = open_core(path).context("cannot be read")?;
     let mut profile = CoreLedger::open(file)?.snapshot()?;
@@ -100,7 +100,7 @@ pub fn read_core(path: &Path) -> Result<Profile> {
     Ok(profile)
 }
 
-/// Returns the root folder of a process, if the process sees other mounts than heapprof does.
+/// Returns the root folder of a process, if the process has other mounts than heapprof.
 pub fn root_of(pid: u32) -> Option<PathBuf> {
     let mounts = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/mnt")).ok();
     let (own, its) = (mounts("self"), mounts(&pid.to_string()));
@@ -117,21 +117,21 @@ pub fn namer(root: Option<PathBuf>) -> ProcessNamer {
     })
 }
 
-/// Makes a namer of a process's code. The name of the file that it runs may lead to another file by
-/// now.
+/// Makes a namer of a process's code. It has the executable open, because the file's name may lead
+/// to another file by now.
 pub fn namer_of(pid: u32) -> ProcessNamer {
     let mut namer = namer(root_of(pid));
     namer.set_opened(vec![executable_of(pid)]);
     namer
 }
 
-/// Returns a path to the file that a process runs, wherever the file's name leads.
+/// Returns a path that opens the executable of a process even if the file was moved or removed.
 pub fn executable_of(pid: u32) -> PathBuf {
     format!("/proc/{pid}/exe").into()
 }
 
 impl OutsideProcess {
-    /// Finds the process that a number or a name means.
+    /// Finds a recorded process by its number or its name.
     pub fn find(which: &str) -> Result<Self, ProcessFindError> {
         let ledger = match which.parse::<u32>() {
             Ok(pid) => LedgerSource::open(pid).map_err(|error| ProcessFindError::Unreadable {
@@ -145,7 +145,7 @@ impl OutsideProcess {
         Ok(Self::new(ledger, rights))
     }
 
-    /// Makes a process from the file that has its ledger, and from what is known of its rights.
+    /// Makes a process from its ledger file, and from what is known of its rights.
     pub fn from_ledger_file(kept: SharedLedger, pid: u32, rights: RightsLedger) -> Self {
         Self::new(LedgerSource::File(kept, pid), rights)
     }
@@ -170,7 +170,8 @@ impl OutsideProcess {
         }
     }
 
-    /// Returns the file in which the ledger is read, if it is read in one.
+    /// Returns the file in which the process keeps its ledger; `None` if the ledger is read from
+    /// the process's memory.
     pub fn ledger_file(&self) -> Option<&SharedLedger> {
         match &self.ledger {
             LedgerSource::Process(_) => None,
@@ -188,7 +189,7 @@ impl OutsideProcess {
         self.ledger.pid()
     }
 
-    /// Whether the process is still there, and the same program.
+    /// Whether the process still runs the same program.
     pub fn is_there(&self) -> bool {
         match &self.ledger {
             LedgerSource::Process(process) => process.is_there(),
@@ -196,7 +197,7 @@ impl OutsideProcess {
         }
     }
 
-    /// Reads a profile of this moment, with names.
+    /// Reads a profile of the current moment, and names its code.
     pub fn read(&mut self) -> Result<Profile> {
         let mut profile = match &self.ledger {
             LedgerSource::Process(process) => match process.snapshot() {
@@ -217,7 +218,7 @@ impl OutsideProcess {
     }
 }
 
-/// Reads the command line of a process, or its beginning.
+/// Reads the command line of a process, up to a limit.
 pub fn command_line(pid: u32) -> Vec<u8> {
     // One additional byte shows that there is more.
     const MAX_LENGTH: u64 = recording_texts::MAX_COMMAND_LINE as u64 + 1;
@@ -230,35 +231,34 @@ pub fn command_line(pid: u32) -> Vec<u8> {
     command_line
 }
 
-/// Joins a command line in the kernel's form: each word with a zero at its end.
+/// Joins a command line in the kernel's form: each word ends with a zero byte.
 pub fn join_command_line(words: &[OsString]) -> Vec<u8> {
     let words = words.iter().flat_map(|word| [word.as_bytes(), b"\0"]);
     words.collect::<Vec<_>>().concat()
 }
 
-/// Returns what distinguishes a process from others of its program: the script that it runs, or the
-/// title that it has set.
+/// Returns the text that distinguishes a process from others of its program: the script that it
+/// runs, or the title that it has set.
 pub fn process_title(program: &str, pid: u32) -> Option<String> {
     title_from_command_line(program, &command_line(pid))
 }
 
-/// Returns what distinguishes a process, as [`process_title`] does, from a command line with a zero
-/// between its words.
+/// Returns the text that distinguishes a process, as [`process_title`] does, from a command line
+/// with zero bytes between its words.
 pub fn title_from_command_line(program: &str, command_line: &[u8]) -> Option<String> {
     let comment = recording_texts::process_name_comments(program, command_line).next()?;
     Some(comment.split_once(": ")?.1.to_string())
 }
 
-/// Adds comments about what distinguishes the process from others of its program, as the library
-/// does.
+/// Adds comments about the process's script or title, as the library does.
 pub fn add_title_comments(profile: &mut Profile, command_line: &[u8]) {
     let called: Vec<String> =
         recording_texts::process_name_comments(&program(profile), command_line).collect();
     add_comments(profile, called);
 }
 
-/// Adds a comment about the script that a process was started with. A title that it had then may be
-/// its parent's.
+/// Adds a comment about the script that a process was started with, but not about its title: a
+/// process may have got that from its parent.
 pub fn add_script_comment(profile: &mut Profile, command_line: &[u8]) {
     let program = program(profile);
     let mut called = recording_texts::process_name_comments(&program, command_line);
@@ -272,7 +272,7 @@ pub fn add_command_line_comment(profile: &mut Profile, command_line: &[u8]) {
     add_comments(profile, whole);
 }
 
-/// Returns the program that a profile is of, from its comments.
+/// Returns the program of a profile, from the profile's comments.
 fn program(profile: &Profile) -> String {
     let mut comments = profile.comment.iter().map(|&text| profile.text(text));
     let program = comments.find_map(|comment| comment.strip_prefix("program: "));
@@ -286,8 +286,8 @@ fn add_comments(profile: &mut Profile, comments: impl IntoIterator<Item = String
     }
 }
 
-/// Names the code of a process. The files that the profile names are read with the rights of the
-/// process, which names them.
+/// Names the code in a profile. The process chose which files the profile names, so they are read
+/// with the rights of the process.
 pub fn give_names(
     profile: &mut Profile,
     namer: &mut ProcessNamer,
@@ -298,7 +298,7 @@ pub fn give_names(
 }
 
 impl LedgerSource {
-    /// Opens the ledger of a process, in its memory or in the file that a `record` has.
+    /// Opens the ledger of a process: in its memory, or else in the file that a `record` has.
     fn open(pid: u32) -> Result<Self, LiveError> {
         match LiveProcess::open(pid) {
             Ok(process) => Ok(Self::Process(process)),
@@ -325,8 +325,8 @@ impl LedgerSource {
     }
 }
 
-/// Returns the recorded processes: those that this user may read, and those whose `record` lets
-/// this user read them. They are in the order of their numbers.
+/// Returns the recorded processes, in the order of their numbers: those that this user may read,
+/// and those to which a `record` of this user gives access.
 fn find_recorded() -> io::Result<Vec<LedgerSource>> {
     let read = heapprof_live::recorded_processes()?;
     let has = |pid: u32| read.iter().any(|process| process.pid() == pid);
@@ -340,13 +340,13 @@ fn find_recorded() -> io::Result<Vec<LedgerSource>> {
     Ok(all)
 }
 
-/// Reads a profile of a process whose memory does not show its ledger, from the ledger's file.
+/// Reads a profile of a process from its ledger file, because the ledger is not in its memory.
 fn read_ledger_file(pid: u32) -> Result<Profile> {
     let kept = records::file_of(pid).ok_or(LiveError::LedgerSwapped)?;
     Ok(kept.read("read from record's file", pid, "")?.profile)
 }
 
-/// Returns the only recorded process of this name.
+/// Returns the only recorded process of this name. Fails if there are several.
 fn find_by_program(program: &str) -> Result<LedgerSource, ProcessFindError> {
     if program.is_empty() {
         return Err(ProcessFindError::NoName);
@@ -367,7 +367,7 @@ fn find_by_program(program: &str) -> Result<LedgerSource, ProcessFindError> {
     }
 }
 
-/// Returns what a list of recorded processes shows.
+/// Returns a summary of each recorded process.
 pub fn list() -> io::Result<Vec<LiveProcessSummary>> {
     let all = find_recorded()?;
     Ok(all

@@ -1,4 +1,4 @@
-//! Formats paths as a person reads them who is in the current folder.
+//! Formats paths for messages, relative to the current folder if they are below it.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ pub fn path_from_here(path: &Path) -> &Path {
     path.strip_prefix(here).unwrap_or(path)
 }
 
-/// Formats the path as a person reads it.
+/// Formats a path for a message.
 pub fn shown_path(path: &Path) -> String {
     path_from_here(path).display().to_string()
 }

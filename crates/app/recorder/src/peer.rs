@@ -1,6 +1,6 @@
-//! The process at the other end of a socket, as the kernel names it. rustix can't be used: it
-//! assumes that no process has the number 0, and the kernel gives that number to one outside of
-//! this pid namespace.
+//! The process at the other end of a socket, as the kernel reports it. rustix can't be used,
+//! because it assumes that no process has the number 0. The kernel reports 0 for a process outside
+//! of this pid namespace.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -8,7 +8,7 @@ use rustix::process::Pid;
 
 use heapprof_files::FileOwner;
 
-/// The process at the other end of a socket, as it was when it connected.
+/// The process at the other end of a socket, at the time when it connected.
 pub(crate) struct SocketPeer {
     /// The process id; `None` if the process is in a namespace whose processes have no number here.
     pub(crate) pid: Option<Pid>,

@@ -1,5 +1,5 @@
-//! Parses the list of profiles that the processes of a recording wrote (`HEAPPROF_LIST`). The list
-//! says what is in each profile, so none has to be read.
+//! Parses the list of profiles that the processes of a recording wrote (`HEAPPROF_LIST`). Entries
+//! have the main figures of the profiles, so no profile has to be read.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -17,8 +17,8 @@ pub struct WrittenProfile {
     pub process: u32,
     /// Whether the profile was written as the process ended.
     pub is_last: bool,
-    /// Whether the process went on after its profile without being recorded: under a filter of
-    /// system calls that would have ended it for writing a profile.
+    /// Whether the process went on unrecorded after this profile: under a filter of system calls
+    /// that would have killed it for writing another one.
     pub is_before_filter: bool,
     /// Whether the profile was written as the process became another program.
     pub is_before_exec: bool,
@@ -28,8 +28,7 @@ pub struct WrittenProfile {
     pub in_use: i64,
     /// Bytes in use at the peak.
     pub peak: i64,
-    /// Largest number of bytes that the process held of its own, without what it inherited by a
-    /// fork.
+    /// Largest number of bytes that the process held, without those that it inherited by a fork.
     pub own: i64,
     /// Number of stacks that have a value.
     pub stacks: usize,
@@ -52,11 +51,11 @@ pub struct WriteFailure {
     pub path: Option<String>,
     /// The number of profiles.
     pub count: usize,
-    /// The other user whose process may not write the profile.
+    /// The user whose process may not write the profile, if that is another user.
     pub without_place: Option<u32>,
 }
 
-/// A process whose ledger was in private memory, so that a kill leaves nothing of it.
+/// A process whose ledger was in private memory, so that nothing of it is left after a kill.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrivateLedger {
     /// The process.
@@ -78,11 +77,12 @@ pub struct UnrecordedProcess {
     pub program: String,
 }
 
-/// A child that wrote no profile, because it never held much of its own.
+/// A child that wrote no profile, because it held few bytes besides inherited ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SmallChild {
     pub(crate) process: u32,
-    /// Whether the child became another program then, about which the list may say more.
+    /// Whether the child then became another program. Later entries of the list may be about that
+    /// program.
     pub(crate) is_before_exec: bool,
 }
 
@@ -97,19 +97,20 @@ pub(crate) struct ListContents {
     pub(crate) private: Vec<PrivateLedger>,
     /// The processes that were not recorded.
     pub(crate) unrecorded: Vec<UnrecordedProcess>,
-    /// The children that were left out.
+    /// The children that were left out because they are small.
     pub(crate) small: Vec<SmallChild>,
 }
 
-/// Maximum number of processes that are reported, of each kind.
+/// Maximum number of processes with private ledgers, and of unrecorded processes, that are
+/// reported.
 const MAX_PRIVATE_LEDGERS: usize = 1000;
 
-/// Maximum number of reasons that are distinguished.
+/// Maximum number of different reasons for failed writes. Others are counted with the last reason.
 const MAX_REASONS: usize = 10;
 
-/// Reads the list. A name that was written twice appears as it was the last time. For a process
-/// that `is_settled`, it is known already that its user may not write, so such a failure is left
-/// out.
+/// Reads the list. If a profile has several entries, the last one counts. `is_settled` returns
+/// whether a process is known to have a user who may not write its profile. The failure to write it
+/// is then left out.
 pub(crate) fn read(list: &[ListEntries], is_settled: impl Fn(u32) -> bool) -> ListContents {
     let (mut written, mut failed) = (
         Vec::<Option<WrittenProfile>>::new(),
@@ -193,7 +194,7 @@ struct FailureReason {
     process: Option<u32>,
     path: Option<String>,
     why: String,
-    /// Whether the process's rights are the reason.
+    /// Whether missing rights are the reason.
     is_for_rights: bool,
 }
 
@@ -260,7 +261,8 @@ fn parse_private(entry: &[u8], owner: FileOwner) -> Option<PrivateLedger> {
     })
 }
 
-/// Parses an entry about a child that was left out: its number, and the moment.
+/// Parses an entry about a child that was left out: its number, and whether it then ended or became
+/// another program.
 fn parse_small_child(entry: &[u8]) -> Option<SmallChild> {
     let (process, when) = std::str::from_utf8(entry).ok()?.split_once(' ')?;
     Some(SmallChild {
@@ -269,7 +271,7 @@ fn parse_small_child(entry: &[u8]) -> Option<SmallChild> {
     })
 }
 
-/// Parses an entry. Returns its path as it stands in the list, and the entry.
+/// Parses an entry about a profile. Returns the path as the list has it, and the profile.
 fn parse(entry: &[u8], owner: FileOwner) -> Option<(&[u8], WrittenProfile)> {
     let mut fields = entry.splitn(9, |&b| b == b' ');
     let mut number = || {

@@ -1,4 +1,4 @@
-//! The program that is to be recorded: finds its file, and what prevents preloading into it.
+//! The program that is to be recorded: finds its file, and the obstacles to preloading into it.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
@@ -25,18 +25,19 @@ pub fn find_program(program: &OsStr) -> Option<PathBuf> {
     })
 }
 
-/// What about a program matters for preloading a library into it.
+/// The result of a check whether a library can be preloaded into a program.
 #[derive(Debug)]
 pub struct PreloadCheck {
-    /// The name of the file that the kernel runs, or of the program if that is the same file.
+    /// The program as the user named it, or the path of the interpreter that the kernel runs for
+    /// it.
     pub name: String,
-    /// What prevents preloading, or makes it of little use.
+    /// Obstacles that prevent preloading, or make it of little use.
     pub obstacles: Vec<PreloadObstacle>,
-    /// What gives the program more rights than its user has, so that the loader preloads nothing.
+    /// Why the program has more rights than its user, if it has. The loader then preloads nothing.
     pub raised_rights: Option<RaisedRights>,
 }
 
-/// What gives a program more rights than its user has.
+/// The reason why a program has more rights than its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RaisedRights {
     /// The file is setuid.
@@ -47,7 +48,8 @@ pub enum RaisedRights {
     Capabilities,
 }
 
-/// The error of a program that can't be recorded, because something in it must come first.
+/// The error of a program that can't be recorded, because it is built with a sanitizer, which must
+/// come first.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{name}: is built with {sanitizer}, which replaces malloc and must come first; record a build \
@@ -59,7 +61,7 @@ pub struct SanitizerError {
 }
 
 impl PreloadCheck {
-    /// Checks the program whose file is `path`.
+    /// Checks whether the library can be preloaded into the program whose file is `path`.
     pub fn new(program: &OsStr, path: &Path) -> Self {
         if !path.is_file() {
             // Reading a pipe would wait for a writer. The user gets the error that it can't be run
@@ -107,7 +109,7 @@ impl PreloadCheck {
     }
 }
 
-/// Returns what gives a program more rights than its user has.
+/// Returns why a program has more rights than its user, if it has more.
 fn raised_rights(file: &Path) -> Option<RaisedRights> {
     let metadata = file.metadata().ok()?;
     let has = |bits: u32| metadata.permissions().mode() & bits == bits;
@@ -128,8 +130,8 @@ fn raised_rights(file: &Path) -> Option<RaisedRights> {
     None
 }
 
-/// Whether a shell would run the file that the kernel did not run (`ENOEXEC`): its first line has
-/// no zero byte, so it is a script and no damaged program.
+/// Whether a shell would run a file that the kernel refused (`ENOEXEC`). It does if the first line
+/// has no zero byte: the file is then a script, and not a damaged program.
 pub(crate) fn is_for_shell(error: &io::Error, file: &Path) -> bool {
     if error.raw_os_error() != Some(libc::ENOEXEC) {
         return false;

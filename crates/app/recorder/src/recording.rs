@@ -1,5 +1,5 @@
-//! A recording: runs a program with the library in it, keeps the ledgers of its processes, and
-//! settles what they left.
+//! Runs a program with the library in it, keeps the ledgers of its processes, and finishes their
+//! files.
 
 use std::ffi::OsStr;
 use std::io;
@@ -33,7 +33,7 @@ use crate::rights::RightsLedger;
 use crate::settings::RecordingSettings;
 use crate::start_error::RecordingStartError;
 
-/// A recording that can begin.
+/// A recording that is prepared and can be run.
 pub struct Recording {
     wanted: RecordingSettings,
     observer: Arc<dyn RecordingObserver>,
@@ -113,7 +113,7 @@ impl Recording {
         })
     }
 
-    /// Runs the program to its end, and settles what it left.
+    /// Runs the program to its end, and finishes the files that its processes left.
     ///
     /// # Errors
     /// The shell that is to run the program is built with a sanitizer, or the list of profiles
@@ -170,7 +170,8 @@ impl Recording {
         Ok(RecordingEnd::Ended(Box::new(outcome)))
     }
 
-    /// Runs the program to its end. The `words` stand in the place of its name.
+    /// Runs the program to its end. `words` replace the program's name at the start of its command
+    /// line.
     fn start(
         &mut self,
         words: &[&OsStr],
@@ -205,8 +206,8 @@ impl Recording {
     }
 }
 
-/// Adds the profiles of processes that ended without reporting to the profiles that processes
-/// reported.
+/// Adds the profiles that the keeper wrote, for processes that ended without reporting, to the
+/// profiles that processes reported.
 fn add_saved(
     said: &mut ListContents,
     saved: io::Result<KeeperOutcome>,

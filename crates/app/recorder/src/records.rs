@@ -1,8 +1,8 @@
-//! Asks a `record` that runs for the ledgers of its processes: at a socket in a folder that only
-//! its user can enter, with one of two questions.
+//! Asks a running `record` for the ledgers of its processes, through a socket in a folder that only
+//! its user can enter. There are two questions.
 //!
-//! The kernel may keep users from reading processes of their own (Yama, `PR_SET_DUMPABLE`). The
-//! `record` that started such a process has the file in which the process keeps its ledger.
+//! The kernel may forbid users to read their own processes (Yama, `PR_SET_DUMPABLE`). The `record`
+//! that started such a process still has the file with its ledger.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -18,7 +18,7 @@ use rustix::net::{
 
 use crate::sockets::{SocketKind, address, folders};
 
-/// The question which processes there are. The answer is their numbers.
+/// The question for the numbers of all recorded processes. The answer consists of these numbers.
 const PROCESSES_QUESTION: &str = "heapprof: processes\n";
 /// The beginning of the question for the file of a process, whose number follows. The file comes
 /// with the answer.
@@ -31,14 +31,14 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// A question to a `record`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordQuestion {
-    /// Which processes there are.
+    /// Asks for the numbers of the recorded processes.
     Processes,
-    /// The file in which this process keeps its ledger.
+    /// Asks for the file in which this process keeps its ledger.
     File(u32),
 }
 
 impl RecordQuestion {
-    /// Parses a question. Returns `None` if the text asks none.
+    /// Parses a question. Returns `None` if the text is no question.
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
         if text == PROCESSES_QUESTION {
@@ -58,7 +58,7 @@ impl RecordQuestion {
     }
 }
 
-/// Sends a text, and a file if there is one. It does not wait.
+/// Sends a text, and a file if there is one, without waiting.
 pub(crate) fn answer(to: &OwnedFd, text: &str, file: Option<&File>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -90,7 +90,7 @@ pub(crate) fn receive(from: &OwnedFd, longest: usize) -> io::Result<(Vec<u8>, [O
     Ok((text, all))
 }
 
-/// Asks one `record` a question.
+/// Asks the `record` at one socket a question.
 fn ask(
     folder: &OwnedFd,
     name: &str,
@@ -105,7 +105,7 @@ fn ask(
     Ok((text, file))
 }
 
-/// Asks each `record` of this user, until `done` makes a result of an answer.
+/// Asks each `record` of this user a question, until `done` returns a result for an answer.
 fn ask_all<T>(
     question: RecordQuestion,
     mut done: impl FnMut(Vec<u8>, Option<File>) -> Option<T>,
@@ -122,13 +122,13 @@ fn ask_all<T>(
     None
 }
 
-/// Returns the namespace that the numbers of processes belong to.
+/// Returns the pid namespace of this process, in which process ids have their meaning.
 pub(crate) fn namespace() -> String {
     let name = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     name.to_string_lossy().into_owned()
 }
 
-/// Returns the words of an answer, if its numbers are of this process's own namespace.
+/// Returns the words of an answer, if its process ids belong to this process's pid namespace.
 fn words(text: &[u8]) -> Option<Vec<String>> {
     let text = String::from_utf8_lossy(text);
     let mut words = text.split_whitespace().map(str::to_string);

@@ -1,8 +1,8 @@
-//! Reads the resident memory of processes over a recording. It is read from outside, so that it
-//! costs the program nothing and no file is opened in it.
+//! Reads the resident memory of processes during a recording. It is read from outside, so the
+//! program does no work and opens no file for it.
 //!
-//! The program and its descendants are read in turn. The more there are, the less often that
-//! happens: it takes at most a hundredth of the time of one processor.
+//! The program and its descendants are read one after another, and less often if there are many:
+//! reading takes at most a hundredth of the time of one processor.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use rustix::time::{ClockId, clock_gettime};
 #[derive(Debug, Default)]
 pub(crate) struct ResidentHistories(BTreeMap<u32, Vec<(i64, i64)>>);
 
-/// A thread that reads resident memory.
+/// The handle of a thread that reads resident memory.
 pub(crate) struct ResidentReader {
     ends: Arc<AtomicBool>,
     /// The thread; `None` if none could be made.
     thread: Option<JoinHandle<ResidentHistories>>,
 }
 
-/// Maximum number of moments that are kept of a process.
+/// Maximum number of moments in the history of a process.
 const MAX_MOMENTS: usize = 1000;
 /// Maximum number of processes that are read.
 const MAX_PROCESSES: usize = 1000;
@@ -35,7 +35,7 @@ const INITIAL_READ_INTERVAL: Duration = Duration::from_millis(10);
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Reading takes at most 1/N of the time, where N is this number.
 const READ_TIME_DIVISOR: u32 = 100;
-/// How often descendants are searched for, if that is quick.
+/// Time between two searches for descendants, if a search is quick.
 const DESCENDANT_SEARCH_INTERVAL: Duration = Duration::from_millis(100);
 
 impl ResidentReader {
@@ -89,14 +89,14 @@ fn read_until(program: u32, ends: &AtomicBool) -> ResidentHistories {
     residents
 }
 
-/// Returns the bytes of a process that are in memory; `None` if it has ended.
+/// Returns the resident memory of a process in bytes; `None` if the process has ended.
 pub fn resident(process: u32) -> Option<i64> {
     let rss = StatmSizes::from_pid(process).ok()?.rss;
     // A process that has ended has no pages.
     i64::try_from(rss).ok().filter(|&rss| rss > 0)
 }
 
-/// Returns the time that this thread has worked so far, without what it waited for a processor.
+/// Returns the processor time that this thread has used so far.
 fn work_so_far() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
@@ -115,7 +115,7 @@ impl ResidentHistories {
         }
     }
 
-    /// Keeps the larger one of each two moments.
+    /// Halves each history: of each two moments, the one with more memory stays.
     fn thin(&mut self) {
         for curve in self.0.values_mut() {
             let larger = |two: &[(i64, i64)]| two.iter().copied().max_by_key(|(_, bytes)| *bytes);
@@ -123,8 +123,8 @@ impl ResidentHistories {
         }
     }
 
-    /// Adds the resident memory of a process to the history of its profile. Returns whether there
-    /// was any.
+    /// Adds the resident memory of a process to the history of its profile. Returns whether any was
+    /// known.
     pub(crate) fn put_into(&self, profile: &mut Profile, process: u32) -> bool {
         let Some(curve) = self.0.get(&process) else {
             return false;

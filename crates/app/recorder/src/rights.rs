@@ -1,13 +1,10 @@
-//! The rights of a process that heapprof reads. Whatever is opened, read or written because the
-//! process named it, is opened with the least rights that the process may have had while its ledger
-//! was open.
+//! The rights of a process that heapprof reads. A file that the process named is opened, read or
+//! written with the least rights that the process may have had while its ledger was open.
 //!
 //! A process lowers its rights while it runs, and another user who controls it afterwards can write
-//! into its ledger. That its rights were lowered is believed from two sources: from a message of
-//! the library, and from what the kernel shows of the process at any time, as long as it was not
-//! reaped. That they were not lowered is believed from the kernel only, which shows it for a
-//! process that goes on, or that was not reaped yet. If the rights can't be known, only files that
-//! everybody may read are opened.
+//! into its ledger. Two sources can show that rights were lowered: a message of the library, and
+//! the kernel, until the process is reaped. Only the kernel can show that they were not lowered. If
+//! the rights can't be known, only files that everybody may read are opened.
 
 mod ledger;
 mod namer;
@@ -26,18 +23,17 @@ use heapprof_files::{FileOwner, acting};
 /// The rights with which files are opened for a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProcessRights {
-    /// The rights of a user. If it is the user of this process, they are the rights of this
-    /// process.
+    /// The rights of a user. For the user of this process, they are the rights of this process.
     User(FileOwner),
     /// The rights that everybody has.
     Public,
 }
 
-/// The rights of a process that the kernel shows now.
+/// The rights that the kernel shows for a process now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ObservedRights {
     pub(crate) rights: ProcessRights,
-    /// Whether the process can become no other user.
+    /// Whether the process can't become another user any more.
     pub(crate) is_final: bool,
 }
 
@@ -47,8 +43,8 @@ impl ProcessRights {
         Self::User(FileOwner::us())
     }
 
-    /// Returns the rights of a process now. If it is gone, they are not known: root then takes them
-    /// for public, and another user for its own.
+    /// Returns the rights of a process now. If the process is gone, its rights are not known: the
+    /// result is [`Public`](Self::Public) for root, and this process's own rights for another user.
     pub fn now(pid: u32) -> Self {
         match Self::observe(pid) {
             Some(found) => found.rights,
@@ -76,8 +72,8 @@ impl ProcessRights {
         }
     }
 
-    /// Returns the owner of files that are written for the process. With public rights, that is
-    /// this process's user.
+    /// Returns the owner of files that are written for the process. With public rights, this is the
+    /// user of the current process.
     pub fn owner(self) -> FileOwner {
         match self {
             Self::User(owner) => owner,
@@ -96,8 +92,8 @@ impl ProcessRights {
         acting(self.owner(), work)
     }
 
-    /// Returns the rights that the kernel shows for a process now, or for one that was not reaped
-    /// yet; `None` if it is gone.
+    /// Returns the rights that the kernel shows for a process that runs or was not reaped yet;
+    /// `None` if the process is gone.
     pub(crate) fn observe(pid: u32) -> Option<ObservedRights> {
         let [users, groups, permitted, effective] =
             status(pid, ["Uid:", "Gid:", "CapPrm:", "CapEff:"]);
@@ -132,12 +128,12 @@ impl ProcessRights {
     }
 }
 
-/// Whether this process is root, also in a thread that acts for another user.
+/// Whether this process is root, even if the current thread acts for another user.
 pub fn is_root() -> bool {
     FileOwner::us().user == 0
 }
 
-/// Whether capabilities, as the kernel writes them, are at least those of this process.
+/// Whether capabilities, in the kernel's text form, include all those of this process.
 fn has_our_capabilities(effective: &str) -> bool {
     // This process as a whole keeps its capabilities. Only single threads act for others.
     static OWN_CAPABILITIES: OnceLock<Option<u64>> = OnceLock::new();

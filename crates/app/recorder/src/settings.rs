@@ -1,4 +1,4 @@
-//! What a front end wants of a recording.
+//! The settings of a recording, which a front end makes.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -10,9 +10,9 @@ use crate::live::LiveViewOptions;
 use crate::names::ProfileNamePatterns;
 use crate::small_children::MIN_OWN_BYTES;
 
-/// What a front end wants of a recording.
+/// The settings of a recording, which a front end makes.
 pub struct RecordingSettings {
-    /// The program and its arguments. There is at least the program.
+    /// The program and its arguments. There is at least the program's name.
     pub command: Vec<OsString>,
     /// The file of the program, as [`find_program`](crate::find_program) finds it.
     pub program_file: Option<PathBuf>,
@@ -40,7 +40,7 @@ pub struct RecordingSettings {
     pub on_signal: Option<i32>,
     /// Whether children of the program are recorded.
     pub follows_children: bool,
-    /// Whether children that never held much of their own keep their profiles.
+    /// Whether children that held few bytes besides inherited ones keep their profiles.
     pub keeps_small_children: bool,
     /// Whether the mappings that the program makes itself are counted as allocations.
     pub counts_mappings: bool,
@@ -48,14 +48,14 @@ pub struct RecordingSettings {
     pub by_thread: bool,
     /// Whether forked children are audited.
     pub audits_forks: bool,
-    /// The frames that are kept of a stack that leads through an interpreter: a word of the
+    /// The frames that are kept of a stack that leads through an interpreter, as the value of the
     /// environment variable.
     pub frames: &'static str,
-    /// The naming of Perl's evals: a word of the environment variable.
+    /// The naming of Perl's evals, as the value of the environment variable.
     pub perl_evals: &'static str,
     /// Whether Perl's values are traced.
     pub traces_perl_values: bool,
-    /// Whether Python's small objects are recorded; `None` for the usual choice.
+    /// Whether Python's small objects are recorded; `None` for the default.
     pub records_python_objects: Option<bool>,
     /// The regular expression of the program's own allocation functions.
     pub wrappers: Option<String>,
@@ -72,8 +72,8 @@ pub struct RecordingSettings {
 }
 
 impl RecordingSettings {
-    /// Returns the smallest number of bytes of its own that a child must have held; smaller
-    /// children are left out. Returns `None` if all are to be kept.
+    /// Returns the number of bytes that a child must have held, without inherited ones, to keep its
+    /// profile; `None` if all children keep theirs.
     pub(crate) fn least_of_child(&self) -> Option<i64> {
         (!self.keeps_small_children && !self.audits_forks).then_some(MIN_OWN_BYTES)
     }

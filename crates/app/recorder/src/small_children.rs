@@ -1,15 +1,15 @@
-//! Leaves out children that held very little of their own.
+//! Leaves out children that held few bytes besides those that they inherited.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::files;
 use crate::profile_entries::{SmallChild, WrittenProfile};
 
-/// The number of bytes of its own that a child must have held; smaller children are left out.
+/// Number of bytes that a child must have held, without inherited ones, to keep its profile.
 pub const MIN_OWN_BYTES: i64 = 64 << 10;
 
-/// Removes the profiles of processes that never held much of their own, except those in `kept`.
-/// Returns how many children are left out, including those that wrote no profile for that reason.
+/// Removes the profiles of children that held few bytes besides inherited ones, except those in
+/// `kept`. Returns how many children are left out, including small ones that wrote no profile.
 pub(crate) fn leave_out(
     written: &mut Vec<WrittenProfile>,
     wrote_none: &[SmallChild],
@@ -46,8 +46,8 @@ pub(crate) fn leave_out(
     silent.len() + removed.len()
 }
 
-/// Returns the children that wrote no profile, each once, whatever it became by exec. The kernel
-/// may give the number of a child that has ended to another one.
+/// Returns the small children that wrote no profile. A child is returned once, even if it became
+/// other programs by exec. Two children may have the same number, one after the other.
 pub(crate) fn distinct_processes(small: &[SmallChild]) -> impl Iterator<Item = u32> {
     let mut goes_on = HashSet::new();
     let is_new = move |one: &&SmallChild| {

@@ -38,7 +38,7 @@ impl SocketKind {
         Ok(socket_with(AddressFamily::UNIX, self.socket, flags, None)?)
     }
 
-    /// Returns the names of this kind in a folder.
+    /// Returns the names of the sockets of this kind in a folder.
     pub fn names(self, folder: &OwnedFd) -> Vec<String> {
         let Ok(entries) = rustix::fs::Dir::read_from(folder) else {
             return Vec::new();
@@ -58,7 +58,7 @@ impl SocketKind {
             .collect()
     }
 
-    /// Removes the names at which no process listens any more.
+    /// Removes the sockets at which no process listens any more.
     fn remove_stale(self, folder: &OwnedFd) {
         for name in self.names(folder) {
             let refused = address(folder, &name)
@@ -97,8 +97,8 @@ fn open(folder: &Path) -> io::Result<OwnedFd> {
     }
 }
 
-/// Returns the address of a name in an opened folder. It stays right if another folder takes the
-/// folder's place.
+/// Returns the address of a name in an opened folder. It stays valid if another folder takes over
+/// the folder's path.
 pub fn address(folder: &OwnedFd, name: &str) -> io::Result<SocketAddrUnix> {
     let path = format!("/proc/self/fd/{}/{name}", folder.as_raw_fd());
     Ok(SocketAddrUnix::new(path)?)

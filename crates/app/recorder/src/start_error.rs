@@ -5,15 +5,15 @@ use std::io;
 /// Why a recording can't start.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingStartError {
-    /// There can be no folder in which the processes of the recording report.
+    /// No folder can be made in which the processes of the recording would report.
     #[error(
         "no temporary folder can be made; TMPDIR may name one that only this user may write to"
     )]
     NoFolder(#[source] io::Error),
-    /// There can be no file in that folder.
+    /// No file can be made in that folder.
     #[error("no temporary file can be made")]
     NoFile(#[source] io::Error),
-    /// There can be no thread that follows lines.
+    /// No thread can be made that follows lines.
     #[error("no thread can be made that follows lines")]
     NoLineThread(#[source] io::Error),
 }

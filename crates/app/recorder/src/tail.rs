@@ -1,4 +1,4 @@
-//! Reads the file that processes of one user write messages into, while they write.
+//! Reads the file of one user's messages while the user's processes write it.
 //!
 //! A message may be cut short, because a process was killed or its disk is full. Then the next
 //! message begins in the middle of it, and is found by the prefix of every message.
@@ -26,7 +26,7 @@ const MESSAGE_PREFIX: &[u8] = b"\n\0lines ";
 const MAX_NUMBERS_BYTES: usize = 64;
 /// Largest profile of a message, in bytes.
 const MAX_PROFILE_BYTES: usize = 16 << 20;
-/// Number of read bytes that are given back to the file system at once.
+/// Number of bytes of parsed text that are given back to the file system at once.
 const RELEASE_CHUNK_BYTES: u64 = 4 << 20;
 
 /// Makes a file of this user in the list's folder, before any other process can. Its mode does not
@@ -46,15 +46,15 @@ pub(crate) fn make_own(folder: &Path, name: &OsStr) -> io::Result<File> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TailMessage {
     pub(crate) process: u32,
-    /// When the process's recording began. Another number is another recording, of the same process
-    /// or not.
+    /// When the process's recording began. Messages with different values belong to different
+    /// recordings.
     pub(crate) began: i64,
     pub(crate) is_exact: bool,
     /// The gzipped profile.
     pub(crate) profile: Vec<u8>,
 }
 
-/// A file that processes of one user write to.
+/// The reader of a file that processes of one user write to.
 pub(crate) struct MessageTail {
     file: File,
     pub(crate) owner: FileOwner,
@@ -89,7 +89,7 @@ impl MessageTail {
         }
     }
 
-    /// Makes this user's file. Returns it with its name.
+    /// Makes this user's file. Returns the file's name and its reader.
     pub(crate) fn create_own(folder: &Path, ending: &[u8]) -> io::Result<(OsString, Self)> {
         let user = FileOwner::us().user.to_string();
         let name = OsString::from_vec([user.as_bytes(), ending].concat());
@@ -97,7 +97,7 @@ impl MessageTail {
         Ok((name, Self::from_file(file, FileOwner::us())))
     }
 
-    /// Returns the present length of the file. Later messages are left to a later scan.
+    /// Returns the current length of the file. Messages behind it are left to a later scan.
     pub(crate) fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
@@ -199,7 +199,7 @@ impl MessageTail {
         self.at = 0;
     }
 
-    /// Gives text that was read back to the file system, if the file system can take it.
+    /// Frees the parsed text in the file, if the file system can punch holes.
     fn give_back(&mut self) {
         let length = self.read - self.given_back;
         if length >= RELEASE_CHUNK_BYTES {
@@ -210,8 +210,8 @@ impl MessageTail {
     }
 }
 
-/// Returns files of other users that are not known yet, at most `most`. Each user's file has the
-/// user's number for its name.
+/// Returns at most `most` files of other users that are not known yet. The name of each user's file
+/// is the user's number.
 pub(crate) fn find_others(
     folder: &Path,
     ending: &[u8],
@@ -234,7 +234,7 @@ pub(crate) fn find_others(
     found.take(most).collect()
 }
 
-/// The beginning of a text.
+/// Whether a text begins with a message.
 #[derive(Debug, PartialEq, Eq)]
 enum MessageHead {
     /// A message: its four numbers, and where its profile begins and ends.

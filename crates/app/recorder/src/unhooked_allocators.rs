@@ -10,8 +10,9 @@ use heapprof_text::printable;
 
 use crate::rights::{ProcessNamer, ProcessRights};
 
-/// Searches the files of a profile's program for allocators, with the rights of the process that
-/// names the files. Names those that were not recorded in the profile's comments.
+/// Searches the files of a profile's program for allocators that were not recorded, and adds
+/// comments about them to the profile. The files are read with the rights of the process that names
+/// them.
 ///
 /// # Errors
 /// heapprof can't act with these rights.

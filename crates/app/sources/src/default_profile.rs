@@ -1,4 +1,4 @@
-//! Finds the profile that is meant if none is named: the newest recording in the current folder.
+//! Finds the default profile of a command: the newest recording in the current folder.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -24,15 +24,15 @@ const SAMPLE_TYPE_TAG: u8 = 1 << 3 | 2;
 /// The first byte of a text of the string table. The second byte is the text's length.
 const STRING_TABLE_TAG: u8 = 6 << 3 | 2;
 
-/// Whether these two bytes come before a short text of the string table. The collector's comment is
-/// such a text.
+/// Whether these two bytes precede a short text of the string table, such as the collector's
+/// comment.
 fn is_text(before: &[u8]) -> bool {
     before[0] == STRING_TABLE_TAG
         && (COLLECTOR_COMMENT_PREFIX.len()..128).contains(&usize::from(before[1]))
 }
 
-/// Returns the path of the newest recording in the current folder. A recording is a file of the
-/// user's own that the collector wrote, whatever its name is.
+/// Returns the path of the newest recording in the current folder. A recording is any file that the
+/// collector wrote and that this user owns, whatever its name is.
 pub(crate) fn newest() -> Result<String> {
     let entries = std::fs::read_dir(".").context("the current folder cannot be read")?;
     let user = rustix::process::geteuid().as_raw();
@@ -89,8 +89,8 @@ fn is_gzip(path: &Path) -> bool {
     read.is_ok() && magic == [0x1f, 0x8b]
 }
 
-/// Whether a gzipped file is a profile with the collector's comment. Texts come last in a profile,
-/// so much of it has to be inflated.
+/// Whether a gzipped file is a profile with the collector's comment. The texts are at the end of a
+/// profile, so much of it has to be inflated.
 fn is_ours(path: &Path, left: &mut u64) -> io::Result<bool> {
     let file = open(path)?;
     let far = MAX_FILE_BYTES.min(*left);

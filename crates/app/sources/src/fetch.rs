@@ -10,8 +10,8 @@ use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConf
 
 use crate::url::SecretUrl;
 
-/// Longest time that a server may send nothing of a body. A server that takes longer for its
-/// answer, because it profiles, may also take longer for the body.
+/// Longest time that a server may pause within a body. A server that may take longer for its
+/// answer, because it profiles first, may also pause longer.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Whether an argument is a URL that can be fetched.
@@ -19,7 +19,7 @@ pub(crate) fn is_url(text: &str) -> bool {
     text.starts_with("http://") || text.starts_with("https://")
 }
 
-/// Fetches a URL, which is given without its secrets. Returns a stream of the body.
+/// Fetches a URL. `url` has marks in place of its secrets. Returns a stream of the body.
 pub(crate) fn fetch(url: &str, transfer: &FetchOptions) -> Result<Box<dyn Read>> {
     let patience = transfer.timeout.unwrap_or_else(|| {
         let mut parts = url.split(['?', '&']);
@@ -48,7 +48,7 @@ pub(crate) fn fetch(url: &str, transfer: &FetchOptions) -> Result<Box<dyn Read>>
     }))
 }
 
-/// The body of an answer. If the server stops sending, the error says so.
+/// The body of an answer. If the server stops sending, reading fails with an error that says so.
 struct BodyReader<R> {
     body: R,
     read_timeout: Duration,

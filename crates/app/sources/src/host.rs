@@ -1,4 +1,4 @@
-//! What a front end does for the sources of profiles.
+//! The services that the sources of profiles get from a front end.
 
 use std::io::{self, Read};
 
@@ -9,10 +9,10 @@ use heapprof_formats::FormatError;
 /// An error whose advice depends on the front end.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// A file can't be read.
+    /// A file has an invalid format, or exceeds a limit.
     #[error(transparent)]
     Format(#[from] FormatError),
-    /// Profiles that are to be added up are two moments of one process.
+    /// Two of the profiles that would be added up are moments of one process.
     #[error(
         "{earlier} and {later} are two moments of one process ({process}); adding them up counts \
          the same memory twice"
@@ -27,13 +27,13 @@ pub enum SourceError {
     },
 }
 
-/// The front end that asks for profiles.
+/// The front end that reads profiles through [`ProfileSources`](crate::ProfileSources).
 pub trait SourceHost: Send + Sync {
-    /// Shows a note to the user. The work goes on.
+    /// Shows a note to the user about something that does not stop the work.
     fn note(&self, text: &str);
 
-    /// Returns a function that shows how much of a source was read, in bytes. It has `length` bytes
-    /// in all, if that is known.
+    /// Returns a function that shows how many bytes of a source were read. `length` is the size of
+    /// the source in bytes, if it is known.
     fn progress(&self, length: Option<u64>) -> Box<dyn FnMut(u64)>;
 
     /// Puts an error into words, with advice on what to do about it.
@@ -46,7 +46,7 @@ pub trait SourceHost: Send + Sync {
     fn read_outside(&self, argument: &str) -> Result<Option<QuestionSource>>;
 }
 
-/// A reader that passes a stream through and says how much was read.
+/// A reader that passes a stream through and reports how much was read.
 pub(crate) struct ProgressReader<R> {
     inner: R,
     read: u64,

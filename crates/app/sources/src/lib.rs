@@ -1,10 +1,9 @@
-//! What the name of a profile means, as a user types it: a file or a part of it, standard input, a
-//! URL, the name of a stored profile, or a selector of stored moments. [`ProfileSources`] finds
-//! that out and reads the profile.
+//! Finds and reads the profile that a user's argument names: a file or a part of it, standard
+//! input, a URL, a stored profile, or a selector of stored moments. [`ProfileSources`] does this.
 //!
 //! The front end gives [`SourceSettings`] and a [`SourceHost`], which shows notes and progress,
-//! puts errors into words, and reads processes and core files. [`without_secrets`] takes the
-//! secrets of an address out of sight, and only a request gets them back.
+//! puts errors into words, and reads processes and core files. [`without_secrets`] replaces the
+//! secrets in an address by marks, and only a request contains the secrets again.
 #![forbid(unsafe_code)]
 // The rules are for programs. Tests write where nobody else does.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]

@@ -1,4 +1,5 @@
-//! Reads what a PROFILE argument means: a file, stdin, a URL, or a name in the database.
+//! Reads the profile that a PROFILE argument names: a file, stdin, a URL, or a name in the
+//! database.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -25,18 +26,19 @@ use crate::{default_profile, fetch};
 /// How profiles are found and read.
 #[derive(Clone)]
 pub struct SourceSettings {
-    /// The database.
+    /// The path of the database.
     pub db: PathBuf,
-    /// Whether the user named the database.
+    /// Whether the user named the database in an option.
     pub is_db_named: bool,
-    /// How files are read.
+    /// The options for reading files.
     pub options: FormatReadOptions,
-    /// Whether the short names of types in use (`objects`, `space`) become the long ones, because
-    /// jeprof does not distinguish the two.
+    /// Whether the sample types `objects` and `space` get the names of types in use. jeprof does
+    /// not distinguish them.
     pub names_in_use: bool,
-    /// The store that is asked for selectors, and for names if it is not the database.
+    /// The store in which selectors are resolved, and also names if it is not the database.
     pub backend: StoreBackend,
-    /// Whether what is read is stored in the backend, so that no name can be one of the store.
+    /// Whether the profiles that are read get stored in the backend. A name then never means a
+    /// profile of the backend.
     pub is_loading: bool,
     /// Whether moments of one process may be added up.
     pub sum: bool,
@@ -54,12 +56,12 @@ pub struct ProfileSources {
     stdin_read: Cell<bool>,
 }
 
-/// A profile that was read, and what it is the sum of.
+/// A profile that was read, and the stored profiles that it is the sum of.
 pub struct SelectedSource {
     /// The profile.
     pub source: QuestionSource,
-    /// The names of the stored profiles that a selector added up; `None` if the profile was not
-    /// selected, or if the profiles do not count alike.
+    /// The names of the stored profiles that a selector added up. `None` if no selector was used,
+    /// or if not every one of the profiles counts once.
     pub selected: Option<Vec<String>>,
 }
 
@@ -72,12 +74,12 @@ impl From<QuestionSource> for SelectedSource {
     }
 }
 
-/// The path that replaces the `-` of `-#12`, because an argument that begins with a dash is taken
-/// for an option.
+/// The path that replaces the `-` of `-#12`, because an argument that begins with a dash would be
+/// read as an option.
 pub const STDIN_PATH: &str = "/dev/stdin";
 
 impl ProfileSources {
-    /// Makes sources by these settings, for this front end.
+    /// Makes sources with these settings, for the front end `host`.
     pub fn new(settings: SourceSettings, host: Arc<dyn SourceHost>) -> Self {
         Self {
             settings,
@@ -91,7 +93,8 @@ impl ProfileSources {
         &self.settings.options
     }
 
-    /// Returns these sources for heapprof's own page instead of pprof's reports.
+    /// Returns these sources for heapprof's own page, without the settings that serve pprof's and
+    /// jeprof's reports.
     pub fn as_ours(&self) -> Self {
         Self {
             settings: SourceSettings {
@@ -103,28 +106,28 @@ impl ProfileSources {
         }
     }
 
-    /// Makes another database the one in which names are found.
+    /// Sets the database in which names are looked up.
     pub fn set_db(&mut self, db: PathBuf) {
         self.settings.backend = StoreBackend::Database(db.clone());
         self.settings.db = db;
     }
 
-    /// Returns the database, if the user named it.
+    /// Returns the path of the database, if the user named it.
     pub fn typed_db(&self) -> Option<&Path> {
         self.settings.is_db_named.then_some(&*self.settings.db)
     }
 
-    /// Returns the database.
+    /// Returns the path of the database.
     pub fn db(&self) -> &Path {
         &self.settings.db
     }
 
-    /// Returns the store that is asked for selectors.
+    /// Returns the store in which selectors are resolved.
     pub fn backend(&self) -> &StoreBackend {
         &self.settings.backend
     }
 
-    /// Returns the arguments, or the newest recording in this folder if there are none.
+    /// Returns the arguments, or the newest recording in the current folder if there are none.
     pub fn or_newest(&self, names: &[String]) -> Result<Vec<String>> {
         if !names.is_empty() {
             return Ok(names.to_vec());
@@ -146,8 +149,8 @@ impl ProfileSources {
         Ok(self.read_selected(names)?.source)
     }
 
-    /// Reads one profile as [`read`](Self::read) does, and returns what a selector added up if that
-    /// is the only argument.
+    /// Reads one profile as [`read`](Self::read) does. If the only argument is a selector, also
+    /// returns the names of the profiles that it added up.
     pub fn read_selected(&self, names: &[String]) -> Result<SelectedSource> {
         let read = match names {
             [] => bail!("no profile is named"),
@@ -177,14 +180,14 @@ impl ProfileSources {
         Ok(read)
     }
 
-    /// Reads a profile from each of these arguments.
+    /// Reads a separate profile from each of these arguments.
     pub fn read_each(&self, names: &[String]) -> Result<Vec<QuestionSource>> {
         let one = |name: &String| self.read(std::slice::from_ref(name));
         names.iter().map(one).collect()
     }
 
-    /// Reads the profile behind one argument, and returns the format of its file. A profile from
-    /// the database has none.
+    /// Reads the profile of one argument, and returns the format of its file. A profile from the
+    /// database has no format.
     pub fn read_with_format(&self, name: &str) -> Result<(QuestionSource, Option<ProfileFormat>)> {
         let format = Cell::new(None);
         let read = self.read_one(name, |reading| {
@@ -196,8 +199,8 @@ impl ProfileSources {
         Ok((source, format.get()))
     }
 
-    /// Reads the profile behind one argument, and returns the calls of its file if Devel::MProf
-    /// wrote it.
+    /// Reads the profile of one argument. If Devel::MProf wrote the file, also returns the calls in
+    /// it.
     pub fn read_with_calls(&self, name: &str) -> Result<(QuestionSource, Vec<MprofCall>)> {
         let calls = RefCell::new(Vec::new());
         let read = self.read_one(name, |mut reading| {
@@ -209,7 +212,7 @@ impl ProfileSources {
         Ok((source, calls.into_inner()))
     }
 
-    /// Returns the options for a tool that reads files in its own way.
+    /// Returns the options for reading files as a certain tool does.
     fn read_as(&self, how: ToolReadOptions) -> FormatReadOptions {
         self.settings
             .options
@@ -218,13 +221,13 @@ impl ProfileSources {
             .threads_as_counted(how.threads_as_counted)
     }
 
-    /// Reads the profile behind one argument as a tool sees it.
+    /// Reads the profile of one argument as a certain tool reads it.
     pub fn read_as_tool(&self, name: &str, how: ToolReadOptions) -> Result<Profile> {
         let read = self.read_one_as(name, &self.read_as(how), how.convert)?;
         Ok(self.name_in_use(to_owned_profile(read.source)))
     }
 
-    /// Reads the profile at a URL as [`read_as_tool`](Self::read_as_tool) reads an argument.
+    /// Fetches the profile at a URL, and reads it as [`read_as_tool`](Self::read_as_tool) does.
     pub fn fetch_as_tool(
         &self,
         url: &str,
@@ -331,7 +334,7 @@ impl ProfileSources {
         Ok(reading.commented())
     }
 
-    /// Reads the profile that the database has under this name.
+    /// Reads the stored profile with this name from the database.
     pub fn read_restored(&self, name: &str) -> Result<QuestionSource> {
         let store = ProfileStore::open(&self.settings.db).and_then(|store| store.restore(name));
         store.with_context(|| self.settings.db.display().to_string())
@@ -343,7 +346,8 @@ impl ProfileSources {
             && ProfileStore::open(&self.settings.db).is_ok_and(|store| store.find(name).is_ok())
     }
 
-    /// Returns the database, if the argument can only be a name in it.
+    /// Returns the opened database if the argument can only be a name in it; `None` otherwise, or
+    /// without a database. Fails if the database does not have the name.
     fn find_database(&self, name: &str) -> Result<Option<ProfileStore>> {
         let (whole, _) = split_part(name);
         let is_name = whole != "-"
@@ -400,7 +404,7 @@ impl ProfileSources {
             .with_context(|| name.to_string())
     }
 
-    /// Shows the warnings about a file.
+    /// Shows the warnings about a profile to the user.
     fn say_warnings(&self, source: &QuestionSource) {
         for warning in &source.profile.warnings {
             self.host.note(&format!("{}: {warning}", source.name));
@@ -408,14 +412,14 @@ impl ProfileSources {
     }
 }
 
-/// Returns the 12 of `-#12`.
+/// Returns the part `12` of the argument `-#12`; `None` for any other argument.
 pub fn part_of_stdin(arg: &str) -> Option<&str> {
     arg.strip_prefix("-#")
         .filter(|part| PartSelector::parse(part).is_some())
 }
 
-/// Splits an argument into a source and the part of it that `SOURCE#12`, `#peak` or `#last` asks
-/// for. A file whose own name ends like that comes first.
+/// Splits an argument such as `SOURCE#12`, `SOURCE#peak` or `SOURCE#last` into the source and the
+/// part. If a file has the whole argument as its name, there is no part.
 pub fn split_part(name: &str) -> (&str, Option<PartSelector>) {
     let split = || {
         let (whole, part) = name.rsplit_once('#')?;
@@ -425,17 +429,18 @@ pub fn split_part(name: &str) -> (&str, Option<PartSelector>) {
     split().unwrap_or((name, None))
 }
 
-/// Returns the profile to be changed. It is copied if it is shared.
+/// Returns a profile that may be changed. It is copied if it is shared.
 pub fn to_owned_profile(source: QuestionSource) -> Profile {
     std::sync::Arc::try_unwrap(source.profile).unwrap_or_else(|shared| (*shared).clone())
 }
 
-/// The processes of the profiles that are added up.
+/// The processes of the profiles that are added up, with the profiles' names.
 #[derive(Default)]
 struct SummedProcesses(Vec<(String, ProfiledProcess)>);
 
 impl SummedProcesses {
-    /// Fails for a second moment of a process, because what both have in use would count twice.
+    /// Adds the process of a profile. Fails if it is there already, because memory in use at both
+    /// moments would count twice.
     fn add(&mut self, source: &QuestionSource) -> Result<(), SourceError> {
         let Some(process) = ProfiledProcess::from_profile(&source.profile) else {
             return Ok(());
@@ -457,7 +462,7 @@ impl SummedProcesses {
     }
 }
 
-/// The failure of a merge: an error of reading, or `merge_all`'s own.
+/// Why a merge failed: a profile could not be read, or the profiles could not be merged.
 enum MergeFailure {
     Reading(anyhow::Error),
     Merging(heapprof_profile::Error),

@@ -1,10 +1,10 @@
-//! The addresses that profiles come from, and what of them may be shown. An address may have a
-//! password or a token in it, and a command's arguments appear in titles, heads, comments of pull
-//! requests, errors and stored profiles.
+//! Hides the secrets in addresses of profiles. An address may contain a password or a token, and a
+//! command's arguments appear in titles, heads, comments of pull requests, errors and stored
+//! profiles.
 //!
-//! So the secrets of an address are taken out of the command line before anything reads it. The
-//! rest of heapprof has the address with `…` in their places, and can show it to anybody. Only
-//! [`SecretUrl`] puts them back, for the request, and it cannot be printed.
+//! So the secrets are removed from the command line before anything else reads it. The rest of
+//! heapprof gets the address with `…` in place of each secret, and may show it to anybody. Only
+//! [`SecretUrl`] puts the secrets back, for a request, and it cannot be printed.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -17,20 +17,20 @@ use percent_encoding::percent_decode_str;
 use ureq::http::Response;
 use ureq::{Agent, Body};
 
-/// The mark in the place of a secret. The secret's number follows, unless it is 1.
+/// The mark that replaces a secret. The secret's number follows, unless it is 1.
 const HIDDEN_MARK: char = '…';
 
-/// Parameters of Go's profile handlers. Their numbers are no secrets.
+/// Parameters of Go's profile handlers whose numeric values are no secrets.
 const PLAIN_PARAMETERS: [&str; 3] = ["debug", "gc", "seconds"];
 
-/// The secrets that were taken out of the command line, by their numbers.
+/// The secrets that were removed from the command line, in the order of their numbers.
 static SECRETS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn secrets() -> MutexGuard<'static, Vec<String>> {
     SECRETS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps a secret, and returns the text that replaces it. Equal secrets have one number.
+/// Stores a secret, and returns the mark that replaces it. Equal secrets get the same number.
 fn hide(secret: &str) -> String {
     let mut secrets = secrets();
     let at = secrets.iter().position(|known| known == secret);
@@ -44,7 +44,7 @@ fn hide(secret: &str) -> String {
     }
 }
 
-/// Returns the secret that a text stands for, or the text itself if it stands for none.
+/// Returns the secret that a mark stands for, or the text itself if it is no mark.
 fn reveal(text: &str) -> Cow<'_, str> {
     let number = text
         .strip_prefix(HIDDEN_MARK)
@@ -113,7 +113,7 @@ impl<'a> UrlParts<'a> {
         })
     }
 
-    /// Returns the query with the values that `value` makes.
+    /// Returns the query with the values that `value` returns for each key and value.
     fn query(&self, value: impl Fn(&str, &str) -> String) -> String {
         let Some(query) = self.query else {
             return String::new();
@@ -129,9 +129,8 @@ impl<'a> UrlParts<'a> {
     }
 }
 
-/// Returns a text without the secrets of the address that it is; `None` if it has no secrets. If
-/// `needs_scheme` is false, `user:password@host` is an address, too, unless there is a file of that
-/// name.
+/// Returns an address without its secrets; `None` if the text is no address or has no secrets. If
+/// `needs_scheme` is false, `user:password@host` is an address, too, unless a file has that name.
 pub fn without_secrets(text: &str, needs_scheme: bool) -> Option<String> {
     let parts = UrlParts::parse(text, needs_scheme)?;
     if parts.scheme.is_empty() && (parts.user.is_none() || Path::new(text).exists()) {
@@ -180,7 +179,7 @@ pub(crate) struct SecretUrl {
 }
 
 impl SecretUrl {
-    /// Returns the address that a shown one stands for.
+    /// Returns the address with its secrets, from the form in which they are hidden.
     pub(crate) fn from_shown(shown: &str) -> Self {
         let Some(parts) = UrlParts::parse(shown, true) else {
             return Self {
@@ -207,7 +206,7 @@ impl SecretUrl {
         }
     }
 
-    /// Sends a request to the address. Errors do not have the address in them.
+    /// Sends a request to the address. Errors do not contain the address.
     pub(crate) fn get(&self, agent: &Agent) -> Result<Response<Body>, ureq::Error> {
         let request = agent.get(&self.url);
         let request = match &self.authorization {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub enum StoreBackend {
     /// An SQLite database, by its path.
     Database(PathBuf),
-    /// A folder or an address that `export --parquet` wrote to.
+    /// A folder, or the address of an object store, that `export --parquet` wrote to.
     Batches(PathBuf),
     /// A ClickHouse server or cluster, by its address.
     ClickHouse(String),

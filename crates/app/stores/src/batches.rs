@@ -15,7 +15,7 @@ use heapprof_analysis::portable::{
 
 use crate::StoreError;
 
-/// A place that has batches.
+/// A store of batches: a folder or an object store.
 pub enum BatchStore {
     /// A folder that has one subfolder for each batch.
     Folder(PathBuf),
@@ -27,8 +27,8 @@ pub enum BatchStore {
 const PLACE_HINT: &str = "write a folder, s3://BUCKET/PREFIX, or http(s)://HOST/FOLDER";
 
 impl BatchStore {
-    /// Opens the batches at a place, which is a folder or an address. The library that reads
-    /// Parquet panics on some damaged files, so a program should be ready for that.
+    /// Opens the batches at `place`, which is a folder or an address. The library that reads
+    /// Parquet panics on some damaged files, so the program must handle panics.
     pub fn at_place(place: &Path) -> Result<Self> {
         let Some((scheme, rest)) = place.to_str().and_then(|text| text.split_once("://")) else {
             return Ok(Self::Folder(place.to_path_buf()));
@@ -77,7 +77,7 @@ impl BatchStore {
         Ok(names)
     }
 
-    /// Returns the path or the address of a batch's table.
+    /// Returns the path or the address of one table of a batch.
     pub(crate) fn place(&self, batch: &str, form: &TableForm) -> String {
         format!(
             "{}/{batch}/{}",
@@ -86,7 +86,7 @@ impl BatchStore {
         )
     }
 
-    /// Reads a table of a batch.
+    /// Reads one table of a batch.
     pub(crate) fn table(&self, batch: &str, form: &TableForm) -> Result<Vec<ColumnValues>> {
         let columns = match self {
             Self::Folder(path) => folder::table(&path.join(batch).join(file_of(form)), form),
@@ -96,7 +96,7 @@ impl BatchStore {
         columns.with_context(|| self.place(batch, form))
     }
 
-    /// Adds a batch to SQLite tables.
+    /// Reads a batch into SQLite tables.
     pub(crate) fn read(&self, batch: &str, tables: &SqliteTables) -> Result<()> {
         for form in &PORTABLE_TABLES {
             let columns = self.table(batch, form)?;
@@ -112,7 +112,8 @@ impl BatchStore {
         matches!(self, Self::Folder(_))
     }
 
-    /// Gets ready for writing: makes the folder if it is missing. New files get the mode `mode`.
+    /// Makes a writer that adds batches to this store. Makes the folder if it is missing. New files
+    /// get the mode `mode`.
     pub(crate) fn writer(self, mode: u32) -> Result<BatchWriter> {
         if let Self::Folder(path) = &self {
             folder::make(path)?;
@@ -120,8 +121,8 @@ impl BatchStore {
         Ok(BatchWriter { to: self, mode })
     }
 
-    /// Returns the URL of a batch's table, for an engine that reads the files itself. Such an
-    /// engine would take a folder's plain path for a pattern.
+    /// Returns the URL of one table of a batch, for an engine that reads the files itself. An
+    /// engine would interpret a plain path as a pattern.
     #[cfg(feature = "datafusion")]
     pub(crate) fn address(&self, batch: &str, form: &TableForm) -> String {
         let place = self.place(batch, form);
@@ -142,14 +143,14 @@ impl BatchStore {
     }
 }
 
-/// A place that batches can be added to.
+/// The writer that adds batches to a store.
 pub(crate) struct BatchWriter {
     to: BatchStore,
     mode: u32,
 }
 
 impl BatchWriter {
-    /// Returns the place.
+    /// Returns the store to which batches are added.
     pub(crate) fn store(&self) -> &BatchStore {
         &self.to
     }
@@ -165,7 +166,7 @@ impl BatchWriter {
     }
 }
 
-/// Whether a folder's name is that of a batch.
+/// Whether a folder has the name of a batch.
 fn is_batch(name: &str) -> bool {
     name.starts_with("batch-")
 }
@@ -174,7 +175,7 @@ fn file_of(form: &TableForm) -> String {
     format!("{}.parquet", form.name)
 }
 
-/// Returns the table that is written last.
+/// Returns the table of a batch that is written last.
 pub(crate) fn last_table() -> &'static TableForm {
     &PORTABLE_TABLES[PORTABLE_TABLES.len() - 1]
 }

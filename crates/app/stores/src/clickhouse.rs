@@ -8,7 +8,7 @@ pub use with::load_into_clickhouse;
 #[cfg(feature = "clickhouse")]
 pub(crate) use with::query;
 
-/// Opens a store by its address.
+/// Opens the store at an address.
 #[cfg(feature = "clickhouse")]
 pub(crate) fn open(address: &str) -> Result<Box<dyn SeriesStore>> {
     let servers = with::servers(address)?;
@@ -61,7 +61,7 @@ mod with {
     const ADDRESS_HINT: &str = "write it as clickhouse://HOST:PORT/DB, or for a cluster \
                         clickhouse://HOST:PORT,HOST:PORT/DB?cluster=NAME";
 
-    /// How long a server may take for an answer.
+    /// Longest time that a server may take for an answer.
     const REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
     /// Largest answer that is read, in bytes.
     const MAX_ANSWER_BYTES: u64 = 4 << 30;
@@ -74,7 +74,7 @@ mod with {
     }
 
     impl HttpTransport {
-        /// Makes a client with the user and the password of the environment.
+        /// Makes a client that sends the user and the password from the environment.
         fn new() -> Self {
             let (user, password) = store_user::from_environment();
             let agent = ureq::Agent::config_builder()
@@ -125,7 +125,7 @@ mod with {
         }
     }
 
-    /// Returns a client for the servers that an address names.
+    /// Returns a client for the servers in an address.
     pub(super) fn servers(text: &str) -> Result<ClickHouse<HttpTransport>> {
         Ok(ClickHouse::new(parse_address(text)?, HttpTransport::new()))
     }
@@ -180,8 +180,8 @@ mod with {
         })
     }
 
-    /// Stores profiles with their names and labels in the ClickHouse at an address. Skips profiles
-    /// that are stored already.
+    /// Stores profiles with their names and labels in the ClickHouse store at an address. Skips
+    /// profiles that are stored already.
     pub fn load_into_clickhouse(
         address: &str,
         profiles: impl Iterator<Item = Result<LabelledProfile>>,

@@ -8,7 +8,7 @@ use heapprof_files::{PathTrust, TypedPath, resolve_typed};
 
 use crate::load::{LabelledProfile, LoadCount, StoreOutcome};
 
-/// Opens a database, which must exist.
+/// Opens an existing database.
 pub fn open_database(path: &Path) -> Result<ProfileStore> {
     if !path.exists() {
         bail!(
@@ -32,18 +32,18 @@ pub fn make_database(path: &Path, mode: u32) -> Result<()> {
     }
 }
 
-/// A database that is opened once, and made when there is something to store.
+/// Loads profiles into a database, which is opened once, and made when the first profile is stored.
 pub struct DatabaseLoader<'a> {
     path: &'a Path,
     mode: u32,
     store: Option<ProfileStore>,
-    /// Number of samples that were loaded.
+    /// Number of samples that were loaded so far.
     more: i64,
     count: LoadCount,
 }
 
 impl<'a> DatabaseLoader<'a> {
-    /// Prepares for a database at `path`. A new one gets the mode `mode`.
+    /// Makes a loader for the database at `path`. A new database gets the mode `mode`.
     pub fn new(path: &'a Path, mode: u32) -> Self {
         Self {
             path,
@@ -54,7 +54,7 @@ impl<'a> DatabaseLoader<'a> {
         }
     }
 
-    /// Returns what became of all profiles until now.
+    /// Returns how many profiles were stored and skipped so far.
     pub fn count(&self) -> LoadCount {
         self.count
     }
@@ -71,8 +71,9 @@ impl<'a> DatabaseLoader<'a> {
         Ok(self.store.as_mut().expect("it was opened"))
     }
 
-    /// Loads the profile that `read` returns, and says how much of it is stored and how much there
-    /// is in all. A profile that the database has already is left as it is.
+    /// Stores the profile that `read` returns under `name`. Skips it if the database already has
+    /// it, and fails if another profile has its name. `progress` gets how much of the profile is
+    /// stored so far, and how much there is in all.
     pub fn load(
         &mut self,
         name: &str,
@@ -109,8 +110,8 @@ impl<'a> DatabaseLoader<'a> {
         Ok(())
     }
 
-    /// Returns how many samples the database has, if the loaded ones have filled it to a size that
-    /// is large for one SQLite file, or to a multiple of that.
+    /// Returns the number of samples in the database if the loaded ones made it reach a size that
+    /// is large for one SQLite file, or a multiple of that size.
     pub fn find_new_large_size(&mut self) -> Result<Option<i64>> {
         if self.store.is_none() {
             return Ok(None);
@@ -121,11 +122,11 @@ impl<'a> DatabaseLoader<'a> {
     }
 }
 
-/// Number of samples that is large for one SQLite file.
+/// Number of samples from which a database is large for one SQLite file.
 const LARGE_DATABASE_SAMPLES: i64 = 50_000_000;
 
-/// Whether the last `more` samples have filled the database to a multiple of
-/// `LARGE_DATABASE_SAMPLES`. `samples` is the number of samples that it has now.
+/// Whether the last `more` samples made the database reach a multiple of `LARGE_DATABASE_SAMPLES`.
+/// `samples` is the number of all samples now.
 fn is_newly_large(samples: i64, more: i64) -> bool {
     let before = samples.saturating_sub(more);
     samples / LARGE_DATABASE_SAMPLES > before / LARGE_DATABASE_SAMPLES

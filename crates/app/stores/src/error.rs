@@ -1,6 +1,6 @@
-//! Errors that a front end may want to add advice to, or to say in its own words.
+//! Errors to which a front end may add advice, or which it may put into other words.
 
-/// What is wrong with a place of profiles.
+/// What is wrong with the address or the content of a store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The address of a ClickHouse has a user or a password in it.

@@ -1,13 +1,13 @@
 //! Places where profiles are stored with their names and labels: an SQLite database, batches of
 //! Parquet files in a folder or an object store, or a ClickHouse cluster.
 //!
-//! A [`StoreBackend`] says which place is meant, and [`open()`] opens it for questions. [`choose`]
-//! and [`read_selection`] find the moments that a selector means. [`DatabaseLoader`] and
-//! [`load_into_clickhouse`] store profiles, [`RetentionPlan`] decides which old ones go, and
-//! `export_moments` and `import_moments` copy between a database and batches. [`DatagramCounts`]
-//! has what the wiretap's datagrams say until it is written to a database.
+//! A [`StoreBackend`] names a store, and [`open`] opens it for questions. [`choose`] and
+//! [`read_selection`] find the moments that a selector chooses. [`DatabaseLoader`] and
+//! [`load_into_clickhouse`] store profiles, [`RetentionPlan`] decides which old profiles are
+//! removed, and `export_moments` and `import_moments` copy profiles between a database and batches.
+//! [`DatagramCounts`] collects the wiretap's datagrams until they are written to a database.
 //!
-//! Nothing is printed here. Functions return what there is to say.
+//! This crate prints nothing: functions return values for messages.
 #![forbid(unsafe_code)]
 
 mod backend;

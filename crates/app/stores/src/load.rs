@@ -1,22 +1,22 @@
-//! What is stored, and what became of it.
+//! The profiles that are stored, and the results of storing them.
 
 /// A profile with its name and its labels.
 pub type LabelledProfile = heapprof_analysis::sample_plan::NamedProfile;
 
-/// What became of profiles that were to be stored.
+/// How many profiles were stored and skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadCount {
     /// Number of profiles that were stored.
     pub loaded: usize,
-    /// Number of profiles that were skipped, because they are there already.
+    /// Number of profiles that were skipped, because they were stored before.
     pub skipped: usize,
 }
 
-/// What became of one profile that was to be stored.
+/// The result of storing one profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreOutcome {
-    /// It was stored.
+    /// The profile was stored.
     Loaded,
-    /// It was skipped, because it is there already.
+    /// The profile was skipped, because it was stored before.
     Skipped,
 }

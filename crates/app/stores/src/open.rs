@@ -1,4 +1,4 @@
-//! Opens stores of moments: the database, batches of files, or a cluster.
+//! Opens stores of moments: a database, batches of files, or a cluster.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::batches::BatchStore;
 use crate::clickhouse;
 use crate::database::open_database;
 
-/// A store with all its moments.
+/// A store, and the list of all its moments.
 pub type OpenedStore = (Box<dyn SeriesStore>, Vec<StoredMoment>);
 
 /// Opens a store, and reads the list of its moments.
@@ -31,8 +31,8 @@ pub fn open(backend: &StoreBackend) -> Result<OpenedStore> {
     Ok((store, moments))
 }
 
-/// Runs a statement of the user on batches or on a cluster. Returns `None` for a database, which
-/// answers in a session of its own.
+/// Runs a user's statement on batches or on a cluster. Returns `None` for a database, which a
+/// session queries instead.
 pub fn query(backend: &StoreBackend, statement: &str) -> Result<Option<ResultTable>> {
     Ok(match backend {
         StoreBackend::Database(_) => None,

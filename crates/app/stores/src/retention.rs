@@ -1,4 +1,4 @@
-//! Retention: which old moments of a database are removed, and which are put together first.
+//! Retention: which old moments of a database are removed, and which are first merged into sums.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,25 +11,25 @@ use heapprof_analysis::{
     stored_moment::{ROLLED_UP_LABEL, SeriesStore, StoredMoment, service_labels},
 };
 
-/// A rule of what is kept.
+/// A rule that decides which moments are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetentionRule {
-    /// One moment in each such time; `None` keeps all.
+    /// One moment of each process is kept in each step of this length; `None` keeps all moments.
     pub step: Option<Duration>,
-    /// Until moments are so old.
+    /// The rule holds for moments up to this age.
     pub age: Duration,
 }
 
-/// A sum that lacks moments, because they were loaded when it had been made already.
+/// A sum that lacks moments, because they were loaded after the sum was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RolledUpLate {
     /// The name of the sum.
     pub name: String,
-    /// Number of moments that were loaded later. They stay.
+    /// Number of moments that were loaded later. They are kept.
     pub late: usize,
 }
 
-/// A moment that would be missing in the sum of its service.
+/// A moment that would be missing in the sum of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceGap<'a> {
     /// The name of the service.
@@ -38,18 +38,18 @@ pub struct ServiceGap<'a> {
     pub moment: &'a str,
 }
 
-/// The moments that are to be removed or put together.
+/// The moments that are to be removed or merged.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct RetentionPlan {
     /// Positions of the moments that are removed.
     removed: Vec<usize>,
-    /// Positions of the removed moments that are put together, by group.
+    /// Positions of the removed moments that are merged, by group.
     together: BTreeMap<RollupGroup, Vec<usize>>,
 }
 
 impl RetentionPlan {
-    /// Decides which moments are removed, and which are put together. `moments` is in the order of
-    /// their times, and `now` is the present time in nanoseconds since 1970 UTC.
+    /// Decides which moments are removed, and which of them are merged. `moments` is in the order
+    /// of time, and `now` is the present time in nanoseconds since 1970 UTC.
     pub fn new(moments: &[StoredMoment], keep: &[RetentionRule], rolls_up: bool, now: i64) -> Self {
         let nanos = |time: std::time::Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
         let mut rules = keep.to_vec();
@@ -104,8 +104,8 @@ impl RetentionPlan {
         plan
     }
 
-    /// Leaves alone the moments of groups whose sum is among `all` moments already: they were
-    /// loaded after their step was put together. Returns these sums.
+    /// Takes moments out of the plan that came too late: `all` moments already contain the sum of
+    /// their group. Returns these sums.
     pub fn leave_late_moments(&mut self, all: &[StoredMoment]) -> Vec<RolledUpLate> {
         let groups = self.together.keys();
         let groups: BTreeMap<String, RollupGroup> =
@@ -126,7 +126,7 @@ impl RetentionPlan {
     }
 
     /// Returns a moment of `all` that would be missing in the sum of its service, because it is not
-    /// among the `chosen` ones.
+    /// among the `chosen` moments.
     pub fn find_gap<'a>(
         &'a self,
         chosen: &[StoredMoment],
@@ -155,18 +155,19 @@ impl RetentionPlan {
         self.removed.len()
     }
 
-    /// Returns how many of the removed moments are put together.
+    /// Returns how many of the removed moments are merged into sums.
     pub fn parts(&self) -> usize {
         self.together.values().map(Vec::len).sum()
     }
 
-    /// Returns how many sums are made of them.
+    /// Returns how many sums are made.
     pub fn sums(&self) -> usize {
         self.together.len()
     }
 
-    /// Makes the sums of `moments`, which `store` reads from the database `db`, and removes what is
-    /// to be removed. Returns the database, if it was changed, so that its space can be given back.
+    /// Makes the sums and removes moments. `moments` are those of the plan, `store` reads them, and
+    /// `db` is the path of their database. Returns the database if it was changed, so that the
+    /// caller can give its space back.
     pub fn carry_out(
         &self,
         moments: &[StoredMoment],
@@ -193,8 +194,8 @@ impl RetentionPlan {
         Ok(Some(store))
     }
 
-    /// Returns the moments of each group that stand for the service at the end of the step. Moments
-    /// of a process that ended or was replaced before are left out.
+    /// Returns for each group the moments that are added up: one of each process that still ran at
+    /// the end of the step. Processes that ended or were replaced before are left out.
     fn moments_at_step_end(
         &self,
         moments: &[StoredMoment],
@@ -221,7 +222,8 @@ impl RetentionPlan {
     }
 }
 
-/// A group of moments that are put together: those of a service's hosts in a step of time.
+/// A group of moments that are merged into one sum: the moments of all hosts of a service in one
+/// step.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct RollupGroup {
     labels: BTreeMap<String, String>,
@@ -230,7 +232,7 @@ struct RollupGroup {
 }
 
 impl RollupGroup {
-    /// Whether a moment belongs to a host of the service, in this step.
+    /// Whether a moment is from a host of the service and within the step.
     fn has(&self, moment: &StoredMoment) -> bool {
         (self.begin..self.end).contains(&moment.time_nanos) && self.is_of_service(moment)
     }
@@ -240,9 +242,9 @@ impl RollupGroup {
         is_of_host && service_labels(&moment.labels).as_ref() == Some(&self.labels)
     }
 
-    /// Returns the name of the sum, which no other group has: the service, other labels, and the
-    /// end of the step. A name with a slash would be taken for a path, so some characters are
-    /// written as in a URL.
+    /// Returns the unique name of the group's sum: the service, other labels, and the end of the
+    /// step. A name with a slash would be read as a path, so some characters are escaped as in a
+    /// URL.
     fn name(&self) -> String {
         let escaped = |text: &str| {
             text.chars().fold(String::new(), |mut to, c| {
@@ -270,7 +272,7 @@ mod tests {
 
     const HOUR: i64 = 3_600_000_000_000;
 
-    /// Returns a moment of a host of the service `shop`, at an hour.
+    /// Returns a moment of a host of the service `shop` at this hour.
     fn moment(hour: i64, host: &str) -> StoredMoment {
         let label = |key: &str, value: &str| (key.to_string(), value.to_string());
         StoredMoment {

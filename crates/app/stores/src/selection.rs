@@ -1,4 +1,5 @@
-//! Selectors of stored moments: parses one, asks the database, and makes one profile of the answer.
+//! Selectors of stored moments: parses a selector, queries the store, and makes one profile of the
+//! moments.
 
 use std::collections::HashSet;
 
@@ -15,8 +16,8 @@ use heapprof_report::time_utc;
 use crate::backend::StoreBackend;
 use crate::open::open;
 
-/// Returns the moments that a selector chooses; all of them if it is empty. `now` is the present
-/// time in nanoseconds since 1970 UTC, which a selector may count from.
+/// Returns the moments that a selector chooses; all moments if the selector is empty. `now` is the
+/// present time in nanoseconds since 1970 UTC, to which times in a selector may be relative.
 pub fn choose(text: &str, now: i64, moments: &[StoredMoment]) -> Result<MomentSelection> {
     let (name, selector) = match text {
         "" => ("all profiles", MomentSelector::default()),
@@ -25,17 +26,17 @@ pub fn choose(text: &str, now: i64, moments: &[StoredMoment]) -> Result<MomentSe
     Ok(choose_moments(name, &selector, moments)?)
 }
 
-/// The profile of a selector's moments together.
+/// The profile of all moments that a selector chooses.
 pub struct SelectedProfile {
     /// The moments as one profile.
     pub source: QuestionSource,
     /// A sentence about the moments.
     pub about: String,
-    /// The names of the profiles whose values in use are added up, if each counts once.
+    /// The names of the profiles whose values in use are added up, if each of them counts once.
     pub names: Option<Vec<String>>,
 }
 
-/// Reads the moments of a selector as one profile, at the time `now` of [`choose`].
+/// Reads the moments that a selector chooses as one profile. `now` is the time for [`choose`].
 pub fn read_selection(
     backend: &StoreBackend,
     text: &str,
@@ -64,8 +65,8 @@ pub fn read_selection(
     })
 }
 
-/// Whether each of these names is that of one profile only. Machines that write into one store may
-/// have given the same names.
+/// Whether each of these names belongs to a single profile. Machines that write into one store may
+/// have used equal names.
 pub fn are_unique<'a>(names: impl Iterator<Item = &'a str>, moments: &[StoredMoment]) -> bool {
     let wanted: HashSet<&str> = names.collect();
     let mut seen = HashSet::new();
@@ -73,7 +74,7 @@ pub fn are_unique<'a>(names: impl Iterator<Item = &'a str>, moments: &[StoredMom
     of_names.all(|moment| seen.insert(&*moment.name))
 }
 
-/// Describes what a profile of several moments shows.
+/// Describes the content of a profile of several moments.
 fn about(chosen: &MomentSelection, over: MomentAggregation) -> String {
     let count = |n: usize, one: &str, many: &str| match n {
         1 => format!("1 {one}"),

@@ -1,8 +1,8 @@
-//! The user and the password for stores on other machines, from the environment, because all users
-//! can see command lines.
+//! The user and the password for stores on other machines. They come from the environment, because
+//! all users can see command lines.
 
-/// Returns the user and the password. Without a user it is `default`, ClickHouse's own; without a
-/// password, the password is empty.
+/// Returns the user and the password. The default user is ClickHouse's `default`, and the default
+/// password is empty.
 pub(crate) fn from_environment() -> (String, String) {
     let said = |name| std::env::var(name).unwrap_or_default();
     let user = match said("HEAPPROF_STORE_USER") {

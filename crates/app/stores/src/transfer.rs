@@ -15,29 +15,29 @@ use crate::batches::{BatchStore, last_table};
 use crate::database::{make_database, open_database};
 use crate::selection::choose;
 
-/// What an export did.
+/// The result of an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExportCount {
     /// Number of profiles that were written.
     pub profiles: usize,
-    /// Number of batches that they are in.
+    /// Number of batches that contain these profiles.
     pub batches: usize,
-    /// Number of profiles that were skipped, because they are there already.
+    /// Number of profiles that were skipped, because the batches already contain them.
     pub skipped: usize,
 }
 
-/// What an import did.
+/// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportCount {
     /// Number of profiles that were stored.
     pub loaded: usize,
-    /// Names of the profiles that were skipped, because the database has these names already.
+    /// Names of the profiles that were skipped, because the database already has these names.
     pub skipped: Vec<String>,
 }
 
-/// Writes the moments of the database `db` that a selector chooses to `to`, where new files get the
-/// mode `mode`. Each batch but the last has at least `min_samples` samples. `now` is the time of
-/// [`choose`].
+/// Writes the moments that a selector chooses from the database `db` to `to`, where new files get
+/// the mode `mode`. Each batch but the last has at least `min_samples` samples. `now` is the time
+/// for [`choose`].
 pub fn export_moments(
     db: &Path,
     (selector, now): (&str, i64),
@@ -75,7 +75,7 @@ pub fn export_moments(
     Ok(count)
 }
 
-/// Returns the names and times of the profiles that are stored there.
+/// Returns the names and times of the profiles in the batches.
 fn names_in(batches: &BatchStore) -> Result<HashSet<(String, i64)>> {
     let mut known = HashSet::new();
     let form = last_table();
@@ -88,7 +88,7 @@ fn names_in(batches: &BatchStore) -> Result<HashSet<(String, i64)>> {
     Ok(known)
 }
 
-/// Reads batches back into the database `db`. A new one gets the mode `mode`.
+/// Reads all batches into the database `db`. A new database gets the mode `mode`.
 pub fn import_moments(batches: &BatchStore, db: &Path, mode: u32) -> Result<ImportCount> {
     let named = || db.display().to_string();
     let mut count = ImportCount::default();

@@ -1,4 +1,4 @@
-//! Counts of the wiretap's datagrams, which are written to a database from time to time.
+//! Counts the wiretap's datagrams, and writes the counts to a database from time to time.
 
 use std::collections::HashMap;
 
@@ -11,11 +11,11 @@ use heapprof_wiretap::{
     SigningKey, WiretapDatagram, WiretapEvent, decode,
 };
 
-/// Maximum number of codes, sites and processes, or of senders, that are counted before the
-/// database is written.
+/// Maximum number of keys (codes with their sites and processes) or of senders that are counted
+/// between two writes to the database.
 const MAX_CODES: usize = 20_000;
 
-/// The key of a count: a kind, a code, a site, a host, a process and an outcome.
+/// The key of a count: the kind, the code, the site, the host, the process and the outcome.
 type CodeKey = (&'static str, String, String, String, u32, &'static str);
 
 #[derive(Default)]
@@ -34,7 +34,7 @@ struct RefusedDatagrams {
     again: i64,
 }
 
-/// The counts of datagrams since the last write, and of this run.
+/// The counts of datagrams since the last write, and since the listener started.
 pub struct DatagramCounts {
     key: Option<SigningKey>,
     losses: LossTracker,
@@ -64,8 +64,8 @@ fn to_sender_row(sender: SenderLosses) -> WiretapSender {
     }
 }
 
-/// Converts a row of the database to a sender. Returns `None` for a row that was not written by
-/// heapprof.
+/// Converts a row of the database to a sender. Returns `None` for a row that heapprof did not
+/// write.
 fn to_sender_losses(row: &WiretapSender) -> Option<SenderLosses> {
     let is_state = |state: &SenderState| state.words() == row.state;
     Some(SenderLosses {
@@ -82,7 +82,7 @@ fn to_sender_losses(row: &WiretapSender) -> Option<SenderLosses> {
 }
 
 impl DatagramCounts {
-    /// Begins to count. With a key, only datagrams that it signed are counted.
+    /// Makes empty counts. With a key, only datagrams that are signed with it are counted.
     pub fn new(key: Option<SigningKey>) -> Self {
         Self {
             key,
@@ -95,7 +95,7 @@ impl DatagramCounts {
         }
     }
 
-    /// Remembers the senders that an earlier listener has received from.
+    /// Loads the senders of earlier listeners from the database.
     pub fn load_senders(&mut self, store: &mut ProfileStore) -> Result<(), AnalysisError> {
         // New senders need room as well.
         for sender in store.wiretap_senders(MAX_SENDERS / 2)? {
@@ -106,7 +106,7 @@ impl DatagramCounts {
         Ok(())
     }
 
-    /// Counts a datagram that comes at `now_ms`, in milliseconds since 1970 UTC.
+    /// Counts a datagram that was received at `now_ms`, in milliseconds since 1970 UTC.
     pub fn take(&mut self, bytes: &[u8], now_ms: u64) {
         match decode(bytes, self.key.as_ref()) {
             Ok(datagram) => match self.losses.receive(&datagram, now_ms) {
@@ -143,7 +143,7 @@ impl DatagramCounts {
         count.last_ms = count.last_ms.max(ms);
     }
 
-    /// Whether the database must be written before more datagrams are taken.
+    /// Whether the database must be written before more datagrams can be counted.
     pub fn is_full(&self) -> bool {
         self.codes.len() >= MAX_CODES || self.losses.waiting() >= MAX_CODES
     }
@@ -154,7 +154,7 @@ impl DatagramCounts {
         self.write(store, senders)
     }
 
-    /// Writes the last counts. No listener runs any more.
+    /// Writes the last counts, and that no listener runs any more.
     pub fn store_last(&mut self, store: &mut ProfileStore) -> Result<(), AnalysisError> {
         let senders = self.losses.take_final();
         self.write(store, senders)
@@ -203,7 +203,7 @@ impl DatagramCounts {
         Ok(())
     }
 
-    /// Summarises the received datagrams in a line.
+    /// Summarises the received datagrams in one line.
     pub fn summary(&self) -> String {
         let sums = self.losses.sums();
         format!(

@@ -1,4 +1,4 @@
-//! The questions that the view asks about a profile, with plain rows as answers.
+//! The questions that the view asks about a profile. The answers are plain rows.
 
 use anyhow::Result;
 use heapprof_analysis::{
@@ -15,21 +15,21 @@ use heapprof_analysis::{
     tree::tree,
 };
 
-/// Maximum number of rows of a table. The other rows are summed up in one.
+/// Maximum number of rows of a table. The other rows are summed up in one row.
 const MAX_ROWS: usize = 2000;
 /// Maximum number of nodes of a tree.
 const MAX_NODES: usize = 20_000;
-/// Smallest share of the total that a node must have.
+/// Smallest share of the total that a node of a tree must have.
 const MIN_NODE_SHARE: f64 = 0.001;
 
-/// The facts about a snapshot as a whole.
+/// Facts about a snapshot as a whole.
 #[derive(Clone, Debug, Default)]
 pub struct ViewFacts {
     /// Bytes in use; `None` if the profile does not have them.
     pub in_use: Option<i64>,
-    /// How certain the bytes in use are.
+    /// The uncertainty of the bytes in use.
     pub estimate: Option<ValueEstimate>,
-    /// The largest heap of the recording, if the profile names it.
+    /// The largest heap during the recording, if the profile has it.
     pub peak: Option<LargestHeap>,
     /// Whether every allocation was counted.
     pub is_exact: bool,
@@ -39,14 +39,14 @@ pub struct ViewFacts {
     pub peak_rss: Option<i64>,
     /// The program's name.
     pub program: String,
-    /// The number of the process, which distinguishes it from others of the program.
+    /// Process id, which distinguishes the process from others of its program.
     pub process: Option<u32>,
 }
 
-/// The parts of a question that the view changes.
+/// The settings of a question that the user can change in the view.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ViewQuestion {
-    /// The sample type; `None` is the profile's own choice.
+    /// The sample type; `None` for the profile's default.
     pub(crate) sample_type: Option<String>,
     pub(crate) own_code: bool,
     pub(crate) focus: Option<String>,
@@ -66,7 +66,7 @@ impl ViewQuestion {
     }
 }
 
-/// A sample type, with the type that counts its objects.
+/// A sample type, and the position of the type that counts its objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ViewSampleType {
     pub(crate) name: String,
@@ -91,11 +91,11 @@ impl ViewFunction {
     }
 }
 
-/// The row of a function.
+/// The row of a function in the table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ViewRow {
     pub(crate) function: ViewFunction,
-    /// Name of the function, with the end of its file if other functions have the same name.
+    /// Name of the function. If other functions have the same name, the end of its file follows.
     pub(crate) name: String,
     pub(crate) flat: i64,
     pub(crate) cum: i64,
@@ -103,16 +103,16 @@ pub(crate) struct ViewRow {
     pub(crate) estimate: Option<ValueEstimate>,
 }
 
-/// The rows of a profile's functions.
+/// The answer to a question: the rows of a profile's functions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ViewAnswer {
     pub(crate) kinds: Vec<ViewSampleType>,
-    /// The position of the sample type that was asked for.
+    /// Position of the question's sample type.
     pub(crate) kind: usize,
     pub(crate) unit: String,
     pub(crate) left_out: i64,
     pub(crate) rows: Vec<ViewRow>,
-    /// The sum of the rows that are left out, and their number.
+    /// The sum of the rows that are left out, and the number of these rows.
     pub(crate) other: (i64, i64),
 }
 
@@ -128,7 +128,7 @@ fn session(
     )?)?)
 }
 
-/// Returns the functions of a profile, the largest first.
+/// Returns the rows of a profile's functions, the largest first.
 pub(crate) fn answer(source: &QuestionSource, ask: &ViewQuestion) -> Result<ViewAnswer> {
     let query = Query {
         limit: Some(MAX_ROWS),
@@ -188,7 +188,7 @@ pub(crate) fn facts(source: &QuestionSource) -> Result<ViewFacts> {
     })
 }
 
-/// Returns the history that the profile has of its recording; empty if it has none.
+/// Returns the history in a profile of its recording; empty if there is none.
 pub(crate) fn history(source: &QuestionSource) -> Result<Vec<TimelineRow>> {
     let session = session(source, &Query::default(), TypeSelection::All)?;
     Ok(timeline(&session)?.rows)
@@ -201,7 +201,7 @@ pub(crate) struct ViewDetail {
     pub(crate) cum: i64,
     pub(crate) callers: Vec<(String, i64)>,
     pub(crate) callees: Vec<(String, i64)>,
-    /// The function's lines, with what each of them holds.
+    /// The function's lines, with the value of each line.
     pub(crate) lines: Vec<(String, i64)>,
 }
 
@@ -305,8 +305,8 @@ pub(crate) struct GrownFunction {
     pub(crate) last: i64,
 }
 
-/// Returns how functions grew over these moments, the one that grows most first. There are none for
-/// fewer than three moments.
+/// Returns how much functions grew over these moments, the function with the largest growth first.
+/// Returns none for fewer than three moments.
 pub(crate) fn grown(sources: &[QuestionSource], ask: &ViewQuestion) -> Result<Vec<GrownFunction>> {
     if sources.len() < 3 {
         return Ok(Vec::new());

@@ -1,5 +1,5 @@
-//! Puts text onto the screen, in a style. All text goes through [`ScreenCanvas::put`], which lets
-//! no control character through.
+//! Puts styled text onto the screen. All text goes through [`ScreenCanvas::put`], which lets no
+//! control character through.
 
 use heapprof_report::UnitFormatter;
 use heapprof_text::{printable, shorten_one};
@@ -10,7 +10,8 @@ use ratatui_core::style::{Color, Modifier, Style};
 use super::chart;
 use super::view_data::ViewData;
 
-/// The style of the screen. It has at most 16 colours, and no colour says what no character says.
+/// The style of the screen. It has at most 16 colours. A colour never carries information that is
+/// not in the text as well.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ScreenStyle {
     /// Whether colours are used.
@@ -54,15 +55,15 @@ impl ScreenStyle {
     }
 }
 
-/// A buffer, and the style of what is drawn on it.
+/// A buffer for a drawing, and the style of the screen.
 pub(super) struct ScreenCanvas<'b> {
     pub(super) buffer: &'b mut Buffer,
     pub(super) style: ScreenStyle,
 }
 
 impl ScreenCanvas<'_> {
-    /// Puts text into at most `width` columns. Text that does not fit is cut. Returns the columns
-    /// taken.
+    /// Puts text into at most `width` columns. Text that does not fit is cut. Returns the number of
+    /// used columns.
     pub(super) fn put(&mut self, x: u16, y: u16, width: u16, text: &str, style: Style) -> u16 {
         let area = self.buffer.area;
         if y >= area.bottom() || x >= area.right() {
@@ -76,14 +77,14 @@ impl ScreenCanvas<'_> {
         end - x
     }
 
-    /// Puts text at the beginning of a row, whose other columns get the same style.
+    /// Puts text at the beginning of a row. The rest of the row gets the same style.
     pub(super) fn line(&mut self, area: Rect, y: u16, text: &str, style: Style) -> u16 {
         let blank = " ".repeat(usize::from(area.width));
         self.put(area.x, y, area.width, &blank, style);
         1 + self.put(area.x + 1, y, area.width.saturating_sub(1), text, style)
     }
 
-    /// Returns the style of a row, which may be the selected one.
+    /// Returns the style of a row. The selected row has a style of its own.
     pub(super) fn row_style(&self, is_selected: bool) -> Style {
         match is_selected {
             true => Style::new().add_modifier(Modifier::REVERSED),
@@ -91,12 +92,12 @@ impl ScreenCanvas<'_> {
         }
     }
 
-    /// Returns a name in its short form, in at most `width` columns.
+    /// Returns a name, shortened to at most `width` columns.
     pub(super) fn name(&self, name: &str, width: u16) -> String {
         shorten_one(&printable(name), usize::from(width))
     }
 
-    /// Returns the formatter of values of the sample type that is shown.
+    /// Returns the formatter for values of the current sample type.
     pub(super) fn measure(&self, data: &ViewData) -> UnitFormatter {
         let unit = data.answer.as_ref().map_or("", |answer| &answer.unit);
         UnitFormatter::new(unit, None).unwrap_or_else(|_| UnitFormatter::raw())
@@ -123,7 +124,7 @@ pub(super) fn text_of(buffer: &Buffer) -> String {
     rows.map(row).collect::<Vec<_>>().join("\n") + "\n"
 }
 
-/// Formats a value with a sign that needs no colour: `▲ +1.5MiB`, `▼ -3KiB`, `0`.
+/// Formats a change with a sign that is clear without colours: `▲ +1.5MiB`, `▼ -3KiB`, `0`.
 pub(super) fn signed(measure: &UnitFormatter, change: i64) -> String {
     match change {
         0 => "0".to_string(),
@@ -132,7 +133,7 @@ pub(super) fn signed(measure: &UnitFormatter, change: i64) -> String {
     }
 }
 
-/// Returns a bar that is drawn beside a value.
+/// Returns the bar for a value, filled up with blanks to `width` columns.
 pub(super) fn bar(value: i64, most: i64, width: usize) -> String {
     format!("{:<width$}", chart::bar(value, most, width))
 }

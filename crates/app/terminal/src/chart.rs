@@ -4,7 +4,7 @@ use heapprof_report::DotGrid;
 
 use super::feed::CurvePoint;
 
-/// Draws the course of values, with one character for each.
+/// Draws values as a curve, with one character for each value.
 pub(super) fn sparkline(values: &[i64]) -> String {
     let values: Vec<i128> = values.iter().map(|&value| i128::from(value)).collect();
     heapprof_report::sparkline(&values, values.len())
@@ -19,14 +19,14 @@ pub(super) fn bar(value: i64, most: i64, width: usize) -> String {
     heapprof_report::bar(eighths.clamp(1, width * 8))
 }
 
-/// A chart: its lines, and the value that its uppermost row stands for.
+/// A chart: its lines, and the value at its top row.
 pub(super) struct HeapChart {
     pub(super) lines: Vec<String>,
     pub(super) most: i64,
 }
 
 /// Draws the points in `width` columns and `height` rows. The heap is filled, and RSS is a dotted
-/// line. Without `with_rss`, the chart is about the heap alone.
+/// line. Without `with_rss`, only the heap is drawn.
 pub(super) fn chart(
     points: &[CurvePoint],
     width: usize,

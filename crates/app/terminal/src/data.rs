@@ -1,5 +1,5 @@
-//! Updates the view's data: takes the feed's news, and asks for the answers that are shown. Each
-//! answer is asked for once.
+//! Updates the view's data: stores the feed's news, and computes the answers that the screen shows.
+//! Each answer is computed only once.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use super::view_data::{FlatByFunction, ViewData};
 
 /// Number of moments in a trend.
 const TREND_MOMENTS: usize = 7;
-/// Maximum number of moments that Growth asks about.
+/// Maximum number of moments for which Growth is computed.
 const MAX_GROWTH_MOMENTS: usize = 40;
 
 impl ViewData {
-    /// Takes the feed's news, and asks for the answers that are shown.
+    /// Stores the feed's news, and computes the answers that the screen shows.
     pub(crate) fn refresh(&mut self, news: FeedNews, state: &mut ViewState) {
         self.news = news;
         let Some(snapshot) = self.news.snapshot.clone() else {
@@ -61,7 +61,8 @@ impl ViewData {
         Ok(())
     }
 
-    /// Computes the values that rows are compared with: those of the mark, or of the first moment.
+    /// Computes the values with which rows are compared: those of the marked moment, or else of the
+    /// first.
     fn compare(&mut self, state: &ViewState) -> Result<()> {
         let base = self.mark.as_ref().or_else(|| self.news.series.first());
         let Some(base) = base else { return Ok(()) };
@@ -74,8 +75,8 @@ impl ViewData {
         Ok(())
     }
 
-    /// Adds the newest moment to the trend. If the question has changed, the moments before are
-    /// asked for again.
+    /// Adds the newest moment to the trend. If the question has changed, the earlier moments are
+    /// computed anew.
     fn trend(
         &mut self,
         key: &(u64, ViewQuestion),
@@ -102,7 +103,7 @@ impl ViewData {
         Ok(())
     }
 
-    /// Asks for the callers, callees and lines of the row with the cursor.
+    /// Computes the callers, callees and lines of the row with the cursor.
     fn refresh_detail(
         &mut self,
         key: &(u64, ViewQuestion),

@@ -11,7 +11,7 @@ use heapprof_report::{UnitFormatter, percent};
 /// Smallest width, in columns, at which lines are drawn beside callers.
 const MIN_SIDE_BY_SIDE_COLUMNS: u16 = 70;
 
-/// Returns how many of `of` rows the details take.
+/// Returns the number of rows for the details, out of `of` rows.
 pub(super) fn height(of: u16, state: &ViewState) -> u16 {
     match state.is_open {
         true => of.saturating_sub(5).max(of / 2),

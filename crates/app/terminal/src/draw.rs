@@ -1,4 +1,4 @@
-//! Draws the screen: decides which part goes where.
+//! Draws the screen, and decides where its parts are.
 
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
@@ -10,9 +10,9 @@ use super::state::{ViewMode, ViewState};
 use super::view_data::ViewData;
 use super::{detail, growth, head, table, timeline, tree};
 
-/// The smallest screen that has room for the view.
+/// The smallest screen on which the view is drawn: columns and rows.
 pub(super) const MIN_SCREEN_SIZE: (u16, u16) = (80, 24);
-/// Smallest height, in rows, that has room for a higher chart.
+/// Smallest height, in rows, at which the chart is high.
 const MIN_HIGH_CHART_ROWS: u16 = 40;
 
 /// Draws the whole view.
@@ -102,8 +102,8 @@ fn wrap_text(text: &str, width: usize) -> Vec<String> {
         .collect()
 }
 
-/// Draws the line about what is shown: sample type, own code, focus, order, and what rows are
-/// compared with.
+/// Draws the line about the current settings: sample type, own code, focus, order, and what rows
+/// are compared with.
 fn switches(canvas: &mut ScreenCanvas<'_>, area: Rect, data: &ViewData, state: &ViewState) {
     let own = if state.ask.own_code { "on" } else { "off" };
     let focus = state.ask.focus.as_deref().unwrap_or("–");
@@ -129,7 +129,7 @@ fn switches(canvas: &mut ScreenCanvas<'_>, area: Rect, data: &ViewData, state: &
     canvas.line(area, area.y, &text, canvas.style.strong());
 }
 
-/// Draws the last line: a question, a message, or the keys.
+/// Draws the last line: a question to the user, a message, or the keys.
 fn prompt(canvas: &mut ScreenCanvas<'_>, area: Rect, data: &ViewData, state: &ViewState) {
     let look = canvas.style;
     let (text, style) = if let Some(typed) = &state.typed {
@@ -153,7 +153,8 @@ fn prompt(canvas: &mut ScreenCanvas<'_>, area: Rect, data: &ViewData, state: &Vi
     canvas.line(area, area.y, &text, style);
 }
 
-/// Returns the keys, as many as fit, the most useful first.
+/// Returns the text about the keys. If not all of them fit, the less useful ones at the end are
+/// left out.
 fn keys(width: u16, data: &ViewData) -> String {
     let mut all = vec![
         "Enter open",

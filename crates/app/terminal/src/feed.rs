@@ -1,4 +1,4 @@
-//! The feed of the view, which brings snapshots of a running recording, of files, or of a live
+//! The feed of the view. It supplies snapshots of a running recording, of files, or of a live
 //! process.
 
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use super::answer::{self, ViewFacts};
 
 /// A source of snapshots.
 pub trait SnapshotFeed {
-    /// Returns what is known now, with the newest snapshot. It does not wait for a newer one. The
+    /// Returns the current state, with the newest snapshot, without waiting for a newer one. The
     /// request `wanted` holds until the next call.
     fn next(&mut self, wanted: &FeedRequest) -> FeedNews;
 
@@ -19,33 +19,33 @@ pub trait SnapshotFeed {
     fn interrupt(&mut self) {}
 }
 
-/// The process that is shown.
+/// The choice of the process that is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProcessChoice {
     /// The program that was started.
     #[default]
     Program,
-    /// The process with this number.
+    /// The process with this process id.
     Process(u32),
     /// The sum of all processes.
     All,
 }
 
-/// The request of the view to its feed.
+/// The view's request to its feed.
 #[derive(Clone, Debug, Default)]
 pub struct FeedRequest {
-    /// Whether no newer snapshots are wanted.
+    /// Whether the view keeps its present snapshot.
     pub is_frozen: bool,
-    /// The process that is wanted.
+    /// The process to show.
     pub which: ProcessChoice,
-    /// The number of moments by which to move on in a series.
+    /// The number of moments to go forward in a series; negative to go back.
     pub step: i64,
 }
 
-/// A moment of a process.
+/// The profile of a process at one moment.
 #[derive(Debug)]
 pub struct ViewSnapshot {
-    /// A number that no other snapshot of the feed has.
+    /// A number that is unique among the snapshots of the feed.
     pub id: u64,
     /// Seconds since the recording began; `None` if the profile does not say.
     pub seconds: Option<f64>,
@@ -58,7 +58,7 @@ pub struct ViewSnapshot {
 }
 
 impl ViewSnapshot {
-    /// Reads the facts of a profile.
+    /// Makes a snapshot, and reads the facts about its profile.
     pub fn new(id: u64, source: QuestionSource) -> Result<Self> {
         let facts = answer::facts(&source)?;
         let nanos = source.profile.duration_nanos;
@@ -72,7 +72,7 @@ impl ViewSnapshot {
     }
 }
 
-/// The heap and RSS at a moment.
+/// The heap and RSS at one moment, as a point of a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CurvePoint {
     /// Seconds on the clock of the curve.
@@ -83,18 +83,18 @@ pub struct CurvePoint {
     pub rss: Option<i64>,
 }
 
-/// The largest heap of several moments.
+/// The largest heap in a series of moments.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SnapshotPeak {
     /// Bytes in use at the peak.
     pub bytes: i64,
-    /// The time of the peak, on the clock of the points; `None` if it is not known.
+    /// The time of the peak, on the clock of the curve; `None` if it is not known.
     pub seconds: Option<f64>,
 }
 
 impl SnapshotPeak {
-    /// Returns the largest of the peaks that these moments name, with the oldest moment first. The
-    /// clock began with the recording of `first`.
+    /// Returns the largest peak in the profiles of these moments, which begin with the oldest one.
+    /// Times count from the start of the recording of `first`.
     pub fn from_moments(moments: &[Arc<ViewSnapshot>], first: &ViewSnapshot) -> Option<Self> {
         let named = moments.iter().filter_map(|moment| moment.facts.peak);
         let peak = LargestHeap::largest(named)?;
@@ -114,47 +114,47 @@ impl SnapshotPeak {
 /// A process that can be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewProcess {
-    /// The process's number.
+    /// Process id.
     pub number: u32,
     /// The program's name.
     pub program: String,
 }
 
-/// The news of a feed.
+/// The current state of a feed.
 #[derive(Clone, Debug, Default)]
 pub struct FeedNews {
     /// The snapshot to show.
     pub snapshot: Option<Arc<ViewSnapshot>>,
-    /// The snapshots up to the one that is shown, the oldest first. Some between may be left out.
+    /// The snapshots up to the one that is shown, the oldest first. Some of them may be left out.
     pub series: Vec<Arc<ViewSnapshot>>,
     /// The curve of the heap and of RSS.
     pub history: Vec<CurvePoint>,
-    /// The largest heap that any moment of the feed names. The curve may not have it.
+    /// The largest heap in any profile of the feed. The curve may not show it.
     pub peak: Option<SnapshotPeak>,
-    /// The processes that can be shown; one if there is no choice.
+    /// The processes that can be shown. A single one leaves no choice.
     pub processes: Vec<ViewProcess>,
     /// The process that is shown.
     pub which: ProcessChoice,
-    /// The program's name, for as long as there is no snapshot.
+    /// The program's name, which is shown until there is a snapshot.
     pub program: String,
-    /// The number of the process that is shown.
+    /// Process id of the process that is shown.
     pub process: Option<u32>,
     /// The process's RSS in bytes, if it was read.
     pub rss: Option<i64>,
-    /// Seconds since the program began, or since the snapshot's recording began.
+    /// Seconds since the program began, or else since the snapshot's recording began.
     pub clock: Option<f64>,
-    /// Whether a program runs or ran under this view.
+    /// Whether the view shows a running program, or one that has ended meanwhile.
     pub is_live: bool,
-    /// Whether the program goes on by itself, whatever becomes of the view.
+    /// Whether the program runs independently of the view.
     pub is_independent: bool,
     /// How the program ended.
     pub ended: Option<String>,
-    /// The number of the moment that is shown, from 1, and the number of all moments.
+    /// The number of the shown moment, from 1, and the number of all moments.
     pub moment: Option<(usize, usize)>,
     /// The last lines that the program printed.
     pub output: Vec<String>,
-    /// The error, if something went wrong.
+    /// The error to show, if something failed.
     pub trouble: Option<String>,
-    /// The path of saved profiles and reports, without number and ending.
+    /// The path of saved profiles and reports. A number and an ending are added to it.
     pub stem: PathBuf,
 }

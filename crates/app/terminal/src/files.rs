@@ -11,16 +11,16 @@ use super::feed::{
     CurvePoint, FeedNews, FeedRequest, SnapshotFeed, SnapshotPeak, ViewProcess, ViewSnapshot,
 };
 
-/// Profiles, the oldest first, and which of them is shown.
+/// The feed of profiles in files, in the order of time.
 pub struct FileFeed {
     snapshots: Vec<Arc<ViewSnapshot>>,
-    /// The curve of the only profile's recording; empty if there are several profiles.
+    /// The curve of the recording, if there is a single profile; empty if there are several.
     curve: Vec<CurvePoint>,
     at: usize,
 }
 
 impl FileFeed {
-    /// Makes a feed that shows the last profile first.
+    /// Makes a feed that first shows the last profile.
     pub fn new(mut sources: Vec<QuestionSource>) -> Result<Self> {
         in_order_of_time(&mut sources);
         let snapshots: Vec<_> = sources
@@ -43,7 +43,7 @@ impl FileFeed {
         })
     }
 
-    /// Returns when a moment was, in seconds since the first moment's recording began.
+    /// Returns the time of a moment, in seconds since the start of the first moment's recording.
     fn seconds(&self, at: usize) -> f64 {
         let time = |at: usize| self.snapshots[at].source.profile.time_nanos;
         let since = (time(at) - time(0)) as f64 / 1e9;
@@ -54,8 +54,7 @@ impl FileFeed {
     }
 }
 
-/// Converts a history to points. If only RSS was read at a moment, the heap is that of the moment
-/// before.
+/// Converts a history to points. If a moment has RSS only, its heap is that of the moment before.
 fn curve(rows: &[TimelineRow]) -> Vec<CurvePoint> {
     let (mut heap, mut rss) = (None, None);
     let points = rows.iter().filter_map(|row| {

@@ -1,4 +1,4 @@
-//! Draws Growth: which functions grew over the moments, in the words that reports use for it.
+//! Draws Growth: which functions grew over the moments, in the terms of the reports.
 
 use ratatui_core::layout::Rect;
 use ratatui_core::style::Style;
@@ -8,10 +8,10 @@ use super::chart::sparkline;
 use super::state::ViewState;
 use super::view_data::ViewData;
 
-/// Smallest width, in columns, that has room for the number of steps in which a function grew.
+/// Smallest width, in columns, at which the number of growing steps is shown for a function.
 const MIN_STEPS_COLUMNS: u16 = 100;
 
-/// Draws Growth.
+/// Draws the view Growth.
 pub(super) fn draw(
     canvas: &mut ScreenCanvas<'_>,
     area: Rect,

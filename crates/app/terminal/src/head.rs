@@ -1,5 +1,4 @@
-//! Draws the first lines: the program, its clock, the heap, RSS, the peak, and how certain these
-//! are.
+//! Draws the first lines: the program, its clock, the heap, RSS, the peak, and their uncertainty.
 
 use heapprof_report::{UnitFormatter, give_or_take};
 use ratatui_core::layout::Rect;
@@ -9,11 +8,12 @@ use super::feed::ProcessChoice;
 use super::state::ViewState;
 use super::view_data::ViewData;
 
-/// Smallest width, in columns, that has room for both lines in one.
+/// Smallest width, in columns, at which both lines are drawn as one.
 const MIN_ONE_LINE_COLUMNS: u16 = 150;
 
-/// Returns the text of the heap, RSS and the peak in `room` columns. The first line says that they
-/// are estimates, so the words for that are left out first, then the rate, then the range.
+/// Returns the text of the heap, RSS and the peak, shortened to `room` columns. First the words
+/// that mark estimates are left out, because the first line says so too, then the rate, then the
+/// range.
 fn fitting(data: &ViewData, room: usize) -> String {
     let fits = |text: &String| text.chars().count() <= room;
     let whole = heap_text(data, true, true);
@@ -30,7 +30,7 @@ fn fitting(data: &ViewData, room: usize) -> String {
     options.into_iter().find(fits).unwrap_or(last)
 }
 
-/// Draws the first lines, and returns the row after them.
+/// Draws the first lines. Returns the number of the row after them.
 pub(super) fn draw(
     canvas: &mut ScreenCanvas<'_>,
     area: Rect,
@@ -50,7 +50,7 @@ pub(super) fn draw(
     area.y + 2
 }
 
-/// Returns the text of the process that is shown, its time, and how it ended.
+/// Returns the text about the process that is shown: its name, its time, and how it ended.
 pub(super) fn process_text(data: &ViewData, state: &ViewState) -> String {
     let news = &data.news;
     let facts = news.snapshot.as_ref().map(|snapshot| &snapshot.facts);
@@ -96,8 +96,8 @@ pub(super) fn process_text(data: &ViewData, state: &ViewState) -> String {
     text
 }
 
-/// Returns the text of the heap, RSS and the peak. `with_rate` adds the heap's rate and the peak
-/// RSS, and `with_range` the heap's range.
+/// Returns the text of the heap, RSS and the peak. `with_rate` adds the heap's growth rate and the
+/// peak RSS, and `with_range` the range of the heap's estimate.
 pub(super) fn heap_text(data: &ViewData, with_rate: bool, with_range: bool) -> String {
     let news = &data.news;
     let Some(facts) = news.snapshot.as_ref().map(|snapshot| &snapshot.facts) else {
@@ -135,7 +135,7 @@ pub(super) fn heap_text(data: &ViewData, with_rate: bool, with_range: bool) -> S
     text
 }
 
-/// Returns the bytes per second by which the heap has grown from the moment before to the last one.
+/// Returns the growth of the heap between the last two moments, in bytes per second.
 fn rate(data: &ViewData) -> Option<i64> {
     let [.., before, now] = &data.news.history[..] else {
         return None;
@@ -145,7 +145,7 @@ fn rate(data: &ViewData) -> Option<i64> {
     (data.news.is_live && seconds > 0.0).then(|| (grown / seconds).round() as i64)
 }
 
-/// Formats seconds as a clock shows them.
+/// Formats seconds like a clock.
 pub(super) fn clock(seconds: f64) -> String {
     let tenths = (seconds.max(0.0) * 10.0) as u64;
     let (minutes, rest) = (tenths / 600, tenths % 600);

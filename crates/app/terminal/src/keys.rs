@@ -1,8 +1,8 @@
-//! The keys that the view knows, whatever a terminal sends for them.
+//! The keys of the view, independent of the codes that a terminal sends for them.
 
 use crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};
 
-/// A key that the view knows.
+/// A key of the view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyPress {
     Char(char),
@@ -26,7 +26,7 @@ pub(crate) enum KeyPress {
     Redraw,
 }
 
-/// Returns the key of an event; `None` for anything else.
+/// Returns the key of a terminal event; `None` if the event is no key of the view.
 pub(super) fn key_from_event(event: &Event) -> Option<KeyPress> {
     let Event::Key(key) = event else {
         return None;
@@ -58,7 +58,7 @@ pub(super) fn key_from_event(event: &Event) -> Option<KeyPress> {
     })
 }
 
-/// The keys with what they do, as the help shows them.
+/// The keys and their effects, for the help.
 pub(super) const KEY_HELP: &[(&str, &str)] = &[
     ("1 2 3 4", "table, tree, timeline, growth"),
     ("↑ ↓ PgUp PgDn Home End", "another row"),

@@ -1,9 +1,9 @@
-//! The terminal view: shows what a program or a profile holds, and follows it.
+//! The terminal view: shows the memory of a program or the content of a profile, and updates it.
 //!
-//! A [`feed::SnapshotFeed`] brings snapshots, and knows nothing of the screen. `data.rs` asks the
-//! libraries about them, `state.rs` turns keys into what is to be shown, and `draw.rs` draws both
-//! on a buffer. None of these three needs a terminal, so tests check their text. `run.rs` joins
-//! them, and `screen.rs` gives the terminal back as it was, however the view ends.
+//! A [`feed::SnapshotFeed`] supplies snapshots, and knows nothing of the screen. `data.rs` computes
+//! answers about them, `state.rs` turns keys into the state of the view, and `draw.rs` draws the
+//! answers and the state on a buffer. None of these three needs a terminal, so tests check their
+//! text. `run.rs` combines them, and `screen.rs` restores the terminal, however the view ends.
 
 mod answer;
 mod canvas;

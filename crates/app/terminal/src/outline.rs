@@ -1,14 +1,14 @@
-//! Finds which nodes of the tree are shown: those whose parents are unfolded.
+//! Finds the nodes of the tree that are shown: those with unfolded parents.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::answer::ViewNode;
 
-/// A node that is shown.
+/// A visible node of the tree.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OutlineLine {
-    /// Position of the node.
+    /// Position of the node in the tree.
     pub(super) node: usize,
     /// A hash of the names from the root to the node.
     pub(super) path: u64,
@@ -16,7 +16,7 @@ pub(super) struct OutlineLine {
     pub(super) is_unfolded: bool,
 }
 
-/// Returns the nodes whose parents are unfolded, in order.
+/// Returns the visible nodes, whose parents are all unfolded, in the order of the tree.
 pub(super) fn visible_lines(nodes: &[ViewNode], unfolded: &HashSet<u64>) -> Vec<OutlineLine> {
     let mut lines = Vec::new();
     // The paths of the nodes from the root to the last one, and whether their children are shown.
@@ -44,7 +44,7 @@ pub(super) fn visible_lines(nodes: &[ViewNode], unfolded: &HashSet<u64>) -> Vec<
     lines
 }
 
-/// Unfolds the way to the largest node, as far as each step keeps most of the one before.
+/// Unfolds the path to the largest node, as long as each node has most of its parent's value.
 pub(super) fn unfold_largest(nodes: &[ViewNode], unfolded: &mut HashSet<u64>) {
     let mut most = i64::MAX;
     loop {

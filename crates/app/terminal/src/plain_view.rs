@@ -1,4 +1,4 @@
-//! The view for a log: a plain block of lines in each interval, where there is no terminal.
+//! The view without a terminal: prints a plain block of lines in each interval, for a log.
 
 use heapprof_report::UnitFormatter;
 use heapprof_text::{printable, shorten_one};
@@ -11,10 +11,10 @@ use super::view_data::ViewData;
 
 /// Maximum number of functions in a block.
 const MAX_ROWS: usize = 10;
-/// Number of columns of a name.
+/// Number of columns for a name.
 const NAME_COLUMNS: usize = 60;
 
-/// The maker of plain blocks.
+/// Makes plain blocks of lines from the states of a feed.
 #[derive(Default)]
 pub struct PlainBlocks {
     data: ViewData,
@@ -23,7 +23,8 @@ pub struct PlainBlocks {
 }
 
 impl PlainBlocks {
-    /// Returns the block of these news; `None` if they are the same as before.
+    /// Returns the block for the feed's state; `None` if it has no new snapshot and the program has
+    /// not ended.
     pub fn block(&mut self, news: FeedNews) -> Option<String> {
         let id = news.snapshot.as_ref()?.id;
         let is_new = self.shown.replace(id) != Some(id) || news.ended.is_some();

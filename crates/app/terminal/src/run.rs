@@ -1,4 +1,4 @@
-//! The loop of the view: takes news and keys, and draws, until the user leaves.
+//! The loop of the view: reads news and keys, and draws, until the user leaves.
 
 use std::ffi::c_int;
 use std::io;
@@ -27,18 +27,18 @@ use super::screen::{self, TerminalScreen};
 use super::state::{KeyEffect, ViewState};
 use super::view_data::ViewData;
 
-/// Maximum number of columns that are drawn on. A window may report any size, and each of its cells
+/// Maximum number of columns that are drawn. A window may report any size, and each of its cells
 /// takes memory and time.
 const MAX_COLUMNS: u16 = 1_000;
-/// Maximum number of rows that are drawn on.
+/// Maximum number of rows that are drawn.
 const MAX_ROWS: u16 = 500;
 
-/// How long the loop waits for a key before it takes news.
+/// How long the loop waits for a key before it updates the data.
 const KEY_WAIT_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Signals that were sent to heapprof while the view is there.
+/// Signals that heapprof received while the view was open.
 pub struct ViewSignals {
-    /// Whether a signal came that ends a process.
+    /// Whether heapprof received a signal that ends a process.
     pub ends: Arc<AtomicBool>,
     stops: Arc<AtomicBool>,
     goes_on: Arc<AtomicBool>,
@@ -46,8 +46,8 @@ pub struct ViewSignals {
 }
 
 impl ViewSignals {
-    /// Listens from now on, but to an interrupt only if `for_interrupt` says that it ends the view.
-    /// A signal of which `is_ignored` is true stays ignored.
+    /// Begins to listen. An interrupt ends the view only if `for_interrupt` is true. A signal stays
+    /// ignored if `is_ignored` returns true for it.
     pub fn listen(for_interrupt: bool, is_ignored: fn(c_int) -> bool) -> io::Result<Self> {
         let mut signals = Self {
             ends: Arc::default(),
@@ -80,12 +80,12 @@ impl Drop for ViewSignals {
     }
 }
 
-/// What the view asks its caller to do.
+/// The actions that the view needs from its caller.
 #[derive(Clone, Copy)]
 pub struct ViewActions {
     /// Writes a profile into a new file.
     pub write_profile: fn(&Profile, &Path) -> Result<()>,
-    /// Writes the report of a profile (the first path) into a page (the second).
+    /// Writes the report of a profile (the first path) as a page (the second path).
     pub write_report: fn(&str, &str) -> Result<()>,
 }
 
@@ -199,7 +199,7 @@ pub fn run(
     }
 }
 
-/// Returns the part of the terminal that is drawn on.
+/// Returns the part of the terminal that the view uses.
 fn drawn_area() -> io::Result<Rect> {
     let (columns, rows) = crossterm::terminal::size()?;
     Ok(Rect::new(
@@ -210,8 +210,8 @@ fn drawn_area() -> io::Result<Rect> {
     ))
 }
 
-/// Returns the process after the one that is shown: the program, each other process, then all
-/// together.
+/// Returns the choice after the present one: first the program, then each other process, then all
+/// processes together.
 pub(super) fn next_process(news: &FeedNews) -> ProcessChoice {
     let numbers: Vec<u32> = news.processes.iter().map(|one| one.number).collect();
     let at = match news.which {
@@ -228,8 +228,8 @@ pub(super) fn next_process(news: &FeedNews) -> ProcessChoice {
     }
 }
 
-/// Writes the profile that is shown, and with `with_report` its report. Returns a message for the
-/// user.
+/// Writes the profile that is shown, and its report if `with_report` is true. Returns a message for
+/// the user.
 fn save(news: &FeedNews, number: usize, actions: ViewActions, with_report: bool) -> Result<String> {
     let Some(snapshot) = &news.snapshot else {
         bail!("there is no profile yet");
@@ -247,7 +247,7 @@ fn save(news: &FeedNews, number: usize, actions: ViewActions, with_report: bool)
     ))
 }
 
-/// Returns a name that no file has.
+/// Returns an unused path for a profile.
 fn find_free_path(stem: &Path, first: usize) -> PathBuf {
     let named = |number: usize| {
         let mut name = stem.as_os_str().to_os_string();

@@ -1,5 +1,5 @@
-//! Takes the terminal for the view, and gives it back: its settings are the same afterwards, on
-//! each end that leaves heapprof time for it.
+//! Takes the terminal for the view, and gives it back with its earlier settings, however the view
+//! ends, if heapprof still has the time.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -18,19 +18,19 @@ use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcsetattr};
 
 use heapprof_process::job_control::{foreground_group, group_of, session_of, terminal_session};
 
-/// The terminal, and its settings from before.
+/// The terminal, and its settings before the view took it.
 struct TakenTerminal {
     tty: File,
     before: Termios,
     /// Whether the view has the terminal now.
     is_up: bool,
     /// Called with true when the view takes the terminal, so that messages wait, and with false
-    /// when it gives it back.
+    /// when the view gives it back.
     defer_messages: fn(bool),
 }
 
-/// The terminal that was taken. There is one for the process, because a panic in any thread gives
-/// it back.
+/// The terminal that the view took. It is a static, because a panic in any thread gives the
+/// terminal back.
 static TAKEN_TERMINAL: Mutex<Option<TakenTerminal>> = Mutex::new(None);
 
 fn lock_terminal() -> MutexGuard<'static, Option<TakenTerminal>> {
@@ -39,11 +39,11 @@ fn lock_terminal() -> MutexGuard<'static, Option<TakenTerminal>> {
         .unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The terminal of this process. It gives the terminal back when it is dropped.
+/// The terminal while the view has it. Dropping this value gives the terminal back.
 pub struct TerminalScreen(());
 
-/// Opens the process's terminal; `None` if there is none that can show the view, or if another job
-/// has it.
+/// Opens the process's terminal. Returns `None` if there is no terminal that can show the view, or
+/// if another job has it.
 pub fn tty() -> Option<File> {
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     let tty = OpenOptions::new()
@@ -68,8 +68,8 @@ fn same(one: io::Result<RawPid>, other: io::Result<RawPid>) -> bool {
 }
 
 impl TerminalScreen {
-    /// Takes the terminal. `defer_messages` is called with true while the view has the terminal, so
-    /// that messages wait, and with false afterwards.
+    /// Takes the terminal. `defer_messages` is called with true at once, so that messages wait, and
+    /// with false when the terminal is given back.
     pub fn take(tty: File, defer_messages: fn(bool)) -> io::Result<Self> {
         static PANIC_HOOK: Once = Once::new();
         PANIC_HOOK.call_once(|| {
@@ -114,16 +114,16 @@ pub fn is_up() -> bool {
 /// The result of a wait for the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TerminalWait {
-    /// There is something to read: a key, or a part of one.
+    /// A key, or a part of a key, can be read.
     Readable,
-    /// The time is over, or a signal arrived.
+    /// The time has passed, or a signal arrived.
     Nothing,
-    /// The terminal has gone away.
+    /// The terminal was closed.
     Gone,
 }
 
-/// Waits for a key for some time. crossterm takes the end of a terminal that has gone away for an
-/// incomplete key, and would read for ever.
+/// Waits for a key for at most `time`. crossterm must not read from a closed terminal: it takes the
+/// end of the input for an incomplete key, and would read for ever.
 pub fn wait(time: Duration) -> io::Result<TerminalWait> {
     let tty = match &*lock_terminal() {
         Some(taken) => taken.tty.try_clone()?,
@@ -144,9 +144,9 @@ pub fn wait(time: Duration) -> io::Result<TerminalWait> {
     })
 }
 
-/// Makes the terminal report once more that there is something to read. crossterm notices that only
-/// when it arrives, and forgets it if the size changes at the same time: a key would wait for the
-/// next one. The kernel reports it again when settings are made, even the same ones (`n_tty.c`).
+/// Makes the terminal report waiting input once more. crossterm notices input only when it arrives,
+/// and forgets it if the size changes at the same time: the key would then wait for the next one.
+/// The kernel reports input again when settings are made, even unchanged ones (`n_tty.c`).
 pub fn tell_again() {
     if let Some(taken) = lock_terminal().as_ref().filter(|taken| is_ours(&taken.tty))
         && let Ok(settings) = tcgetattr(&taken.tty)

@@ -1,5 +1,5 @@
-//! The state of the view: what is shown, and how keys change it. Nothing here reads, draws or
-//! waits.
+//! The state of the view: its settings, and how keys change them. This module does not read, draw
+//! or wait.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use super::keys::KeyPress;
 use super::outline;
 use super::view_data::{FlatByFunction, ViewData};
 
-/// The view that takes the largest part of the screen.
+/// The view that takes up most of the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ViewMode {
     #[default]
@@ -47,11 +47,11 @@ impl ViewColumn {
     }
 }
 
-/// The effect of a key that the loop of the view carries out.
+/// The effect of a key, which the loop of the view carries out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyEffect {
     Nothing,
-    /// Leaves the view. A program goes on.
+    /// Leaves the view. A program continues to run.
     Leave,
     Interrupt,
     Suspend,
@@ -64,7 +64,7 @@ pub(crate) enum KeyEffect {
     Step(i64),
 }
 
-/// How long rows keep their place, in seconds.
+/// How long rows keep their order after they were sorted, in seconds.
 const MIN_REORDER_SECONDS: f64 = 3.0;
 
 /// The state of the view.
@@ -74,19 +74,19 @@ pub(crate) struct ViewState {
     pub(crate) ask: ViewQuestion,
     pub(crate) column: ViewColumn,
     pub(crate) is_reversed: bool,
-    /// The function of the selected row; the first row is selected if there is none.
+    /// The function of the selected row; `None` selects the first row.
     pub(crate) selected: Option<ViewFunction>,
-    /// The functions of the rows, in the order in which they were last arranged.
+    /// The functions of the rows, in the order of the last arrangement.
     pub(super) order: Vec<ViewFunction>,
-    /// The time of the last arrangement in seconds, and what it is for: the question, the column,
-    /// and whether the order is reversed.
+    /// The last arrangement: its time in seconds, its question, its column, and whether its order
+    /// is reversed.
     ordered: Option<(f64, ViewQuestion, ViewColumn, bool)>,
-    /// Whether the rows stand in the order of their values now.
+    /// Whether the rows are now in the order of their values.
     pub(crate) is_in_order: bool,
-    /// Whether callers, callees and lines have most of the screen.
+    /// Whether callers, callees and lines take up most of the screen.
     pub(crate) is_open: bool,
     pub(crate) shows_callees: bool,
-    /// The paths of the tree that are unfolded.
+    /// The unfolded paths of the tree.
     pub(crate) unfolded: HashSet<u64>,
     /// The path of the selected node.
     pub(crate) node: Option<u64>,
@@ -96,19 +96,19 @@ pub(crate) struct ViewState {
     pub(crate) shows_help: bool,
     /// The regular expression that is being typed.
     pub(crate) typed: Option<String>,
-    /// What is wrong with the expression that is being typed.
+    /// The error in the expression that is being typed.
     pub(crate) wrong: Option<String>,
-    /// Whether the view asks the user what becomes of the program.
+    /// Whether the view asks the user what to do with the program.
     pub(crate) asks: bool,
-    /// A message about what was done last, or could not be done.
+    /// A message about the last action, or about its failure.
     pub(crate) said: Option<String>,
-    /// Number of rows that fit, as the last drawing found.
+    /// Number of rows that fit, according to the last drawing.
     pub(crate) page: usize,
 }
 
 impl ViewState {
-    /// Returns the positions of the answer's rows in the order in which they are shown. The rows
-    /// are put in order anew every few seconds, and when the user asks for another order.
+    /// Returns the positions of the answer's rows in the order in which they are shown. The order
+    /// is computed anew every few seconds, and when the user changes it.
     pub(crate) fn arrange(
         &mut self,
         answer: &ViewAnswer,
@@ -141,7 +141,7 @@ impl ViewState {
         shown
     }
 
-    /// Returns the position of the selected row among those that are shown.
+    /// Returns the index in `shown` of the selected row; 0 if that row is not shown.
     pub(crate) fn selected_of(&self, answer: &ViewAnswer, shown: &[usize]) -> usize {
         let is_it = |&i: &usize| Some(&answer.rows[i].function) == self.selected.as_ref();
         shown.iter().position(is_it).unwrap_or(0)
@@ -233,7 +233,8 @@ impl ViewState {
         };
     }
 
-    /// Goes one step back: closes what covers most of the screen first.
+    /// Goes back one step: closes the details, then the other view, then the focus, then the
+    /// selection.
     fn back(&mut self) {
         match () {
             () if self.is_open => self.is_open = false,
@@ -243,7 +244,7 @@ impl ViewState {
         }
     }
 
-    /// Goes on to the next sample type that is of the same kind, bytes or objects.
+    /// Selects the next sample type of the same kind, bytes or objects.
     fn next_kind(&mut self, data: &ViewData) {
         let Some(answer) = &data.answer else { return };
         let kinds = &answer.kinds;
@@ -257,7 +258,7 @@ impl ViewState {
         }
     }
 
-    /// Switches between bytes and objects of the sample type.
+    /// Switches the sample type between bytes and objects.
     fn other_unit(&mut self, data: &ViewData) {
         let Some(answer) = &data.answer else { return };
         let of_space = |kind: &super::answer::ViewSampleType| kind.objects == Some(answer.kind);
@@ -325,19 +326,19 @@ impl ViewState {
     }
 }
 
-/// Returns by how much a row has changed. A function that is not in `base` counts from 0.
+/// Returns the change of a row against `base`. A function that is missing there counts from 0.
 pub(super) fn change(row: &ViewRow, base: &FlatByFunction) -> i64 {
     row.flat
         .saturating_sub(base.get(&row.function).copied().unwrap_or(0))
 }
 
-/// Returns the mean size of a row's objects.
+/// Returns the mean size of the objects of a row.
 pub(super) fn mean(row: &ViewRow) -> Option<i64> {
     let objects = row.objects.filter(|&objects| objects != 0)?;
     row.flat.checked_div(objects)
 }
 
-/// Sorts the rows: the largest first, or names in their own order.
+/// Sorts the rows by a column: the largest value first, or names by alphabet.
 fn sort(shown: &mut [usize], rows: &[ViewRow], column: ViewColumn, base: &FlatByFunction) {
     let size = |i: usize| -> u64 {
         let row = &rows[i];

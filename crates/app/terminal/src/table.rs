@@ -10,13 +10,14 @@ use super::chart::sparkline;
 use super::state::{ViewColumn, ViewState, change, mean};
 use super::view_data::ViewData;
 
-/// Number of columns that a function's name needs. Other columns are left out for it.
+/// Smallest number of columns for a function's name. Other columns are left out to make room for
+/// it.
 const MIN_NAME_COLUMNS: u16 = 28;
-/// Smallest width, in columns, at which a table has bars.
+/// Smallest width, in columns, at which a table shows bars.
 const MIN_BARS_COLUMNS: u16 = 110;
 const BAR_COLUMNS: usize = 8;
 
-/// The columns that may be left out, in the order in which they are left out.
+/// The columns that may be left out; the first of them is left out first.
 const OPTIONAL_COLUMNS: [ViewColumn; 3] = [ViewColumn::Trend, ViewColumn::Mean, ViewColumn::Cum];
 
 fn width_of(column: ViewColumn) -> u16 {
@@ -30,7 +31,7 @@ fn width_of(column: ViewColumn) -> u16 {
     }
 }
 
-/// Returns the columns that fit.
+/// Returns the columns that fit into `width`.
 fn columns(width: u16) -> Vec<ViewColumn> {
     let mut columns: Vec<ViewColumn> = ViewColumn::ALL.iter().map(|(column, _)| *column).collect();
     for column in OPTIONAL_COLUMNS {
@@ -164,7 +165,7 @@ pub(super) fn draw(
     );
 }
 
-/// Draws what no row shows, if there is room for it.
+/// Draws lines about values that no row shows, if there is room.
 fn rest(canvas: &mut ScreenCanvas<'_>, area: Rect, data: &ViewData, measure: &UnitFormatter) {
     let Some(answer) = &data.answer else { return };
     let mut lines = Vec::new();

@@ -1,5 +1,5 @@
-//! Drawings as text, at the sizes that the view is made for, and keys without a terminal.
-//! `UPDATE_EXPECT=1 cargo test -p heapprof-cli terminal` writes the drawings anew.
+//! Tests of drawings, compared as text at typical sizes, and of keys without a terminal.
+//! `UPDATE_EXPECT=1 cargo test -p heapprof-cli terminal` updates the expected drawings.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ fn profile(n: i64, more: &[(&str, i64)]) -> Profile {
     builder.finish()
 }
 
-/// Returns the news of a live program with `count` snapshots.
+/// Returns the state of a live program with `count` snapshots.
 fn news(count: i64) -> FeedNews {
     let snapshot = |n| {
         Arc::new(ViewSnapshot::new(n as u64, QuestionSource::new("p", profile(n, &[]))).unwrap())
@@ -87,7 +87,7 @@ fn news(count: i64) -> FeedNews {
     }
 }
 
-/// Returns the screen after these keys.
+/// Returns the screen after these keys were pressed.
 fn screen(news: FeedNews, size: (u16, u16), keys: &[KeyPress]) -> (String, ViewState, ViewData) {
     let (mut state, mut data) = (ViewState::default(), ViewData::default());
     let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
@@ -148,7 +148,7 @@ fn drawings() {
     expect("nothing.80x24.txt", &screen(nothing, small, &[]).0);
 }
 
-/// A single profile has the curve of its own recording, with the peak that the head names.
+/// A single profile has the curve of its recording, with the peak that the first line shows.
 #[test]
 fn a_file_shows_its_own_curve() {
     let curve = |profile: Profile| {
@@ -192,8 +192,8 @@ fn a_file_shows_its_own_curve() {
     );
 }
 
-/// The curve of several moments names the largest heap that any of them names, and its time if a
-/// history has it. The curve shows that heap, too.
+/// The curve of several moments shows the largest heap in any of their profiles, and its time if a
+/// history has it.
 #[test]
 fn a_series_names_the_largest_peak() {
     let spike = |n: i64, with_history| {
@@ -234,8 +234,8 @@ fn a_series_names_the_largest_peak() {
     }
 }
 
-/// RSS stands beside what is in use, and peak RSS beside the peak, without the collector's own
-/// tables.
+/// RSS is shown beside the bytes in use, and peak RSS beside the peak, both without the collector's
+/// own tables.
 #[test]
 fn rss_goes_with_what_it_is_of() {
     let mut sized = profile(3, &[]);
@@ -249,7 +249,7 @@ fn rss_goes_with_what_it_is_of() {
     assert!(text.contains(said), "{text}");
 }
 
-/// Any size is drawn, also one without room.
+/// Any size can be drawn, even one without room.
 #[test]
 fn every_size_is_drawn() {
     for size in [
@@ -275,7 +275,7 @@ fn every_size_is_drawn() {
     }
 }
 
-/// No name of a profile reaches the terminal as it is.
+/// Names in a profile reach the terminal only without control characters.
 #[test]
 fn hostile_names_are_shown_and_not_obeyed() {
     let evil = "evil\u{1b}[31m\u{1b}]0;title\u{7}\u{9b}2J\u{202e}gnp.\r\n\t\u{200f}x";
@@ -424,7 +424,7 @@ fn rows_keep_their_place_for_a_while() {
     assert!(state.is_in_order);
 }
 
-/// Each function of a name has its own row, with its own trend, callers and lines.
+/// Functions of the same name have separate rows, with their own trends, callers and lines.
 #[test]
 fn functions_of_one_name_have_their_files_beside_them() {
     let snapshot = |n: i64| {

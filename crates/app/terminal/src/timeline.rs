@@ -1,4 +1,4 @@
-//! Draws the curve: small above the other views, and large in its own.
+//! Draws the curve of the heap: small above the other views, and large in its own view.
 
 use heapprof_report::UnitFormatter;
 use ratatui_core::layout::Rect;
@@ -9,14 +9,15 @@ use super::feed::{CurvePoint, SnapshotPeak};
 use super::head::clock;
 use super::view_data::ViewData;
 
-/// Number of columns of the scale.
+/// Number of columns for the scale.
 const SCALE_COLUMNS: u16 = 11;
-/// Largest ratio of RSS to the heap at which RSS is drawn. A larger one would leave no room for the
-/// heap.
+/// Largest ratio of RSS to the heap at which RSS is drawn. With a larger one, the heap would be too
+/// low to see.
 const MAX_RSS_TO_HEAP_RATIO: i64 = 20;
 
-/// Returns the curve with the peak, which is visible in a chart of `columns` columns. What the heap
-/// went back to after a peak between two moments is not known; the curve goes back to where it was.
+/// Returns the curve with the peak, which is visible in a chart of `columns` columns. After a peak
+/// between two moments, the curve returns to its value before the peak, because the real value is
+/// not known.
 fn with_peak(data: &ViewData, columns: u16) -> Vec<CurvePoint> {
     let mut points = data.news.history.clone();
     let most = points.iter().map(|point| point.heap).max();
@@ -41,7 +42,7 @@ fn with_peak(data: &ViewData, columns: u16) -> Vec<CurvePoint> {
     points
 }
 
-/// Returns the largest heap, and the moment at which it was.
+/// Returns the largest heap and its time.
 fn largest(data: &ViewData) -> Option<SnapshotPeak> {
     let history = data.news.history.iter();
     // Of equal points, the first one counts.

@@ -1,4 +1,4 @@
-//! The data of the view: the feed's news, and the answers about what is shown.
+//! The data of the view: the feed's state, and the answers that the screen shows.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ pub(crate) type FlatByFunction = HashMap<ViewFunction, i64>;
 pub(crate) struct ViewData {
     pub(crate) news: FeedNews,
     pub(crate) answer: Option<ViewAnswer>,
-    /// The flat values that rows are compared with.
+    /// The flat values with which rows are compared.
     pub(crate) base: FlatByFunction,
-    /// The time of these values, in seconds since the program began.
+    /// The time of the values in `base`, in seconds since the program began.
     pub(crate) base_seconds: Option<f64>,
     /// The moment that the user marked.
     pub(crate) mark: Option<Arc<ViewSnapshot>>,
@@ -25,7 +25,7 @@ pub(crate) struct ViewData {
     pub(crate) detail: Option<ViewDetail>,
     pub(crate) nodes: Vec<ViewNode>,
     pub(crate) grown: Vec<GrownFunction>,
-    /// Why there is no answer.
+    /// The error, if there is no answer.
     pub(crate) trouble: Option<String>,
     pub(super) answered: Option<(u64, ViewQuestion)>,
     pub(super) based: Option<(u64, ViewQuestion)>,
@@ -36,7 +36,7 @@ pub(crate) struct ViewData {
 }
 
 impl ViewData {
-    /// Returns what a function held at the last moments.
+    /// Returns a function's values at the last moments.
     pub(super) fn trend_of(&self, function: &ViewFunction) -> Vec<i64> {
         let flat = |moment: &FlatByFunction| moment.get(function).copied().unwrap_or(0);
         self.trend.iter().map(flat).collect()

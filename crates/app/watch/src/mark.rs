@@ -2,37 +2,37 @@
 
 use heapprof_process::StatmSizes;
 
-/// Longest text of a mark that is kept, in bytes.
+/// Longest text of a mark that is stored, in bytes.
 const MAX_TEXT_BYTES: usize = 1000;
-/// The answer of a watch that has taken a mark. Any other answer is the reason why it has not.
+/// The answer of a watch that has accepted a mark. Any other answer is the reason for a refusal.
 pub const ACCEPTED_ANSWER: &str = "taken";
 
-/// End of the head of a mark that is only for the watch of its process.
+/// Suffix in the head of a mark that is only for the watch of its process.
 const STRICT_SUFFIX: &str = " only";
 
-/// Separator in the head of a mark of all watched processes. The sender's process id follows; the
-/// mark is not of the sender.
+/// Separator in the head of a mark for all watched processes but the sender, whose process id
+/// follows.
 const ALL_BUT_SEPARATOR: &str = " all but ";
 
 /// Separator before the number of marks that could not be sent.
 const LOST_SEPARATOR: &str = " lost ";
 
-/// A mark, which names a moment in a watch.
+/// A mark, which gives a name to a moment in a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchMark {
-    /// The process that the mark is of, if it is of one.
+    /// The process to which the mark belongs, if it belongs to one.
     pub pid: Option<u32>,
-    /// Whether the mark is only for the watch of that process.
+    /// Whether only the watch of that process accepts the mark.
     pub is_strict: bool,
-    /// The process that set the mark, if the mark is of all other watched processes.
+    /// The sender, if the mark belongs to all other watched processes.
     pub of_all_but: Option<u32>,
-    /// Number of marks of this process that could not be sent since the mark before.
+    /// Number of marks that the process could not send since its previous mark.
     pub lost: u32,
     /// When the mark was set, in milliseconds since 1970 UTC.
     pub time_ms: i64,
     /// The memory sizes of the process at that time.
     pub statm: Option<StatmSizes>,
-    /// The user's text: what begins.
+    /// The user's text, which says what begins at the moment.
     pub text: String,
 }
 
@@ -72,7 +72,7 @@ impl WatchMark {
     }
 }
 
-/// The processes that a mark is of.
+/// The processes to which a mark belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MarkScope {
     /// The sender names no process.

@@ -10,7 +10,8 @@ use crate::mark::WatchMark;
 /// Longest datagram that is read, in bytes.
 const MAX_DATAGRAM_BYTES: usize = 2048;
 
-/// Takes the datagrams that wait in the socket. `take` returns the answer to a mark.
+/// Receives all datagrams that wait in the socket, and sends the answers. `take` returns the answer
+/// to a mark.
 pub fn receive_marks(socket: &OwnedFd, mut take: impl FnMut(WatchMark) -> String) {
     let mut bytes = [0; MAX_DATAGRAM_BYTES];
     loop {

@@ -1,8 +1,9 @@
-//! The rule that a watch awaits: a number of a process, or of all processes together, and a limit.
+//! The condition for which a watch can wait: a number of a process, or of all processes together,
+//! and a limit.
 
 use heapprof_process::{MemoryUsage, StatmSizes};
 
-/// The number that a rule is about.
+/// The number of a process that a rule compares with its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RuleNumber {
     Rss,
@@ -24,14 +25,14 @@ const RULE_NUMBERS: [(&str, RuleNumber); 7] = [
     ("threads", RuleNumber::Threads),
 ];
 
-/// The numbers of a process at a scan.
+/// The numbers of a process in one scan.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessReading<'a> {
-    /// The number of the process.
+    /// Process id.
     pub pid: u32,
-    /// The sizes that cost little to read.
+    /// The memory sizes that cost little to read.
     pub statm: &'a StatmSizes,
-    /// The sums over all mappings, if they were read.
+    /// The sums over all mappings, if this scan read them.
     pub usage: Option<&'a MemoryUsage>,
     /// Number of threads.
     pub threads: i64,
@@ -41,9 +42,9 @@ pub struct ProcessReading<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchRule {
     number: RuleNumber,
-    /// Whether the rule is about the sum over all processes.
+    /// Whether the rule compares the sum over all processes.
     is_total: bool,
-    /// Whether the rule holds above the limit, or below.
+    /// Whether the rule holds above the limit, and not below it.
     is_above: bool,
     /// Whether the rule also holds at the limit itself.
     with_limit: bool,
@@ -51,7 +52,7 @@ pub struct WatchRule {
 }
 
 impl WatchRule {
-    /// Parses a rule, whose limit `size` reads if it is a number of bytes.
+    /// Parses a rule. `size` parses its limit if that is a number of bytes.
     pub fn parse(text: &str, size: impl Fn(&str) -> Result<u64, String>) -> Result<Self, String> {
         let wrong = || {
             let names: Vec<&str> = RULE_NUMBERS.iter().map(|(name, _)| *name).collect();
@@ -90,7 +91,7 @@ impl WatchRule {
         })
     }
 
-    /// Whether the rule needs numbers that cost more to read.
+    /// Whether the rule needs the sums over all mappings, which cost more to read.
     pub fn needs_usage(&self) -> bool {
         matches!(
             self.number,
@@ -98,13 +99,13 @@ impl WatchRule {
         )
     }
 
-    /// Whether the rule is about bytes.
+    /// Whether the rule compares numbers of bytes.
     pub fn is_of_bytes(&self) -> bool {
         self.number != RuleNumber::Threads
     }
 
-    /// Returns the process for which the rule holds, with its number. A rule about the sum returns
-    /// the process with the largest number, and the sum.
+    /// Returns the process for which the rule holds, and its number. For a rule about the sum,
+    /// returns the process with the largest number, and the sum.
     pub fn holds(&self, all: &[ProcessReading<'_>]) -> Option<(u32, u64)> {
         let known = || {
             all.iter()

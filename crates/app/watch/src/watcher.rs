@@ -1,4 +1,4 @@
-//! Scans processes: which there are, what memory they have, and how they end.
+//! Scans the watched processes: finds new ones, reads their memory, and notes how they end.
 
 use std::collections::HashSet;
 use std::io;
@@ -10,9 +10,9 @@ use heapprof_process::{MemoryUsage, ProcessIdentity, StatmSizes, StatusCounters,
 use crate::mark::{ACCEPTED_ANSWER, WatchMark};
 use crate::rule::{ProcessReading, WatchRule};
 
-/// Number of scans from one full scan of a process to the next. The sums of `smaps_rollup` cost as
-/// much as a process has pages, so they are read at every tenth scan only, and not for all
-/// processes at the same scan.
+/// Number of scans from one full scan of a process to its next one. A full scan reads the sums in
+/// `smaps_rollup`, which cost time for each page of the process. So only every tenth scan is full,
+/// and not at the same time for all processes.
 const FULL_SCAN_PERIOD: i64 = 10;
 /// Maximum number of processes that are watched at a time.
 const MAX_PROCESSES: usize = 4096;
@@ -21,11 +21,12 @@ const MAX_PROCESSES: usize = 4096;
 struct TrackedProcess {
     about: WatchProcess,
     pid: u32,
-    /// When the process began, in the machine's ticks: another process may get its number.
+    /// When the process began, in the machine's ticks. It distinguishes the process from a later
+    /// one with its process id.
     began: u64,
-    /// Where the process's stack begins: the stack of another program begins elsewhere.
+    /// Where the process's stack begins. After an exec it begins elsewhere.
     stack: u64,
-    /// The file that the process runs, if it is known.
+    /// The path of the process's executable, if it is known.
     executable: Option<PathBuf>,
     statm: StatmSizes,
     usage: Option<MemoryUsage>,
@@ -34,22 +35,22 @@ struct TrackedProcess {
     is_new: bool,
 }
 
-/// All watched processes, and the data that was not stored yet.
+/// All watched processes, and the data that is not stored yet.
 pub struct ProcessWatcher {
     alive: Vec<TrackedProcess>,
-    /// Number of processes so far.
+    /// Number of processes that were watched so far.
     count: i64,
     with_children: bool,
-    /// Whether the note that there are too many processes was made.
+    /// Whether there was a note about too many processes.
     is_over: bool,
     scan_count: i64,
     ticks_per_second: u64,
     /// The data since the last call of [`take`](Self::take).
     batch: WatchBatch,
-    /// Whether the sums of all processes are needed at each scan.
+    /// Whether each scan must be a full one for all processes.
     needs_usage: bool,
-    /// Finds what distinguishes a process from others of its program: by the program and the
-    /// process.
+    /// Returns what distinguishes a process from others of its program. The arguments are the
+    /// program's name and the process id.
     title: fn(&str, u32) -> Option<String>,
 }
 
@@ -59,8 +60,8 @@ fn signed(bytes: u64) -> i64 {
 }
 
 impl ProcessWatcher {
-    /// Begins without a process. `title` says what distinguishes a process from others of its
-    /// program.
+    /// Makes a watcher without processes. `title` returns what distinguishes a process from others
+    /// of its program.
     pub fn new(
         with_children: bool,
         needs_usage: bool,
@@ -79,19 +80,19 @@ impl ProcessWatcher {
         }
     }
 
-    /// Begins to watch a process. Fails if the process is gone already.
+    /// Begins to watch a process. Fails if the process has already ended.
     pub fn begin(&mut self, pid: u32, now_ms: i64) -> io::Result<()> {
         let identity = ProcessIdentity::from_pid(pid)?;
         self.add(pid, identity, now_ms, "began");
         Ok(())
     }
 
-    /// Whether no watched process is alive any more.
+    /// Whether all watched processes have ended.
     pub fn is_empty(&self) -> bool {
         self.alive.is_empty()
     }
 
-    /// Scans all processes.
+    /// Scans all watched processes.
     pub fn scan(&mut self, now_ms: i64) {
         self.scan_count += 1;
         if self.with_children {
@@ -124,7 +125,7 @@ impl ProcessWatcher {
         }
     }
 
-    /// Adds a mark. Returns the answer to its sender.
+    /// Adds a mark. Returns the answer for its sender.
     pub fn mark(&mut self, mark: WatchMark, now_ms: i64) -> String {
         let is_new = mark.pid.is_some_and(|pid| self.find(pid).is_none());
         if self.with_children && (is_new || mark.of_all_but.is_some()) {
@@ -172,8 +173,8 @@ impl ProcessWatcher {
         ACCEPTED_ANSWER.to_string()
     }
 
-    /// Returns the memory of all watched processes together, without a process that is about to
-    /// end.
+    /// Returns the memory sizes of all watched processes together, except the process `pid`, which
+    /// is about to end.
     fn sum_without(&self, pid: u32) -> StatmSizes {
         let others = self.alive.iter().filter(|one| one.pid != pid);
         let all = others.filter_map(|one| StatmSizes::from_pid(one.pid).ok());
@@ -190,7 +191,7 @@ impl ProcessWatcher {
         self.alive.iter().find(|one| one.pid == pid)
     }
 
-    /// Notes an event.
+    /// Adds an event to the data: of one process, or of none if `pid` is `None`.
     pub fn note(&mut self, pid: Option<u32>, now_ms: i64, kind: &str, text: String) {
         let process = pid.and_then(|pid| self.find(pid));
         self.batch.events.push(WatchEvent {
@@ -202,7 +203,7 @@ impl ProcessWatcher {
         });
     }
 
-    /// Returns the process for which a rule holds, with its number.
+    /// Returns the process for which a rule holds, and its number.
     pub fn holds(&self, rule: &WatchRule) -> Option<(u32, u64)> {
         let all: Vec<ProcessReading<'_>> = self
             .alive
@@ -287,7 +288,7 @@ impl ProcessWatcher {
         }
     }
 
-    /// Scans a process. Returns false if it has ended.
+    /// Scans one process. Returns false if it has ended.
     fn scan_process(&mut self, i: usize, now_ms: i64) -> bool {
         let one = &mut self.alive[i];
         let Ok(identity) = ProcessIdentity::from_pid(one.pid) else {
@@ -366,20 +367,21 @@ impl ProcessWatcher {
     }
 }
 
-/// Whether a stack that begins elsewhere belongs to another program. A beginning of 0 is not known:
-/// the process is another user's, or becomes another program just now. While it does, the kernel
-/// moves the beginning a little.
+/// Whether a stack that begins at `now` belongs to another program than one that began at `before`.
+/// A beginning of 0 is not known: the process belongs to another user, or is just becoming another
+/// program. Meanwhile the kernel moves the beginning a little, so a small difference does not
+/// count.
 fn is_another(before: u64, now: u64) -> bool {
     const MAX_STACK_SHIFT: u64 = 128 << 10;
     before != 0 && now != 0 && before.abs_diff(now) > MAX_STACK_SHIFT
 }
 
-/// Returns the file that a process runs, if this user may know it.
+/// Returns the path of a process's executable, if this user may read it.
 fn executable(pid: u32) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 
-/// Returns when a mark was set. A time that can't be believed is replaced by the present.
+/// Returns when a mark was set. An implausible time is replaced by the present time.
 fn time_of(mark: &WatchMark, now_ms: i64) -> i64 {
     const MAX_CLOCK_DIFFERENCE_MS: u64 = 60_000;
     match mark.time_ms.abs_diff(now_ms) > MAX_CLOCK_DIFFERENCE_MS {

@@ -27,18 +27,17 @@ use heapprof_recorder::rights::RightsLedger;
 
 /// Time between two checks whether the recording is over.
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// How often a program that keeps no ledger in a file is read, so that a profile of it exists when
-/// it ends.
+/// How often a program without a ledger file is read, so that a recent profile exists when it ends.
 const READ_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of attempts to detach, if no thread of the program is at a safe place.
 const MAX_DETACH_ATTEMPTS: u32 = 3;
 
-/// Why a recording is over.
+/// Why a recording ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AttachEndReason {
-    /// The time is up.
+    /// The time limit of the command is over.
     TimeLimit,
-    /// The user pressed Ctrl-C, or another signal asked for the end.
+    /// The user pressed Ctrl-C, or another signal ended the recording.
     Interrupted,
     /// The program has ended.
     ProgramEnded,
@@ -100,7 +99,7 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
     Ok(())
 }
 
-/// Returns the only process that is named. Fails for several, which `attach $(pgrep x)` may name.
+/// Returns the only named process. Fails if several are named, as by `attach $(pgrep x)`.
 fn find_only_process(processes: &[String], command: &str) -> Result<u32> {
     match processes {
         [one] => named_process::find(one),
@@ -113,7 +112,7 @@ fn find_only_process(processes: &[String], command: &str) -> Result<u32> {
     }
 }
 
-/// Checks that the profile can be written to its place.
+/// Checks that the profile can be written to `output`.
 fn check_place(output: Option<&Path>) -> Result<()> {
     use rustix::fs::{Access, access};
     let path = match output {
@@ -148,7 +147,7 @@ pub(super) fn detach(args: &DetachArgs) -> Result<()> {
     Ok(())
 }
 
-/// Detaches from a program. Tries again if no thread of it is at a safe place.
+/// Detaches from a program. Retries while no thread of the program is at a safe place.
 fn leave(pid: u32) -> Result<(u32, Duration), heapprof_attach::AttachError> {
     let library = preload::bytes().unwrap_or_default();
     let mut tried = 0;
@@ -167,11 +166,12 @@ struct AttachedRecording {
     attached: AttachOutcome,
     ledger_process: Option<OutsideProcess>,
     began: Instant,
-    /// The profile that was read last, if the program keeps no ledger in a file.
+    /// The profile that was read last, if the program has no ledger file.
     last: Option<Profile>,
     log: Option<EventLogWriter>,
     rights: RightsLedger,
-    /// The process's command line at the start: once the process has ended, it can't be read.
+    /// The process's command line at the start, because it can't be read after the process has
+    /// ended.
     command_line: Vec<u8>,
     /// Whether the profile gets the whole command line.
     tells_command_line: bool,
@@ -198,8 +198,7 @@ impl AttachedRecording {
         }
     }
 
-    /// Begins to write the log, if one is wanted. Detaches from the program if the log can't be
-    /// begun.
+    /// Begins to write the log, if there is one. Detaches from the program if that fails.
     fn begin(&mut self, log: Option<EventLogWriter>) -> Result<()> {
         let Some(mut log) = log else {
             return Ok(());
@@ -253,7 +252,7 @@ impl AttachedRecording {
         ));
     }
 
-    /// Waits until the recording is over and returns why.
+    /// Waits for the end of the recording, and returns the reason.
     fn wait(&mut self, time: Option<Duration>, signals: &mut Signals) -> AttachEndReason {
         let mut read = Instant::now();
         let ledger = LiveProcess::open(self.pid);
@@ -294,13 +293,13 @@ impl AttachedRecording {
         }
     }
 
-    /// Reads a profile of this moment.
+    /// Reads a profile of the current moment.
     fn read(&self) -> Result<Profile> {
         outside::find(&self.pid.to_string())?.read()
     }
 
-    /// Returns the profile at the end. Detaches from the program, if it goes on and no other
-    /// process has detached from it.
+    /// Returns the profile at the end. Detaches from the program, unless it has ended or another
+    /// process has already detached.
     fn end(&mut self, over: AttachEndReason) -> Result<Profile> {
         let of_process = || format!("process {}", self.pid);
         let read = match over {
@@ -368,7 +367,7 @@ impl AttachedRecording {
     }
 }
 
-/// Describes what is missing from the profile, in lines, by the profile's comments.
+/// Describes what is missing from a profile, as its comments report it. Each text is one line.
 fn describe_missing_parts(profile: &Profile, is_exact: bool) -> Vec<String> {
     let comments = || profile.comment.iter().map(|&text| profile.text(text));
     let column = profile.find_sample_type("alloc_space").ok();

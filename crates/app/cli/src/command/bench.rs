@@ -1,4 +1,5 @@
-//! `heapprof bench`: the peak of each candidate, which the collector finds without polling.
+//! `heapprof bench`: compares the peaks of candidates, which the collector measures without
+//! polling.
 
 use std::ffi::OsString;
 
@@ -12,14 +13,14 @@ use crate::args::BenchArgs;
 use crate::context::CommandContext;
 use crate::output;
 
-/// Perl code before a candidate's code: it allocates more bytes than perl uses for a moment while
-/// it starts and compiles. The empty candidate has these bytes too, so all peaks are from the time
-/// in which the code runs.
+/// Perl code that runs before a candidate's code. It allocates more bytes than perl uses briefly
+/// while it starts and compiles. The empty candidate has these bytes too, so each peak is from the
+/// time in which the candidate's code runs.
 const BALLAST: &str =
     "package heapprof; INIT { vec($heapprof::ballast, 1048575, 8) = 0 } package main;";
 /// The function in which `BALLAST` allocates.
 const BALLAST_FUNCTION: &str = "heapprof::INIT";
-/// The directive that gives the candidate's first line its own number.
+/// The directive that numbers the lines of a candidate from 1.
 const FIRST_LINE_DIRECTIVE: &str = "#line 1 \"-e\"";
 
 pub(super) fn run(context: &CommandContext, args: &BenchArgs) -> Result<()> {

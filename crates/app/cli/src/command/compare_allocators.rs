@@ -89,7 +89,7 @@ pub(super) fn run(context: &CommandContext, args: &CompareAllocatorsArgs) -> Res
     output::text(args.report.output.file(), &text)
 }
 
-/// Adds the option to an error of the list of allocators.
+/// Adds the name of the option to an error in the list of allocators.
 fn with_option(error: AllocatorError) -> anyhow::Error {
     match error {
         AllocatorError::NoneInstalled => {

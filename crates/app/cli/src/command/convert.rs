@@ -1,4 +1,4 @@
-//! `heapprof convert`: writes a profile in another form.
+//! `heapprof convert`: writes a profile in another format.
 
 use anyhow::{Context, Result, anyhow, bail};
 use heapprof_analysis::{
@@ -82,8 +82,8 @@ fn gperftools(args: &ConvertArgs, source: &QuestionSource, form: GperftoolsForm)
     Ok(())
 }
 
-/// Names the profile in an error if its content does not fit the form. An error of writing does not
-/// name it.
+/// Adds the profile's name to an error if its content does not fit the format. Errors of writing
+/// stay as they are.
 fn with_profile_name<T>(source: &QuestionSource, result: Result<T, WriteError>) -> Result<T> {
     result.map_err(|error| match error {
         WriteError::Io(error) => error.into(),
@@ -91,9 +91,9 @@ fn with_profile_name<T>(source: &QuestionSource, result: Result<T, WriteError>) 
     })
 }
 
-/// Whether each line of a function is a frame of its own in speedscope's form. For folded stacks
-/// this is false, because `run` itself reads their `--granularity`. Fails if an option does not go
-/// with the form, so that no option is silently ignored.
+/// Whether each line of a function becomes a separate frame in the speedscope format. For folded
+/// stacks this is false, because `run` itself reads their `--granularity`. Fails if an option does
+/// not fit the format, so that no option is silently ignored.
 fn splits_lines(args: &ConvertArgs) -> Result<bool> {
     if args.to == ConvertFormat::Folded {
         return Ok(false);

@@ -83,7 +83,7 @@ pub(super) fn run(context: &CommandContext, args: &DiffArgs) -> Result<ExitCode>
     gate.end(written, heapprof_report::violation_line)
 }
 
-/// Returns the profiles of each side, from the arguments and from --before and --after.
+/// Returns the profiles before and after, from the arguments and from --before and --after.
 fn sides(args: &DiffArgs) -> Result<(Vec<String>, Vec<String>)> {
     let (mut before, mut after) = (args.before.clone(), args.after.clone());
     match &args.profiles[..] {

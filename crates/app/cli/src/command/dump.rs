@@ -27,7 +27,7 @@ pub(super) fn run(args: &DumpArgs) -> Result<()> {
     Ok(())
 }
 
-/// Refuses to write a profile to a terminal, which `-` may be.
+/// Fails if a profile would be written to a terminal, to which `-` may lead.
 pub(super) fn refuse_terminal(output: Option<&Path>) -> Result<()> {
     if output.is_some_and(|path| path == "-") && output::is_terminal(None) {
         bail!("a profile is not text for a terminal; write it to a file with -o");
@@ -35,8 +35,8 @@ pub(super) fn refuse_terminal(output: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// Writes the profile of a process to `output`, or under a free name if there is none. Returns a
-/// message for the user, or `None` if the profile went to stdout.
+/// Writes the profile of a process to `output`, or under an unused name if `output` is `None`.
+/// Returns a message for the user, or `None` if the profile went to stdout.
 pub(super) fn write(
     profile: &Profile,
     pid: u32,
@@ -55,7 +55,7 @@ pub(super) fn write(
     }))
 }
 
-/// Returns a name in the current folder that no file has.
+/// Returns an unused file name in the current folder.
 fn free_name(profile: &Profile, pid: u32) -> Result<PathBuf> {
     let comments = profile.comment.iter().map(|&text| profile.text(text));
     let mut programs = comments.filter_map(|comment| comment.strip_prefix("program: "));

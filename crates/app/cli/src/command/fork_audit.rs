@@ -70,7 +70,7 @@ pub(super) fn run(context: &CommandContext, args: &ForkAuditArgs) -> Result<Exit
     })
 }
 
-/// Records a program into a folder, and returns how it ended.
+/// Records a program into a folder, and returns the program's exit code.
 fn record(folder: &Path, asked: &ForkAuditArgs) -> Result<ExitCode> {
     // A folder whose name ends as a file's name does would be taken for a file.
     std::fs::create_dir_all(folder)
@@ -96,7 +96,7 @@ fn record(folder: &Path, asked: &ForkAuditArgs) -> Result<ExitCode> {
     }
 }
 
-/// Fails if a folder has profiles, because a report would add their content to this audit.
+/// Fails if a folder already has profiles, because the report would include them in this audit.
 fn must_be_free(folder: &Path) -> Result<()> {
     let shown = folder.display();
     let is_used = folder.is_dir() && profiles_of(&folder.to_string_lossy()).is_ok();
@@ -106,7 +106,7 @@ fn must_be_free(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns a folder for the audit of a program that does not exist yet.
+/// Returns an unused folder name for the audit of a program.
 fn free_folder(program: &OsStr) -> Result<PathBuf> {
     let own = Path::new(program).file_name().unwrap_or(program);
     let stem = format!("{}.fork-audit", own.to_string_lossy());
@@ -120,8 +120,8 @@ fn free_folder(program: &OsStr) -> Result<PathBuf> {
     })
 }
 
-/// Reports the audit and judges the rules. A report beside the output of the program goes to where
-/// messages go.
+/// Reports the audit and judges the rules. If `is_beside` is true, the report goes to stderr,
+/// because the program's output is on stdout.
 fn report(
     context: &CommandContext,
     args: &ForkAuditArgs,
@@ -181,7 +181,7 @@ fn keep(db: &Path, mode: FileMode, name: &str, session: &AnalysisSession) -> Res
     Ok(())
 }
 
-/// Returns the name of an audit in a database: that of its folder or file, without the ending.
+/// Returns the name of an audit in a database: the name of its folder or file, without the ending.
 fn audit_name(audited: &str) -> String {
     let path = Path::new(audited).file_name().unwrap_or(audited.as_ref());
     let name = path.to_string_lossy();

@@ -12,12 +12,12 @@ use heapprof_recorder::CHILDREN_SUFFIX;
 use crate::context::CommandContext;
 use crate::name;
 
-/// The ending of the file that has the audit of a child.
+/// The ending of the name of a file with the audit of a child.
 pub(super) const AUDIT_SUFFIX: &str = ".fork.pb.gz";
 /// The ending of a profile's file name.
 pub(super) const PROFILE_SUFFIX: &str = ".pb.gz";
 
-/// Returns the report of these profiles, and the session that was asked.
+/// Returns the fork audit of these profiles, and its session.
 pub(super) fn ask(
     context: &CommandContext,
     names: &[String],
@@ -34,8 +34,9 @@ pub(super) fn ask(
     Ok((fork_audit(&session, limit)?, session))
 }
 
-/// Returns the profiles that a name stands for. For a folder these are its profiles and those in
-/// its folders of children; for a profile, itself and its children beside it.
+/// Returns the profiles that a name stands for. A folder stands for its profiles and those in its
+/// folders of children. A profile stands for itself and its children, which are in a folder beside
+/// it.
 pub(super) fn profiles_of(name: &str) -> Result<Vec<String>> {
     let path = name::path(name);
     let mut found = Vec::new();
@@ -72,7 +73,7 @@ pub(super) fn list_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Adds the profiles in a folder, by name, and optionally those in its folders of children.
+/// Adds the profiles in a folder, sorted by name, and optionally those in its folders of children.
 fn add_folder(folder: &Path, with_children: bool, to: &mut Vec<String>) -> Result<()> {
     for path in list_folder(folder)? {
         let text = path.to_string_lossy();

@@ -9,15 +9,15 @@ use heapprof_report::{ReportFormat, ReportStyle};
 use crate::args::{GateArgs, ReportArgs};
 use crate::{messages, output};
 
-/// The rules of a command line, and the verdict of the rules that were judged.
+/// The rules of a command line, and the verdict so far.
 pub(super) struct GateRules {
     rules: Vec<(GateRule, String)>,
     verdict: RuleVerdict,
 }
 
 impl GateRules {
-    /// Reads the rules. Callers do this first, so that a rule that can't be read does not cost the
-    /// reading of a profile.
+    /// Parses the rules. Callers do this first, so that an invalid rule is reported before a
+    /// profile is read.
     pub(super) fn new(args: &GateArgs) -> Result<Self> {
         let read = |text: &String| {
             let rule = GateRule::parse(text).map_err(messages::rule_error)?;
@@ -33,7 +33,7 @@ impl GateRules {
         })
     }
 
-    /// Reads the rules as [`new`](Self::new) does, but fails for a rule that one profile can't
+    /// Parses the rules as [`new`](Self::new) does, but fails for a rule that one profile can't
     /// break.
     pub(super) fn for_one_profile(args: &GateArgs) -> Result<Self> {
         let gate = Self::new(args)?;
@@ -77,8 +77,8 @@ impl GateRules {
         Ok(())
     }
 
-    /// Returns the broken rules that belong in a report. On a terminal these are none, because they
-    /// are printed beneath the report, also if a pager shows it.
+    /// Returns the broken rules that belong in a report. On a terminal there are none: they are
+    /// printed below the report, even if a pager shows it.
     pub(super) fn in_report(&self, report: &ReportArgs, style: &ReportStyle) -> &[RuleViolation] {
         let is_text = matches!(style.format, ReportFormat::Text | ReportFormat::Markdown);
         match is_text && output::is_terminal(report.output.file()) {
@@ -87,8 +87,8 @@ impl GateRules {
         }
     }
 
-    /// Prints the rules that broke and those that could not be decided. Returns the exit code.
-    /// `line` formats a violation.
+    /// Prints the broken rules and the undecided ones. Returns the exit code. `line` formats a
+    /// violation.
     pub(super) fn end(
         self,
         written: Result<()>,
@@ -111,7 +111,8 @@ impl GateRules {
         })
     }
 
-    /// Prints that estimates are too unsure to break a rule, with the first of them as the example.
+    /// Prints that estimates are too uncertain to break a rule, with the first of them as the
+    /// example.
     fn say_unsure(&self, rule: &GateRule, line: &impl Fn(&RuleViolation) -> String) {
         let mut unsure = self.verdict.unsure.iter().filter(|b| b.rule == rule.text());
         let Some(first) = unsure.next() else {

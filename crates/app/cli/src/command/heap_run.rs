@@ -1,5 +1,4 @@
-//! Runs a program that is recorded exactly, and returns only numbers: the peak, and the bytes in
-//! use at the end.
+//! Records a program exactly, and returns only numbers: its peak, and the bytes in use at its end.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -13,13 +12,13 @@ use super::forks::profiles_of;
 use crate::advice::note_question;
 use crate::context::CommandContext;
 
-/// Joins the words of a command to one line, as a person reads it.
+/// Joins the words of a command into one line for a message.
 pub(super) fn join_words(words: &[OsString]) -> String {
     let words = words.iter().map(|word| word.to_string_lossy());
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Splits a command that is one text into words, as a shell does it.
+/// Splits the text of a command into words, as a shell does.
 pub(super) fn split_words(text: &str) -> Result<Vec<String>> {
     let words = shlex::split(text).with_context(|| format!("{text:?}: a quote is not closed"))?;
     match words.is_empty() {
@@ -28,8 +27,8 @@ pub(super) fn split_words(text: &str) -> Result<Vec<String>> {
     }
 }
 
-/// Runs a program, and returns the numbers of its heap. `uncounted` is a function whose memory does
-/// not count, by its name.
+/// Runs a program, and returns the numbers of its heap. `uncounted` is the name of a function whose
+/// memory is left out.
 pub(super) fn record_heap(
     context: &CommandContext,
     how: &RunSetup<'_>,

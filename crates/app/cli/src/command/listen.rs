@@ -1,6 +1,6 @@
 //! `heapprof listen`: stores datagrams of the wiretap in the database.
 //!
-//! One thread only takes datagrams off the socket, so that few are lost while the database is
+//! One thread only reads datagrams from the socket, so that few are lost while the database is
 //! written. The datagrams wait in a bounded queue. If the queue is full, the kernel drops
 //! datagrams, and the gaps in their numbers show this.
 
@@ -25,7 +25,7 @@ use heapprof_recorder::inherited_state;
 
 use crate::{messages, now};
 
-/// Size of the kernel's buffer for datagrams that were not taken yet, if the kernel allows it.
+/// Size of the kernel's buffer for datagrams that were not read yet, if the kernel allows it.
 const SOCKET_BUFFER_BYTES: usize = 16 << 20;
 /// Maximum number of datagrams that wait to be counted.
 const MAX_QUEUED_DATAGRAMS: usize = 1 << 16;
@@ -33,7 +33,7 @@ const MAX_QUEUED_DATAGRAMS: usize = 1 << 16;
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// How often the database is written.
 const STORE_INTERVAL: Duration = Duration::from_millis(500);
-/// Longest time that is spent on emptying the socket at the end.
+/// Longest time for emptying the socket at the end.
 const FINAL_DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The bytes of a received datagram.
@@ -104,7 +104,7 @@ pub(super) fn run(context: &CommandContext, args: &ListenArgs) -> Result<()> {
     }
 }
 
-/// Takes datagrams off the socket until the listener ends and the socket is empty.
+/// Reads datagrams from the socket until the listener ends and the socket is empty.
 fn read(
     socket: &UdpSocket,
     sender: &SyncSender<RawDatagram>,
@@ -138,7 +138,7 @@ fn read(
     }
 }
 
-/// Counts datagrams until there are no more, and stores the counts.
+/// Counts datagrams and stores the counts, until no more datagrams come.
 fn count(
     receiver: &Receiver<RawDatagram>,
     collected: &mut DatagramCounts,

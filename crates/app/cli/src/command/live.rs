@@ -87,7 +87,7 @@ struct ProcessFeedState {
     trouble: Option<String>,
 }
 
-/// A process that a thread of its own reads at intervals.
+/// The feed of a process, which a separate thread reads at intervals.
 struct ProcessFeed {
     common: Arc<Mutex<ProcessFeedState>>,
     has_left: Arc<AtomicBool>,

@@ -97,10 +97,10 @@ pub(super) fn run(context: &CommandContext, args: &LoadArgs) -> Result<()> {
     }
 }
 
-/// Maximum number of profiles that are named one by one.
+/// Maximum number of profiles that the output names one by one.
 const MAX_LISTED_PROFILES: usize = 20;
 
-/// Returns a profile with its labels, and with the time that was typed.
+/// Returns a profile with its labels, and with the time that the user gave.
 fn label_profile(name: &str, source: QuestionSource, args: &LoadArgs) -> Result<LabelledProfile> {
     let mut profile = source.profile;
     if let Some(time) = args.time {
@@ -111,7 +111,7 @@ fn label_profile(name: &str, source: QuestionSource, args: &LoadArgs) -> Result<
     Ok((name.to_string(), profile, labels))
 }
 
-/// Returns advice on a database that has become large for one file.
+/// Returns advice if a database has become large for one file.
 fn size_hint(samples: i64) -> String {
     format!(
         "has {} million samples, which is much for one file: questions about all of them take \

@@ -1,4 +1,5 @@
-//! `heapprof mark`: sends a watch a mark that something begins here, and waits for the answer.
+//! `heapprof mark`: sends a mark to a running watch, and waits for its answer. The mark says what
+//! begins at that moment.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -97,7 +98,7 @@ fn explain_failure(error: &io::Error) -> String {
     }
 }
 
-/// Returns the socket of the watch that runs the program which calls this command.
+/// Returns the socket of the watch under which this command runs, from the environment.
 fn watch_of_program() -> Option<std::path::PathBuf> {
     let path = std::env::var_os(variable::WATCH.name)?;
     (!path.is_empty()).then(|| path.into())

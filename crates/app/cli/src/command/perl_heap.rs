@@ -54,7 +54,7 @@ pub(super) fn run(context: &CommandContext, args: &PerlHeapArgs) -> Result<()> {
     output::text(None, &text)
 }
 
-/// Returns the name of a format on the command line.
+/// Returns the word for a format on the command line.
 fn word(format: ReportFormat) -> &'static str {
     match format {
         ReportFormat::Text => "text",
@@ -150,8 +150,8 @@ fn report(
     Ok(heapprof_report::perl_heap(&heap, limit, &style)?)
 }
 
-/// Returns the value at an address, or the value that owns the memory there, and its text if that
-/// is wanted.
+/// Returns the number of the value at an address, or of the value that owns the memory there. Also
+/// returns the value's text, if the user wants it.
 fn at_address(
     origin: &PerlHeapOrigin,
     args: &PerlHeapArgs,

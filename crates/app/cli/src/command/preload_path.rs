@@ -1,5 +1,5 @@
 //! `heapprof preload-path`: prints the path of the library that `record` preloads, or of its
-//! header, for users who preload or link the library themselves.
+//! header. Users who preload or link the library themselves need it.
 
 use anyhow::Result;
 

@@ -67,7 +67,7 @@ pub(super) fn style(context: &CommandContext, args: &ProcessReportArgs) -> Repor
     }
 }
 
-/// Reads what a process has in memory now, as far as this user may.
+/// Reads which memory a process has now, as far as this user may.
 fn snapshot(pid: u32) -> Result<ProcessSnapshot> {
     let gone = |error: std::io::Error| match error.kind() {
         ErrorKind::NotFound => anyhow!("process {pid}: has ended"),
@@ -138,7 +138,7 @@ fn changed(explained: &MemoryBreakdown) -> String {
     }
 }
 
-/// Returns all processes with memory of their own, the one with the largest part first.
+/// Returns all processes that have private memory, the largest first.
 fn list() -> std::io::Result<Vec<ListedProcess>> {
     let one = |pid: u32| {
         let rss = StatusCounters::from_pid(pid).ok()?.get("VmRSS")?;
@@ -158,7 +158,7 @@ fn list() -> std::io::Result<Vec<ListedProcess>> {
     Ok(all)
 }
 
-/// Reads a snapshot that `heapprof proc` has written.
+/// Reads a snapshot from a file that `heapprof proc` wrote.
 fn read(path: &Path) -> Result<ProcessSnapshot> {
     let named = || format!("{}: cannot be read", path.display());
     let mut text = String::new();

@@ -47,8 +47,8 @@ pub(super) fn run(args: &PsArgs) -> Result<()> {
     output::text(args.report.output.file(), &text)
 }
 
-/// Returns the path of a process's last profile, as far as it follows from the environment that the
-/// process began with.
+/// Returns the path of a process's last profile, computed from the environment that the process
+/// began with.
 fn file_of(pid: u32, program: &str) -> Option<String> {
     let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
     let value = |name: &str| {

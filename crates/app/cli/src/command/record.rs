@@ -1,5 +1,5 @@
-//! `heapprof record`: makes the settings of a recording from the command line, and prints what
-//! happens in it and where its profiles are.
+//! `heapprof record`: makes the settings of a recording from the command line, and prints its
+//! events and the paths of its profiles.
 
 mod ending;
 mod line_output;
@@ -130,7 +130,8 @@ fn profile_names(output: Option<&Path>, program: &OsStr) -> Result<ProfileNamePa
     ProfileNamePatterns::new(output, program)
 }
 
-/// Returns the option for `PERL5OPT` that loads the module, if it is wanted and was built.
+/// Returns the option for `PERL5OPT` that loads the module for Perl, if the module is wanted and
+/// was built.
 fn perl_option(frames: FrameSelection) -> Option<String> {
     match frames {
         FrameSelection::Native => None,
@@ -138,7 +139,7 @@ fn perl_option(frames: FrameSelection) -> Option<String> {
     }
 }
 
-/// Returns how lines are followed, if they are. Opens the output for them.
+/// Returns how growing lines are followed, if they are. Opens the output for them.
 fn line_options(args: &RecordArgs, mode: FileMode) -> Result<Option<LineFollowOptions>> {
     let output = args.follow_output.as_deref();
     let output = output
@@ -151,7 +152,7 @@ fn line_options(args: &RecordArgs, mode: FileMode) -> Result<Option<LineFollowOp
     }))
 }
 
-/// Returns how the program is shown.
+/// Returns how the view shows the program.
 fn view_options(args: &RecordArgs, color: ColorMode) -> LiveViewOptions {
     LiveViewOptions {
         interval: args.interval,
@@ -162,7 +163,7 @@ fn view_options(args: &RecordArgs, color: ColorMode) -> LiveViewOptions {
     }
 }
 
-/// Names the option that can't be carried out.
+/// Adds the name of the option to an error that it caused.
 fn start_error(error: anyhow::Error) -> anyhow::Error {
     match error.downcast::<RecordingStartError>() {
         Ok(RecordingStartError::NoLineThread(error)) => {
@@ -173,7 +174,7 @@ fn start_error(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// Checks that Perl's values can be traced, as far as this is known before the program runs.
+/// Fails if it is clear before the program runs that Perl's values can't be traced.
 fn check_perl_module(frames: FrameSelection) -> Result<()> {
     if frames == FrameSelection::Native {
         bail!("--perl-values: values have Perl's frames, which --frames native leaves out");

@@ -1,4 +1,4 @@
-//! `heapprof report`: writes one page that has everything in it.
+//! `heapprof report`: writes a page that shows everything about profiles.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ use crate::args::{Cli, CliCommand, PageArgs};
 use crate::context::CommandContext;
 use crate::{messages, name, output, sources};
 
-/// Smallest number of profiles that count as moments over time.
+/// Smallest number of profiles that are shown as moments over time.
 const MIN_SERIES_PROFILES: usize = 3;
 
 pub(super) fn run(context: &CommandContext, args: &PageArgs) -> Result<()> {
@@ -99,16 +99,16 @@ pub(super) fn run(context: &CommandContext, args: &PageArgs) -> Result<()> {
 
 /// The audit of forked children in a folder.
 struct FolderAudit {
-    /// Paths of the profiles of what the children copied.
+    /// Paths of the profiles of copied memory.
     names: Vec<String>,
     found: ForkAudit,
     sql: String,
 }
 
-/// Maximum number of places that a page has of an audit.
+/// Maximum number of places that a page shows of an audit.
 const MAX_AUDIT_PLACES: usize = 500;
 
-/// Reads the audit in the one folder that is named. Returns `None` if there is none.
+/// Reads the audit of forks if the only name is a folder that has one.
 fn read_audit(
     context: &CommandContext,
     args: &PageArgs,
@@ -132,7 +132,7 @@ fn read_audit(
     }))
 }
 
-/// Writes the page of a profile that is a file, as `heapprof report` without options does.
+/// Writes the page of a profile file, as `heapprof report` without options does.
 pub(super) fn write_page_of_file(profile: &str, page: &str) -> Result<()> {
     let words = ["heapprof", "report", "-o", page, "--", profile];
     let cli = Cli::try_parse_from(words).context("the report")?;
@@ -143,7 +143,7 @@ pub(super) fn write_page_of_file(profile: &str, page: &str) -> Result<()> {
     }
 }
 
-/// Returns the profiles that are named. A folder stands for the profiles in it, each by itself.
+/// Replaces each folder by the profiles in it, as separate profiles.
 pub(super) fn expand_names(names: &[String]) -> Result<Vec<String>> {
     let mut all = Vec::new();
     for name in names {
@@ -159,8 +159,8 @@ pub(super) fn expand_names(names: &[String]) -> Result<Vec<String>> {
     Ok(all)
 }
 
-/// Reads the profiles. With a base, the base comes first, and the profiles that are compared with
-/// it are one. Otherwise each profile is a moment, and they are in the order of time.
+/// Reads the profiles. With a base, there are two: the sum of the base, and the sum of the others.
+/// Otherwise each profile is a moment, and they are in the order of time.
 fn read(
     context: &CommandContext,
     args: &PageArgs,
@@ -177,8 +177,8 @@ fn read(
     Ok(sources)
 }
 
-/// Describes a page that was written: its size, what is left out of it, what is in it, and what to
-/// do next.
+/// Describes a page that was written: its size, its content, what was left out, and what to do
+/// next.
 fn describe_page(
     file: &Path,
     page: &str,

@@ -24,7 +24,7 @@ pub(super) fn run(context: &CommandContext, args: &RmArgs) -> Result<()> {
     Ok(())
 }
 
-/// Gives back the space of profiles that were removed.
+/// Gives the space of removed profiles back to the file system.
 pub(super) fn give_back(store: &mut ProfileStore, db: &Path) {
     if let Err(error) = store.compact() {
         messages::note(&format!(

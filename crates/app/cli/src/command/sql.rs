@@ -1,4 +1,4 @@
-//! `heapprof sql STATEMENT`: answers the user's own question.
+//! `heapprof sql STATEMENT`: runs the user's own SQL statement.
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::{
@@ -68,7 +68,7 @@ pub(super) fn run(context: &CommandContext, args: &SqlArgs) -> Result<()> {
     })
 }
 
-/// Adds advice to the error of an unknown table or column: where to find the names.
+/// Adds advice about where to find the names to the error of an unknown table or column.
 fn with_advice(error: heapprof_analysis::AnalysisError) -> anyhow::Error {
     let text = error.to_string();
     let is_unknown = ["no such table", "no such column"]

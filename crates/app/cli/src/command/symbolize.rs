@@ -1,5 +1,5 @@
-//! `heapprof symbolize`: names the addresses of a profile, from the binaries and debug files of
-//! this machine.
+//! `heapprof symbolize`: gives names to the addresses in a profile, from the binaries and debug
+//! files of this machine.
 
 use std::path::{Path, PathBuf};
 
@@ -80,7 +80,7 @@ pub(super) fn run(context: &CommandContext, args: &SymbolizeArgs) -> Result<()> 
     }
 }
 
-/// The destination of the profile.
+/// The destination of the symbolized profile.
 enum SymbolizeTarget {
     Stdout,
     File(PathBuf),
@@ -127,7 +127,7 @@ impl SymbolizeTarget {
     }
 }
 
-/// Summarises in one line how many addresses have names now, and from where.
+/// Summarises in one line how many addresses got names, and from where.
 fn summarize(summary: &SymbolizeSummary) -> String {
     let resolved = summary.resolved();
     let lines = summary.files.iter();

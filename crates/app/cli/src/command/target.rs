@@ -1,5 +1,5 @@
-//! The target that heapwalk and perl-heap walk: a process or a core file, its memory, and names for
-//! what is in it.
+//! The target of heapwalk and perl-heap: a process or a core file, its memory, and the names of its
+//! code and data.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -29,9 +29,9 @@ const MAX_CLASS_NAME_BYTES: usize = 1000;
 /// The target of a walk.
 pub(in crate::command) struct WalkTarget {
     pub(in crate::command) what: WalkTargetKind,
-    /// The rights with which the files are read that the target names.
+    /// The rights for reading the files that the target names.
     pub(in crate::command) rights: ProcessRights,
-    /// The symbols of each file that was asked about, by the file's path in the target.
+    /// The symbols of each file that was searched so far, by the file's path in the target.
     labels: Mutex<HashMap<Vec<u8>, FileSymbols>>,
 }
 
@@ -43,7 +43,7 @@ pub(in crate::command) enum WalkTargetKind {
 
 impl WalkTarget {
     /// Finds the target, and copies or reads its memory. Also returns notes about that. `program`
-    /// is the present path of a core file's program.
+    /// is the path where the program of a core file is now.
     pub(in crate::command) fn open(
         target: &str,
         program: Option<&Path>,
@@ -61,7 +61,7 @@ impl WalkTarget {
         }
     }
 
-    /// Whether the program's own file is available, as that of a process always is.
+    /// Whether the program's executable can be read. It always can for a process.
     pub(in crate::command) fn has_program(&self) -> Result<bool> {
         match &self.what {
             WalkTargetKind::Process(..) => Ok(true),
@@ -116,7 +116,7 @@ impl WalkTarget {
         }
     }
 
-    /// Whether a path leads to the core file that is walked.
+    /// Whether a path leads to the target's core file.
     pub(in crate::command) fn is_file(&self, path: &Path) -> bool {
         match &self.what {
             WalkTargetKind::Core(core, _) => is_same(core, path),
@@ -124,7 +124,7 @@ impl WalkTarget {
         }
     }
 
-    /// Corrects the paths in a core file's profile to where the files are now.
+    /// Replaces the paths in a core file's profile by the paths where the files are now.
     pub(in crate::command) fn place_files(&self, profile: &mut Profile) {
         let WalkTargetKind::Core(_, core) = &self.what else {
             return;
@@ -140,7 +140,7 @@ impl WalkTarget {
         }
     }
 
-    /// Returns the release of glibc that the program has, as its libc states it.
+    /// Returns the version of glibc in the program, as its libc states it.
     pub(in crate::command) fn release(&self, image: &ProcessImage) -> Option<String> {
         let found = self.rights.acting(|| match &self.what {
             WalkTargetKind::Process(_, memory) => release(image, memory),
@@ -149,8 +149,8 @@ impl WalkTarget {
         found.ok().flatten()
     }
 
-    /// Returns the name of the address that an object's first word holds: its class, or a function
-    /// or variable with `&` in front.
+    /// Returns a name for the first word of an object: its class, or a function or variable with
+    /// `&` in front.
     pub(in crate::command) fn name(&self, image: &ProcessImage, address: u64) -> Option<String> {
         let class = self.rights.acting(|| match &self.what {
             WalkTargetKind::Process(_, memory) => object_class(memory, address),
@@ -179,7 +179,7 @@ impl WalkTarget {
         })
     }
 
-    /// Returns the variable at an address: where it begins, and its name.
+    /// Returns the start address and the name of the variable that contains an address.
     pub(in crate::command) fn variable(
         &self,
         image: &ProcessImage,
@@ -193,7 +193,7 @@ impl WalkTarget {
         })
     }
 
-    /// Queries the symbols of a mapped file, which is read once.
+    /// Calls `ask` with the symbols of a mapped file. Each file is read once.
     fn with_labels<T>(
         &self,
         map: &ProcessMapping,
@@ -229,7 +229,8 @@ pub(in crate::command) fn is_same(one: &Path, other: &Path) -> bool {
     id(one).is_some_and(|found| Some(found) == id(other))
 }
 
-/// Returns the path of a process's file, as seen from outside.
+/// Returns the path at which heapprof can open a file of a process, which may have another root
+/// folder.
 fn path_of(pid: u32, path: &[u8]) -> PathBuf {
     let path = Path::new(OsStr::from_bytes(path));
     match (root_of(pid), path.strip_prefix("/")) {
@@ -242,7 +243,7 @@ fn millis(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1000.0)
 }
 
-/// Adds advice to an error.
+/// Adds advice to the error of a heap walk.
 pub(in crate::command) fn with_advice(target: &str, error: HeapWalkError) -> anyhow::Error {
     let advice = match error {
         HeapWalkError::NotAllowed if is_root() => heapprof_process::REFUSED_TO_ROOT,

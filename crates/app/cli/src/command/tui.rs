@@ -42,7 +42,7 @@ pub(super) fn view(context: &CommandContext, tty: File, feed: &mut dyn SnapshotF
     shown
 }
 
-/// Ends heapprof as a signal does, if one has come.
+/// Ends heapprof with the exit code of a signal, if a signal has come.
 pub(super) fn exit_if_signalled(signals: ViewSignals) {
     if signals.ends.load(Ordering::Relaxed) {
         drop(signals);

@@ -1,4 +1,5 @@
-//! What the terminal view gets of the command line: its colours, and how it writes files.
+//! The settings of the terminal view that come from the command line: its colours, and how it
+//! writes files.
 
 use std::path::Path;
 
@@ -11,7 +12,7 @@ use super::report::write_page_of_file;
 use crate::args::{ColorMode, FileMode};
 use crate::output;
 
-/// What the view asks of the command line.
+/// The functions with which the view writes files.
 pub(super) const VIEW_ACTIONS: ViewActions = ViewActions {
     write_profile,
     write_report: write_page_of_file,

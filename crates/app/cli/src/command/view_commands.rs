@@ -1,4 +1,4 @@
-//! The commands that show the same as the views of a page.
+//! The commands that show the same rows as the views of a page.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,8 @@ use heapprof_page::PathRule;
 
 use crate::name;
 
-/// Returns the command that shows the same as each view.
+/// Returns a command for each view of a page, by the view's name. The command shows the same rows
+/// as the view.
 pub(super) fn view_commands(
     names: &[String],
     base: &[String],

@@ -1,4 +1,5 @@
-//! `heapprof watch`: stores in the database what processes have in memory over time, from outside.
+//! `heapprof watch`: reads the memory of processes from outside over time, and stores it in the
+//! database.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -29,10 +30,10 @@ use crate::{messages, named_process, now, output};
 use heapprof_recorder::sockets::{ListeningSocket, SocketKind};
 use heapprof_recorder::{ProgramExit, inherited_state, outside, run_unrecorded};
 
-/// Longest wait between two checks whether the watch is over. Most events that end the watch wake
-/// the thread, too.
+/// Longest wait between two checks whether the watch is over. Most events that end the watch also
+/// wake the thread.
 const MAX_WAIT_INTERVAL: Duration = Duration::from_millis(200);
-/// Time that a program gets to begin before its first scan.
+/// Time between the start of a program and its first scan.
 const START_TIMEOUT: Duration = Duration::from_millis(2);
 /// How often the database is written.
 const STORE_INTERVAL: Duration = Duration::from_secs(1);
@@ -43,12 +44,12 @@ enum ProgramEvent {
     Ended(ProgramExit),
 }
 
-/// A watch that is over.
+/// The outcome of a watch that is over.
 struct WatchOutcome {
     /// The watch's name in the database; `None` if the program could not be started.
     name: Option<String>,
     code: ExitCode,
-    /// Whether Ctrl-C ended the program.
+    /// Whether the user ended the program with Ctrl-C.
     by_key: bool,
 }
 
@@ -141,7 +142,7 @@ pub(super) fn run(context: &CommandContext, args: &WatchArgs) -> Result<ExitCode
     Ok(code)
 }
 
-/// Reports a watch of the database by its name, or the last watch if there is no name.
+/// Reports a watch from the database: the one with this name, or the last watch.
 fn show(
     context: &CommandContext,
     args: &WatchArgs,
@@ -275,7 +276,7 @@ impl WatchTask<'_> {
         })
     }
 
-    /// Watches until it is over. Returns the name of the watch in the database.
+    /// Watches the processes to the end. Returns the name of the watch in the database.
     fn watch(
         mut self,
         news: &Receiver<ProgramEvent>,
@@ -368,14 +369,15 @@ impl WatchTask<'_> {
         }
     }
 
-    /// Takes the marks that have arrived.
+    /// Receives the marks that have arrived.
     fn take_marks(&self, watcher: &mut ProcessWatcher) {
         if let Some(listening) = &self.listening {
             receive_marks(&listening.socket, |mark| watcher.mark(mark, now::millis()));
         }
     }
 
-    /// Waits for the next scan, for a mark or for another event, but not for long.
+    /// Waits until the next scan is due, or a mark or another event arrives, but at most
+    /// [`MAX_WAIT_INTERVAL`].
     fn wait(&self, next: Instant) {
         let left = next
             .saturating_duration_since(Instant::now())
@@ -397,7 +399,7 @@ impl WatchTask<'_> {
         let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
     }
 
-    /// Whether the process has ended that is watched by its id.
+    /// Whether the process that is watched by its id has ended.
     fn has_ended(&self) -> bool {
         let Some(process) = &self.process else {
             return false;
@@ -456,7 +458,7 @@ impl WatchTask<'_> {
     }
 }
 
-/// Notes which commands of `--then` have ended.
+/// Notes the end of each `--then` command that has ended.
 fn reap(running: &mut Vec<(Child, String)>, watcher: &mut ProcessWatcher) {
     running.retain_mut(|(child, shown)| match child.try_wait() {
         Ok(None) => true,
@@ -482,7 +484,7 @@ fn describe_end(ended: &ProgramExit) -> String {
     }
 }
 
-/// Returns how long this thread has worked, in microseconds.
+/// Returns how much processor time this thread has used, in microseconds.
 fn cost_us() -> i64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec

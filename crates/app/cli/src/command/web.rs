@@ -1,7 +1,7 @@
 //! `heapprof web`: serves the page of `report`, and answers its questions from the whole profile.
 //!
-//! `heapprof-page` answers, and `heapprof-web` serves. Here are the options, the browser and the
-//! signals.
+//! The crate `heapprof-page` makes the answers, and `heapprof-web` is the server. This module
+//! handles the options, the browser and the signals.
 
 mod browser;
 mod host;
@@ -40,7 +40,7 @@ pub(super) fn run(context: CommandContext, args: &WebArgs) -> Result<()> {
     serve(context.sources, settings, start)
 }
 
-/// Serves the page that `pprof -http` asks for.
+/// Serves the page for the command `pprof -http`.
 pub(super) fn serve_for_pprof(
     sources: &ProfileSources,
     page: &heapprof_dropin::WebPageRequest,
@@ -64,12 +64,12 @@ pub(super) fn serve_for_pprof(
     serve(sources.as_ours(), settings, start)
 }
 
-/// How a server starts.
+/// The settings with which a server starts.
 struct ServerStart {
-    /// The port to listen on; 0 takes any that is free.
+    /// The port to listen on; 0 takes any free port.
     port: u16,
     opens_browser: bool,
-    /// What the page begins with, as its address says it.
+    /// The state in which the page opens, as the fragment of its address.
     state: String,
 }
 

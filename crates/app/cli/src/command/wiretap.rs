@@ -1,4 +1,4 @@
-//! `heapprof wiretap`: reports which code ran, and which never did.
+//! `heapprof wiretap`: reports which code ran, and which code never ran.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,7 +13,7 @@ use crate::args::WiretapArgs;
 use crate::context::CommandContext;
 use crate::{now, output};
 
-/// Largest file of names that is read, in bytes.
+/// Largest file of names, in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
 pub(super) fn run(context: &CommandContext, args: &WiretapArgs) -> Result<ExitCode> {
@@ -48,7 +48,7 @@ pub(super) fn run(context: &CommandContext, args: &WiretapArgs) -> Result<ExitCo
     })
 }
 
-/// Reads the names in a file: one a line, without comments and blanks around them.
+/// Reads the names in a file: one name on each line, without comments and surrounding blanks.
 fn names(path: &Path) -> Result<Vec<String>> {
     let named = || format!("{}: the names cannot be read", path.display());
     let file = File::open(path).with_context(named)?;

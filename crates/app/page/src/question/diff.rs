@@ -9,15 +9,15 @@ use heapprof_analysis::{
 
 use super::{NoteSink, QuestionError, QuestionNote, open_session};
 
-/// The question of `diff`.
+/// The question of the command `diff`: what changed between two profiles.
 pub struct DiffQuestion {
     query: Query,
     is_normalized: bool,
 }
 
 impl DiffQuestion {
-    /// Makes the question. With `is_normalized`, the values after are scaled so that both totals
-    /// are equal.
+    /// Makes the question. With `is_normalized`, the values of the second profile are scaled so
+    /// that both totals are equal.
     pub fn new(query: Query, is_normalized: bool) -> Result<Self> {
         if query.relative_percentages {
             return Err(QuestionError::NoShares.into());
@@ -33,8 +33,8 @@ impl DiffQuestion {
         &self.query
     }
 
-    /// Starts the session about a profile before and one after. `needs_types` says whether somebody
-    /// also asks for other sample types.
+    /// Starts the session about a profile before and one after. `needs_types` says whether other
+    /// sample types are needed, too.
     pub fn open(
         &self,
         [mut before, mut after]: [QuestionSource; 2],
@@ -50,12 +50,13 @@ impl DiffQuestion {
         open_session(sources, &self.query, types, note, |question| question)
     }
 
-    /// Returns the rows.
+    /// Returns the rows of the report.
     pub fn rows(&self, session: &AnalysisSession) -> Result<DiffReport> {
         Ok(diff(session, [1, 2], &self.query, self.is_normalized)?)
     }
 
-    /// Gives a note about each file whose rows may differ only because its code has other names.
+    /// Passes on a note about each file whose rows may differ only because the names of its code
+    /// differ.
     pub fn explain_rows(&self, session: &AnalysisSession, report: &DiffReport, note: NoteSink<'_>) {
         for found in &incomparable_files(session, report) {
             note(QuestionNote::Incomparable(found));

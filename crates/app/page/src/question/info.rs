@@ -8,15 +8,15 @@ use heapprof_analysis::{
 
 use super::{NoteSink, open_plain_session};
 
-/// The question of `info`.
+/// The question of the command `info`: the facts about a profile.
 pub struct InfoQuestion {
-    /// What is asked of the profile.
+    /// The query about the profile.
     pub query: Query,
 }
 
 impl Default for InfoQuestion {
-    /// Makes the question. It is about facts: no frame is cut, no sample is left out, and stacks
-    /// that differ in anything are counted as two.
+    /// Makes the question with a query that changes nothing: no frame is cut, no sample is left
+    /// out, and stacks count as two if they differ in anything.
     fn default() -> Self {
         let query = Query {
             all_frames: true,

@@ -1,4 +1,4 @@
-//! The question of `leaks`: what is in use at exit.
+//! The question of `leaks`: the memory in use at exit.
 
 use anyhow::Result;
 use heapprof_analysis::{
@@ -9,7 +9,7 @@ use heapprof_analysis::{
 
 use super::{NoteSink, QuestionError, open_session};
 
-/// The question of `leaks`.
+/// The question of the command `leaks`: the memory in use at exit.
 #[derive(Clone)]
 pub struct LeaksQuestion {
     query: Query,
@@ -25,7 +25,7 @@ fn is_in_use(sample_type: &str) -> bool {
 }
 
 impl LeaksQuestion {
-    /// Makes the question. What `suppressions` match is counted and not listed.
+    /// Makes the question. Memory that `suppressions` match is counted, but not listed.
     pub fn new(query: Query, suppressions: SuppressionSet) -> Result<Self> {
         if let Some(asked) = query
             .sample_type
@@ -40,8 +40,8 @@ impl LeaksQuestion {
         })
     }
 
-    /// Returns the question about a profile. Unless the question says what to order by, it orders
-    /// by the profile's own bytes in use.
+    /// Returns the question for a certain profile. If the query has no sample type, it gets the one
+    /// of this profile that counts memory in use, or leaked memory for a walked heap.
     pub fn about(&self, source: &QuestionSource) -> Self {
         let has = |name: &str| source.profile.find_sample_type(name).is_ok();
         let mut question = self.clone();
@@ -69,7 +69,7 @@ impl LeaksQuestion {
         })
     }
 
-    /// Returns the rows.
+    /// Returns the rows of the report.
     pub fn rows(&self, session: &AnalysisSession) -> Result<LeaksReport> {
         Ok(leaks(session, &self.query, &self.suppressions)?)
     }

@@ -10,7 +10,7 @@ use regex::Regex;
 
 use super::{NoteSink, QuestionError, open_plain_session};
 
-/// The question of `list`.
+/// The question of the command `list`: the lines of the functions that match, with their values.
 pub struct ListQuestion {
     query: Query,
     wanted: Regex,
@@ -18,14 +18,14 @@ pub struct ListQuestion {
 
 /// The two sessions of a [`ListQuestion`].
 pub struct ListSessions {
-    /// The session by function and file.
+    /// The session whose rows are functions, separate for each file.
     pub functions: AnalysisSession,
-    /// The session by line.
+    /// The session whose rows are lines.
     pub lines: AnalysisSession,
 }
 
 impl ListQuestion {
-    /// Makes the question. `wanted` is the expression to find in functions' names.
+    /// Makes the question. `wanted` is the regular expression that functions' names must match.
     pub fn new(query: Query, wanted: Regex) -> Result<Self> {
         if query.granularity != Granularity::Functions {
             return Err(QuestionError::NoGranularity.into());
@@ -46,7 +46,8 @@ impl ListQuestion {
         })
     }
 
-    /// Returns the rows. Fails if no function of the profile, which is called `name`, matches.
+    /// Returns the rows of the report. `name` is the profile's name for the error if no function
+    /// matches.
     pub fn rows(&self, sessions: &ListSessions, name: &str) -> Result<ListReport> {
         let ListSessions { functions, lines } = sessions;
         let by_function = self.by(Granularity::FileFunctions);

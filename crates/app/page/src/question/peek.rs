@@ -10,11 +10,11 @@ use regex::Regex;
 
 use super::{NoteSink, QuestionError, open_session};
 
-/// The question of `peek`.
+/// The question of the command `peek`: callers and callees of the functions that match.
 pub struct PeekQuestion {
-    /// What is asked of the profile.
+    /// The query about the profile.
     pub query: Query,
-    /// The expression to find in functions' names.
+    /// The regular expression that functions' names must match.
     pub wanted: Regex,
 }
 
@@ -27,7 +27,8 @@ impl PeekQuestion {
         })
     }
 
-    /// Returns the rows. Fails if no function of the profile, which is called `name`, matches.
+    /// Returns the rows of the report. `name` is the profile's name for the error if no function
+    /// matches.
     pub fn rows<'s>(&self, session: &'s AnalysisSession, name: &str) -> Result<PeekReport<'s>> {
         let report = peek(session, &self.query)?;
         if report.rows.is_empty() {

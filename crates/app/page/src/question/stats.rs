@@ -8,9 +8,9 @@ use heapprof_analysis::{
 
 use super::{NoteSink, open_plain_session};
 
-/// The question of `stats`.
+/// The question of the command `stats`: totals and sizes of a profile.
 pub struct StatsQuestion {
-    /// What is asked of the profile.
+    /// The query about the profile.
     pub query: Query,
 }
 

@@ -8,9 +8,9 @@ use heapprof_analysis::{
 
 use super::{NoteSink, open_plain_session};
 
-/// The question of `tags`.
+/// The question of the command `tags`: the labels of a profile, with their values.
 pub struct TagsQuestion {
-    /// What is asked of the profile.
+    /// The query about the profile.
     pub query: Query,
 }
 
@@ -20,7 +20,7 @@ impl TagsQuestion {
         open_plain_session(source, &self.query, TypeSelection::Requested, note)
     }
 
-    /// Returns the rows.
+    /// Returns the rows of the report.
     pub fn rows(&self, session: &AnalysisSession) -> Result<TagsReport> {
         Ok(tags(session, &self.query)?)
     }

@@ -8,7 +8,8 @@ use heapprof_analysis::{
 
 use super::{NoteSink, open_session};
 
-/// The question of `timeline`. It is about whole profiles, so nothing is left out.
+/// The question of the command `timeline`: the heap over time. It has no filters, because it is
+/// about whole profiles.
 pub struct TimelineQuestion;
 
 impl TimelineQuestion {
@@ -28,7 +29,7 @@ impl TimelineQuestion {
         })
     }
 
-    /// Returns the rows.
+    /// Returns the rows of the report.
     pub fn rows(&self, session: &AnalysisSession) -> Result<TimelineReport> {
         Ok(timeline(session)?)
     }

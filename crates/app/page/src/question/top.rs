@@ -8,16 +8,16 @@ use heapprof_analysis::{
 
 use super::{NoteSink, open_plain_session};
 
-/// The question of `top`.
+/// The question of the command `top`: functions by the memory that they hold.
 pub struct TopQuestion {
-    /// What is asked of the profile.
+    /// The query about the profile.
     pub query: Query,
     /// Whether every sample type is shown.
     pub is_wide: bool,
 }
 
 impl TopQuestion {
-    /// Starts the session. `needs_types` says whether somebody also asks for other sample types.
+    /// Starts the session. `needs_types` says whether other sample types are needed, too.
     pub fn open(
         &self,
         source: QuestionSource,
@@ -31,7 +31,7 @@ impl TopQuestion {
         open_plain_session(source, &self.query, types, note)
     }
 
-    /// Returns the rows.
+    /// Returns the rows of the report.
     pub fn rows(&self, session: &AnalysisSession) -> Result<TopReport> {
         Ok(top(session, 1, &self.query, self.is_wide)?)
     }

@@ -8,9 +8,9 @@ use heapprof_analysis::{
 
 use super::{NoteSink, open_plain_session};
 
-/// The question of `traces`.
+/// The question of the command `traces`: stacks one by one.
 pub struct TracesQuestion {
-    /// What is asked of the profile.
+    /// The query about the profile.
     pub query: Query,
 }
 
@@ -20,7 +20,7 @@ impl TracesQuestion {
         open_plain_session(source, &self.query, TypeSelection::Requested, note)
     }
 
-    /// Returns the rows.
+    /// Returns the rows of the report.
     pub fn rows(&self, session: &AnalysisSession) -> Result<TracesReport> {
         Ok(traces(session, &self.query)?)
     }

@@ -8,13 +8,13 @@ use heapprof_analysis::{
 
 use super::{NoteSink, open_session};
 
-/// The question of `tree`.
+/// The question of the command `tree`: the call tree.
 pub struct TreeQuestion {
-    /// What is asked of the profile.
+    /// The query about the profile.
     pub query: Query,
-    /// The form of the tree.
+    /// Options for the form of the tree.
     pub options: TreeOptions,
-    /// Whether each frame is on a row of its own.
+    /// Whether each frame has a row of its own.
     pub is_full: bool,
 }
 
@@ -27,7 +27,7 @@ impl TreeQuestion {
         })
     }
 
-    /// Returns the rows.
+    /// Returns the rows of the report.
     pub fn rows<'s>(&self, session: &'s AnalysisSession) -> Result<TreeReport<'s>> {
         Ok(tree(session, &self.query)?)
     }

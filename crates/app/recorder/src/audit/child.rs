@@ -24,9 +24,9 @@ const AGE_DIVISOR: u32 = 10;
 const LOAD_SETTLE_TIMEOUT: Duration = Duration::from_millis(200);
 /// Inspections take at most 1/N of the time, where N is this number.
 pub(super) const INSPECTION_TIME_DIVISOR: u32 = 2;
-/// A child that ends within this time after a signal has ended because of it.
+/// Time after a signal within which the end of a child counts as caused by the signal.
 const SIGNAL_END_TIMEOUT: Duration = Duration::from_secs(10);
-/// The reason why it is not known what a child copied.
+/// The reason in a report when the pages that a child copied can't be determined.
 const UNKNOWN_COPIES_TEXT: &str =
     "nobody else had what it has inherited any more, so what it copied is not known";
 
@@ -45,7 +45,7 @@ pub(super) struct AuditedChild {
     inspection_before_end: Option<(ForkedChildAudit, Duration)>,
     /// The inspection before a signal that may have ended the child.
     inspection_before_signal: Option<(ForkedChildAudit, Duration)>,
-    /// The last inspection that the child asked for.
+    /// The last inspection that the child requested.
     requested_inspection: Option<(ForkedChildAudit, Duration)>,
     /// How the child ends, if it has announced that.
     pub(super) ending: Option<ChildEnding>,
@@ -53,7 +53,7 @@ pub(super) struct AuditedChild {
     /// for may take long.
     announced_end: Option<Duration>,
     /// A descriptor that becomes readable once the child has ended; `None` if the kernel has no
-    /// such thing.
+    /// such descriptors.
     pub(super) end_fd: Option<OwnedFd>,
     /// When the child is inspected next.
     pub(super) next: Instant,
@@ -80,8 +80,8 @@ pub(super) struct ChildProfile {
 }
 
 impl AuditedChild {
-    /// Begins the audit of a child that waits. `told` is the parent's process id as the child
-    /// reports it, and `parent` the id in this namespace, or 0 if that is not known.
+    /// Begins the audit of a child that waits. `reported_parent` is the parent's process id as the
+    /// child reports it. `parent` is the parent's id in this namespace, or 0 if it is not known.
     pub(super) fn new(
         pid: u32,
         generation: u8,
@@ -120,12 +120,12 @@ impl AuditedChild {
         }
     }
 
-    /// Limits the rights to those of a process that reports something for the child.
+    /// Limits the rights of the audit to those of a process that reports something for the child.
     pub(super) fn limit_rights(&mut self, rights: ProcessRights) {
         self.rights = self.rights.with(rights);
     }
 
-    /// Takes back an announced exec, which has failed: the child goes on.
+    /// Cancels an announced exec, which has failed.
     pub(super) fn cancel_exec(&mut self) {
         if self.ending == Some(ChildEnding::Exec) {
             (self.ending, self.announced_end) = (None, None);
@@ -156,7 +156,7 @@ impl AuditedChild {
         });
     }
 
-    /// Inspects the child because it asked for that.
+    /// Inspects the child because the child requested it.
     pub(super) fn inspect_on_request(&mut self, has_others: bool) {
         self.inspect(has_others);
         self.requested_inspection = self.last_inspection.clone();
@@ -179,7 +179,7 @@ impl AuditedChild {
         self.doubt("it did not wait to be looked at, so what it has inherited is not sure");
     }
 
-    /// Notes that `count` messages of the child could not be heard.
+    /// Notes that `count` messages of the child were lost.
     pub(super) fn note_unheard(&mut self, count: u32) {
         if count > 0 && !self.doubts.contains("could not be heard") {
             self.doubt("some of what it has loaded could not be heard");
@@ -190,8 +190,8 @@ impl AuditedChild {
         append_reason(&mut self.doubts, why);
     }
 
-    /// Inspects the child. If no other process has the inherited memory any more, the pages do not
-    /// show which process wrote to them.
+    /// Inspects the child. If no other process shares the inherited memory any more, the pages do
+    /// not show which process wrote to them.
     pub(super) fn inspect(&mut self, has_others: bool) {
         if !has_others && self.last_inspection.is_some() {
             return;
@@ -234,7 +234,7 @@ impl AuditedChild {
         self.next = Instant::now() + pause.max(began.elapsed() * INSPECTION_TIME_DIVISOR);
     }
 
-    /// Returns what is kept of the child when it has ended.
+    /// Returns the results of the audit, once the child has ended.
     pub(super) fn end(mut self) -> EndedChild {
         let mut fork = self.fork;
         fork.ending = self.ending.unwrap_or(ChildEnding::Killed);
@@ -317,8 +317,8 @@ impl EndedChild {
     }
 }
 
-/// Makes the profile of copied pages whose owner is not known. They are counted all the same,
-/// because rows add up to what was copied.
+/// Makes the profile of copied pages whose owner is not known. They are included so that the rows
+/// of a report add up to all copied bytes.
 fn unattributed_profile(bytes: i64) -> Profile {
     let mut builder = ProfileBuilder::new(&COW_TYPES);
     if bytes > 0 {
@@ -328,7 +328,7 @@ fn unattributed_profile(bytes: i64) -> Profile {
     builder.finish()
 }
 
-/// Appends a reason to others.
+/// Appends a reason to a text of reasons.
 fn append_reason(reasons: &mut String, why: &str) {
     if !reasons.is_empty() {
         reasons.push_str("; ");
@@ -336,7 +336,7 @@ fn append_reason(reasons: &mut String, why: &str) {
     reasons.push_str(why);
 }
 
-/// Adds to a profile the results of an audit, and the process that they are of.
+/// Adds comments about an audit and its process to a profile.
 fn describe(profile: &mut Profile, audited: &ChildAudit) {
     let fork = &audited.fork;
     let period = u64::try_from(fork.period).unwrap_or(1).max(1);

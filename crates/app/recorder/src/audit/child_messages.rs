@@ -2,8 +2,9 @@
 
 use heapprof_profile::fork::LoadAttempt;
 
-/// The beginning of every message. Then come a word, the number of the form, the generation of the
-/// process, the number of messages that it could not send before, and the rest of the message.
+/// The beginning of every message. Then come the event's name, the version of the format, the
+/// generation of the process, the number of messages that it could not send, and the rest of the
+/// message.
 const MESSAGE_PREFIX: &str = "heapprof's ";
 
 /// A message of a process under an audit.
@@ -11,7 +12,7 @@ const MESSAGE_PREFIX: &str = "heapprof's ";
 pub(crate) struct ChildMessage {
     /// Number of forks between the first process and the sender.
     pub(super) generation: u8,
-    /// Number of the sender's earlier messages that could not be heard.
+    /// Number of the sender's earlier messages that could not be sent.
     pub(super) unheard_count: u32,
     pub(super) what: ChildEvent,
 }
@@ -31,7 +32,7 @@ pub(super) enum ChildEvent {
 }
 
 impl ChildMessage {
-    /// Parses a message. Returns `None` if the text is about something else.
+    /// Parses a message. Returns `None` if the text is no message about an audit.
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let text = String::from_utf8_lossy(text);
         let rest = text.strip_prefix(MESSAGE_PREFIX)?.strip_suffix('\n')?;

@@ -1,6 +1,5 @@
 //! The callers of the ledger keeper: processes of the recording, and other commands of its user.
-//! Any other caller is refused before anything is read, and there are limits to what a user's
-//! processes may take.
+//! Any other caller is refused before anything is read, and the processes of each user have limits.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::Permissions;
@@ -33,7 +32,7 @@ const MAX_BACKLOG: i32 = 4096;
 const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum number of steps from a process up to a known ancestor.
 const MAX_ANCESTORS: usize = 64;
-/// Maximum number of remembered processes that may lead a session.
+/// Maximum number of processes that are remembered because they may lead a session.
 const MAX_KNOWN_PROCESSES: usize = 1 << 16;
 /// Maximum number of callers.
 const MAX_CALLERS: usize = 4096;
@@ -52,12 +51,12 @@ pub(super) struct KeeperCaller {
     pub(super) until: Instant,
 }
 
-/// The callers that wait, and what callers have taken so far.
+/// The waiting callers, and the resources that callers have used so far.
 #[derive(Default)]
 pub(super) struct CallerRegistry {
     pub(super) waiting: Vec<KeeperCaller>,
-    /// Processes of the recording that have called, each of which may lead a session, and the
-    /// leaders of their sessions.
+    /// Processes of the recording that have called, and the leaders of their sessions. Each of them
+    /// may lead a session.
     known: HashSet<u32>,
     /// How long reading took beyond the usual time, by the rights of the processes that were read.
     spent: HashMap<ProcessRights, Duration>,
@@ -72,7 +71,8 @@ impl CallerRegistry {
     }
 
     /// Accepts a caller: this user and root may ask, and processes of the recording may hand over a
-    /// file. `is_living` returns whether a process of the recording has a process id now.
+    /// file. `is_living` returns whether a number is the process id of a running process of the
+    /// recording.
     pub(super) fn admit(&mut self, socket: OwnedFd, asks: bool, is_living: impl Fn(u32) -> bool) {
         let Some(SocketPeer { pid, owner }) = SocketPeer::from_socket(&socket) else {
             return;
@@ -132,16 +132,15 @@ impl CallerRegistry {
         false
     }
 
-    /// Whether there is time left for reading the ledgers of processes with these rights. No
-    /// process takes the time of others: those that have kept this user's rights have their own
-    /// time.
+    /// Whether there is time left for reading the ledgers of processes with these rights. Processes
+    /// with other rights have separate limits, so none uses up the time of another.
     pub(super) fn have_time(&self, rights: ProcessRights) -> bool {
         self.spent
             .get(&rights)
             .is_none_or(|spent| *spent <= MAX_EXTRA_READ_TIME)
     }
 
-    /// Adds the time that a reading took.
+    /// Adds the time that reading a ledger took.
     pub(super) fn note_time(&mut self, rights: ProcessRights, time: Duration) {
         *self.spent.entry(rights).or_default() += time;
     }
@@ -158,8 +157,8 @@ pub(super) fn number_of(pid: Pid) -> u32 {
 }
 
 /// Opens a socket at which processes call, and returns it with its path. Only recorded processes
-/// know its name: others can't list the folder, and the kernel's list of sockets shows only the
-/// path by which it was bound.
+/// know its name: other processes can't list the folder, and the kernel's list of sockets shows
+/// only the path by which the socket was bound.
 pub(super) fn open_listening_socket(list: &Path) -> io::Result<(OwnedFd, PathBuf)> {
     let folder = list.parent().ok_or(io::ErrorKind::NotFound)?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

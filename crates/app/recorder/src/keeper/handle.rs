@@ -20,7 +20,8 @@ use crate::oom::OomCounts;
 use crate::rights::RightsLedger;
 use crate::sockets::{ListeningSocket, SocketKind};
 
-/// Longest time that the program is left unreaped, until the messages of all callers were read.
+/// Longest time that an ended program is left unreaped so that the messages of all callers can be
+/// read.
 const REAPING_DELAY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The handle by which `record` starts, notifies and ends the ledger keeper.
@@ -89,8 +90,9 @@ impl KeeperHandle {
         })
     }
 
-    /// Starts to keep the ledgers of the program `main` and of its descendants. A thread changes
-    /// the signal settings that a program inherits, so there is none before the program runs.
+    /// Starts to keep the ledgers of the program `main` and of its descendants. The keeper's thread
+    /// starts only after the program, because a thread changes the signal settings that a program
+    /// inherits.
     pub(crate) fn start(&mut self, main: u32) {
         self.work = match std::mem::replace(&mut self.work, KeeperState::Unavailable) {
             KeeperState::NotStarted(mut keeping) => {
@@ -108,8 +110,8 @@ impl KeeperHandle {
         };
     }
 
-    /// Makes the keeper inspect audited children before a signal may end them, because an
-    /// interpreter writes everywhere when it cleans up.
+    /// Makes the keeper inspect audited children before a signal that may end them: an interpreter
+    /// that cleans up writes to many pages.
     pub(crate) fn before_signal(&self) {
         if !self.audits {
             return;
@@ -119,8 +121,8 @@ impl KeeperHandle {
         let _ = is_done.recv_timeout(SIGNAL_DELAY_TIMEOUT);
     }
 
-    /// Makes the keeper read the messages of all processes that called before the program ended, as
-    /// long as the kernel knows who the program was.
+    /// Makes the keeper read the messages of all processes that called before the program ended.
+    /// This must come before the program is reaped, while the kernel still shows its rights.
     pub(crate) fn before_reaping(&self) {
         let (done, is_done) = channel();
         if let KeeperState::Running(_) = self.work {
@@ -139,8 +141,8 @@ impl KeeperHandle {
         &self.path
     }
 
-    /// Ends the keeper, and returns its results. If the program `was_killed`, the other processes
-    /// have a moment to end as well.
+    /// Ends the keeper, and returns its results. If the program `was_killed`, its other processes
+    /// get a moment to end too.
     pub(crate) fn end(self, was_killed: bool) -> KeeperOutcome {
         self.send_message(KeeperMessage::End(was_killed));
         match self.work {

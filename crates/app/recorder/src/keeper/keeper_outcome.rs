@@ -1,4 +1,4 @@
-//! The results of the ledger keeper: what it has written, and what it could not write.
+//! The results of the ledger keeper: the profiles that it wrote, and those that it could not write.
 
 use std::collections::HashSet;
 
@@ -15,13 +15,12 @@ pub(crate) struct KeeperOutcome {
     pub(crate) written: Vec<WrittenProfile>,
     /// The processes whose files could not be read.
     pub(crate) unread: Vec<u32>,
-    /// The processes whose users may not write their profiles, which `record` could not write
-    /// either.
+    /// The processes whose profiles neither their users nor `record` could write.
     pub(crate) unwritten: Vec<u32>,
     /// The small children that got no profile.
     pub(crate) small: Vec<SmallChild>,
-    /// The processes whose users may not write their profiles, about which nothing else is
-    /// reported.
+    /// The processes whose users may not write their profiles. Their own reports of that failure
+    /// are left out.
     pub(crate) settled: HashSet<u32>,
     /// The processes that ended without reporting, and how each of them ended.
     pub(crate) died: Vec<ProcessDeath>,
@@ -29,7 +28,7 @@ pub(crate) struct KeeperOutcome {
     pub(crate) audited: usize,
     /// The end of the log, if one was written.
     pub(crate) log: Option<EventLogEnd>,
-    /// Notes about what could not be done.
+    /// Notes about failures.
     pub(crate) notes: Vec<RecordingNote>,
     /// The executables that the processes ran.
     pub(crate) executables: OpenExecutables,

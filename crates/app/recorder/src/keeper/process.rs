@@ -15,14 +15,14 @@ pub(super) struct LedgerProcess {
     pub(super) ledger_file: SharedLedger,
     pub(super) pid: Pid,
     pub(super) owner: FileOwner,
-    /// The command line that the process was started with: once the process has ended, it can't be
-    /// read.
+    /// The command line that the process was started with. It can't be read any more once the
+    /// process has ended.
     pub(super) command_line: Vec<u8>,
     /// A descriptor that becomes readable once the process has ended; `None` if the kernel has no
-    /// such thing.
+    /// such descriptors.
     pub(super) end_fd: Option<OwnedFd>,
     pub(super) group: Option<CgroupFolder>,
-    /// Whether the process announced its exec, and was the same program some time later.
+    /// Whether the process announced an exec, but still was the same program some time later.
     pub(super) stays: bool,
 }
 
@@ -32,7 +32,7 @@ impl LedgerProcess {
         number_of(self.pid)
     }
 
-    /// Checks whether a process that announced its exec is still the same program.
+    /// Checks whether a process that announced an exec is still the same program.
     pub(super) fn check_stays(&mut self) {
         if self.stays || !matches!(self.ledger_file.state(), Ok(LedgerProcessState::BeforeExec)) {
             return;

@@ -6,18 +6,18 @@ use heapprof_files::FileOwner;
 /// The beginning of a message about lower rights.
 const LOWERED_RIGHTS_PREFIX: &str = "heapprof's lower rights 1";
 
-/// The rights that a process lowers its own to.
+/// The lower rights that a process announces for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LoweredRights {
     pub(super) rights: ProcessRights,
-    /// Whether the process can take no other rights afterwards.
+    /// Whether the process can't get other rights afterwards.
     pub(super) is_for_good: bool,
 }
 
 impl LoweredRights {
-    /// Parses a message. Returns `None` if the text is about something else. Behind the first words
-    /// are the user and the group, and whether the rights are lower only for now. Without these
-    /// words, only the kernel knows which rights are left to the process.
+    /// Parses a message. Returns `None` if the text is no message about rights. After the prefix
+    /// come the user and the group, and whether the rights are lower only for now. If they are
+    /// missing, only the kernel knows which rights the process has left.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?.strip_suffix('\n')?;
         let rest = text.strip_prefix(LOWERED_RIGHTS_PREFIX)?;

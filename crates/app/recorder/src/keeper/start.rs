@@ -6,7 +6,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use crate::log::EventLogWriter;
 use crate::rights::RightsLedger;
 
-/// Begins to write the events of a process.
+/// Begins to log the events of a process.
 pub(super) fn begin(
     log: &mut EventLogWriter,
     kept: &SharedLedger,
@@ -20,8 +20,8 @@ pub(super) fn begin(
     )
 }
 
-/// Allows as many open files as this process may have: the keeper has two for each process. The
-/// program has begun by now, with the limit that it had.
+/// Raises the limit of open files to the highest that this process may have: the keeper has two
+/// files for each process. The program runs already by now, with the earlier limit.
 pub(super) fn allow_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

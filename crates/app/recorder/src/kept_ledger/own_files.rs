@@ -1,8 +1,8 @@
-//! Writes profiles of processes whose users may not write them: they are `record`'s own files,
-//! which only its user may read. A process that gave up its rights may be under another user's
-//! control by now. So such a file is in a folder that the process's user can't change, and it
-//! replaces no other user's file. There is also a limit to what a user's processes can fill in this
-//! way.
+//! Writes profiles of processes whose users may not write them. Such a profile is a file of
+//! `record`'s user, which only that user may read. A process that gave up its rights may be under
+//! another user's control by now. So the file is in a folder that the process's user can't change,
+//! and it replaces no other user's file. The number and the size of these files are limited for
+//! each user.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -17,12 +17,13 @@ use crate::note::NoPlaceError;
 use crate::path_text::shown_path as shown;
 use heapprof_files::{FileAccess, FileOwner, FilePlace, PathTrust, make_folder, write_named};
 
-/// Maximum number of files that are made for one user's processes, and of their bytes.
+/// Maximum number of files that are made for one user's processes, and of the bytes in them.
 const MAX_USAGE_PER_USER: FileUsage = FileUsage {
     files: 1024,
     bytes: 256 << 20,
 };
-/// Maximum number of files that are made for all users' processes together, and of their bytes.
+/// Maximum number of files that are made for all users' processes together, and of the bytes in
+/// them.
 const MAX_TOTAL_USAGE: FileUsage = FileUsage {
     files: 4096,
     bytes: 1 << 30,
@@ -52,7 +53,7 @@ impl FileUsage {
     }
 }
 
-/// The usage of the files that were made for other users' processes.
+/// The number and the size of the files that were made for other users' processes.
 #[derive(Default)]
 pub(crate) struct OwnFiles {
     all: FileUsage,
@@ -68,9 +69,9 @@ pub(super) fn is_for_rights(error: &anyhow::Error) -> bool {
 }
 
 impl OwnFiles {
-    /// Writes the profile of a process of this user to the first place that can be trusted. Each
-    /// place comes with whether a file of `record`'s own may be replaced there. Returns the
-    /// profile's path.
+    /// Writes the profile of a process of `user` to the first of the places that can be trusted.
+    /// The flag of each place says whether a file of `record`'s user may be replaced there. Returns
+    /// the profile's path.
     ///
     /// # Errors
     /// No place can be trusted, or a limit is reached.
@@ -113,8 +114,8 @@ impl OwnFiles {
     }
 }
 
-/// Writes a profile of at most `most` bytes to a place in which the user has no say, under another
-/// name if another file has the name. Returns its path, and its number of bytes.
+/// Writes a profile of at most `most` bytes to a folder that `user` can't change. If its name is
+/// taken, it gets another one. Returns its path, and its number of bytes.
 fn write(
     profile: &Profile,
     path: &Path,
@@ -201,7 +202,7 @@ mod tests {
 
     const NOBODY_UID: u32 = 65534;
 
-    /// Makes a folder with these rights, of this user.
+    /// Makes a folder with this mode that belongs to this user.
     fn folder(path: &Path, mode: u32, user: u32) {
         DirBuilder::new().mode(mode).create(path).unwrap();
         std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();

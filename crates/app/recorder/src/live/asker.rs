@@ -1,8 +1,8 @@
-//! Asks the processes of a recording for their profiles, reads their answers, and names the
+//! Requests profiles from the processes of a recording, reads the answers, and names their
 //! addresses.
 //!
-//! An answer comes from a process that may be another user's, or hostile. So it is read as
-//! `lines.rs` reads its messages: through descriptors, in limited time, and with limited size.
+//! An answer may come from another user's process, or from a hostile one. So it is read through
+//! descriptors, in limited time, and with limited size.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions, Permissions};
@@ -28,10 +28,10 @@ use heapprof_terminal::feed::ProcessChoice;
 
 /// How long the thread sleeps between two scans.
 const SCAN_INTERVAL: Duration = Duration::from_millis(30);
-/// How often a process is asked until it has answered: the first questions may come before the
-/// library listens.
+/// Time between two requests to a process that has not answered yet: the first requests may come
+/// before the library listens.
 const STARTUP_ASK_INTERVAL: Duration = Duration::from_millis(200);
-/// Number of questions of which one is for all processes, so that new processes are found.
+/// Every Nth request goes to all processes, so that new ones are found, where N is this number.
 const ASK_ALL_PERIOD: u32 = 5;
 /// Maximum number of users whose answers are read.
 const MAX_USERS: usize = 16;
@@ -44,17 +44,17 @@ const MAX_MESSAGES_PER_SCAN: usize = 64;
 /// Longest time for reading the files that a profile of another user names.
 const FILE_READ_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The thread that asks processes for profiles.
+/// The handle of the thread that requests profiles from processes.
 pub(super) struct ProfileAsker {
     has_ended: Arc<AtomicBool>,
     work: Option<AskerTask>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// The state of the thread that asks.
+/// The state of the thread that requests profiles.
 struct AskerTask {
     folder: PathBuf,
-    /// The file with the question, which is a word that processes check.
+    /// The file that holds the request, a word that processes check.
     asked: File,
     count: u32,
     pause: Duration,
@@ -65,7 +65,7 @@ struct AskerTask {
     printed: Option<Arc<ProgramOutput>>,
 }
 
-/// A user whose processes answer.
+/// A user whose processes answer with profiles.
 struct AnsweringUser {
     name: OsString,
     tail: MessageTail,
@@ -121,7 +121,7 @@ impl ProfileAsker {
         })
     }
 
-    /// Starts to ask.
+    /// Starts the thread that requests profiles.
     pub(super) fn begin(&mut self, printed: Option<Arc<ProgramOutput>>) -> Result<()> {
         let Some(mut work) = self.work.take() else {
             return Ok(());
@@ -136,7 +136,7 @@ impl ProfileAsker {
         Ok(())
     }
 
-    /// Ends the thread, once the program's output is passed on.
+    /// Ends the thread, once it has passed on the program's output.
     pub(super) fn end(mut self) {
         self.has_ended.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
@@ -187,7 +187,7 @@ impl AskerTask {
         }
     }
 
-    /// Writes the next question: the number of questions so far, and the process that is asked.
+    /// Writes the next request: the number of requests so far, and the process that is to answer.
     fn ask(&mut self, which: ProcessChoice) {
         self.count = self.count.wrapping_add(1);
         let whom = match which {
@@ -205,7 +205,7 @@ impl AskerTask {
         }
     }
 
-    /// Reads the answers.
+    /// Reads the profiles that processes sent.
     fn hear(&mut self, which: ProcessChoice) {
         let known = |name: &OsString| self.users.iter().any(|user| user.name == *name);
         let room = MAX_USERS.saturating_sub(self.users.len());
@@ -248,7 +248,7 @@ impl AskerTask {
 }
 
 impl AnsweringUser {
-    /// Returns the profile of a message, with names.
+    /// Returns the profile of a message, with named addresses.
     fn read(
         &mut self,
         message: &TailMessage,

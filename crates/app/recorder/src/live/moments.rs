@@ -1,7 +1,7 @@
-//! The snapshots that processes have sent so far: the newest one of each process, some earlier
-//! ones, and the curve.
+//! The snapshots that processes have sent so far: for each process the newest one, some earlier
+//! ones, and the curve of its memory.
 //!
-//! A process may send anything, so all of this has limits.
+//! A process may send anything, so their number and size are limited.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,16 +16,17 @@ use heapprof_terminal::feed::{
     CurvePoint, FeedNews, ProcessChoice, SnapshotPeak, ViewProcess, ViewSnapshot,
 };
 
-/// Maximum number of processes that are kept. A process that was silent for long makes room for
-/// another.
+/// Maximum number of processes whose snapshots are kept. A new process replaces one that was silent
+/// for long.
 const MAX_PROCESSES: usize = 64;
-/// Maximum number of snapshots of the program, of another process, and of one with large profiles.
+/// Maximum number of snapshots of the program, of any other process, and of a process with large
+/// profiles.
 const MAX_SNAPSHOTS: [usize; 3] = [40, 10, 8];
 /// A profile with more samples than this is large.
 const LARGE_PROFILE_SAMPLES: usize = 20_000;
 /// Maximum number of points of a curve.
 const MAX_POINTS: usize = 2000;
-/// Number of elements at the end of a series that are not thinned out.
+/// Number of elements at the end of a series that are never thinned out.
 const UNTHINNED_SNAPSHOTS: usize = 8;
 
 /// The snapshots and the curve of a process.
@@ -137,8 +138,8 @@ impl ProcessMoments {
         Some(self.sum.as_ref()?.series.last()?.id)
     }
 
-    /// Returns what is known of the process that is shown. As long as the program has sent nothing,
-    /// another process is shown instead of it.
+    /// Returns what the view shows of a process. Until the program has sent a snapshot, another
+    /// process is shown instead.
     pub fn news(&self, which: ProcessChoice) -> FeedNews {
         let process_series = match which {
             ProcessChoice::All => self
@@ -240,7 +241,8 @@ impl ProcessSeries {
     }
 }
 
-/// Removes every second element if there are more than `most`, except the first and the last ones.
+/// Removes every second element if there are more than `most`, except the first and the newest
+/// ones.
 fn thin<T>(all: &mut Vec<T>, most: usize) {
     if all.len() <= most {
         return;

@@ -1,8 +1,8 @@
 //! Keeps what the program prints while the view has the terminal. The text goes into a file without
 //! a name, and from there to the terminal once the view is closed.
 //!
-//! It is a file and not a pipe, because the program must neither wait for heapprof nor end if
-//! heapprof is killed.
+//! A pipe would not do, because the program must neither wait for heapprof nor end if heapprof is
+//! killed.
 
 use std::fs::File;
 use std::io;
@@ -14,14 +14,14 @@ use rustix::fs::{FallocateFlags, OFlags, fallocate, fcntl_setfl};
 
 use crate::observer::{ProgramStream, RecordingObserver};
 
-/// Number of last bytes that are kept when the file has grown to twice as many.
+/// Number of bytes at the end of the file that are kept once the file has grown to twice as many.
 const MIN_KEPT_BYTES: u64 = 8 << 20;
 /// Number of bytes that are read to find the last lines.
 const LAST_LINES_READ_LIMIT: u64 = 4096;
 /// Maximum number of lines that the view has room for.
 const MAX_LINES: usize = 8;
 
-/// The file of the program's output, and how far it was printed.
+/// The file of the program's output, and how much of it was printed.
 pub(super) struct ProgramOutput {
     file: File,
     /// Whether stdout and stderr go into the file.
@@ -32,7 +32,7 @@ pub(super) struct ProgramOutput {
 
 impl ProgramOutput {
     /// Makes the file, if the program would print on the terminal. `streams` says whether stdout
-    /// and stderr are the terminal.
+    /// and stderr lead to the terminal.
     pub(super) fn new(
         streams: [bool; 2],
         observer: Arc<dyn RecordingObserver>,
@@ -50,7 +50,7 @@ impl ProgramOutput {
         }))
     }
 
-    /// Sends the program's stdout and stderr into the file, if they would go to the terminal.
+    /// Redirects the program's stdout and stderr into the file, if they lead to the terminal.
     pub(super) fn redirect(&self, command: &mut Command) -> io::Result<()> {
         if self.streams[0] {
             command.stdout(Stdio::from(self.file.try_clone()?));
@@ -65,7 +65,7 @@ impl ProgramOutput {
         self.file.metadata().map_or(0, |found| found.len())
     }
 
-    /// Returns the last lines.
+    /// Returns the last lines that the program printed.
     pub(super) fn last_lines(&self) -> Vec<String> {
         let len = self.len();
         let mut text = vec![0; len.min(LAST_LINES_READ_LIMIT) as usize];
@@ -95,7 +95,7 @@ impl ProgramOutput {
         let _ = fallocate(&self.file, flags, 0, until);
     }
 
-    /// Has new output printed on the terminal.
+    /// Prints new output on the terminal.
     pub(super) fn pass_on(&self) {
         let Ok(mut from) = self.from.lock() else {
             return;

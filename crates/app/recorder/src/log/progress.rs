@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// The number of times that a write began or ended. It is odd while a write goes on, which may take
-/// as long as the reader of a pipe likes. All other work comes to an end, if no file system hangs:
-/// naming the functions of a large program may take a minute.
+/// The number of times that a write began or ended, which is odd during a write. A write may take
+/// as long as the reader of a pipe likes. All other work ends by itself unless a file system hangs,
+/// but may take long: naming the functions of a large program takes up to a minute.
 #[derive(Debug, Default)]
 pub(super) struct WriteProgress(AtomicU64);
 

@@ -11,34 +11,34 @@ use heapprof_files::FileOwner;
 /// Maximum number of processes whose rights are remembered.
 const MAX_PROCESSES: usize = 1 << 16;
 
-/// The rights of processes by their numbers. All copies share the same entries.
+/// The rights of processes, by process id. All clones share their entries.
 #[derive(Clone, Debug, Default)]
 pub struct RightsLedger(Arc<Mutex<RightsEntries>>);
 
 #[derive(Debug, Default)]
 struct RightsEntries {
     of_process: HashMap<u32, RightsEntry>,
-    /// Whether an entry was not remembered, because there was no room.
+    /// Whether an entry could not be remembered, because there was no room.
     is_full: bool,
 }
 
 /// The known rights of a process.
 #[derive(Clone, Copy, Debug)]
 struct RightsEntry {
-    /// The least rights that the process was seen to have.
+    /// The least rights that the process was observed to have.
     seen: ProcessRights,
-    /// Whether the process can have no other rights any more.
+    /// Whether the rights of the process can't change any more.
     is_final: bool,
     /// Whether the process's ledger is closed.
     is_closed: bool,
-    /// Whether the kernel still knew the process when the ledger was closed.
+    /// Whether the kernel still had the process when the ledger was closed.
     is_known: bool,
-    /// When the process began, so that another process with its number is not taken for it.
+    /// When the process began, which distinguishes it from a later process with its number.
     began: Option<u64>,
 }
 
 impl RightsEntry {
-    /// Makes the entry of a process of which nothing was seen.
+    /// Makes the entry of a process that was not observed yet.
     fn new() -> Self {
         Self {
             seen: ProcessRights::us(),
@@ -53,7 +53,8 @@ impl RightsEntry {
         self.seen = self.seen.with(rights);
     }
 
-    /// Reads the rights from the kernel. Returns whether the kernel knows the process.
+    /// Lowers the rights to those that the kernel shows now. Returns whether the kernel still has
+    /// the process.
     fn observe(&mut self, pid: u32) -> bool {
         let Some(found) = ProcessRights::observe(pid) else {
             return false;
@@ -67,8 +68,8 @@ impl RightsEntry {
         true
     }
 
-    /// Returns the least rights that the process may have had, if the kernel knows nothing of it
-    /// any more.
+    /// Returns the least rights that the process may have had, if the kernel no longer has the
+    /// process.
     fn least_of_gone(&self) -> ProcessRights {
         match self.is_final || !can_change() {
             true => self.seen,
@@ -77,13 +78,13 @@ impl RightsEntry {
     }
 }
 
-/// Returns when a process began, also if it has ended and was not reaped yet.
+/// Returns when a process began. The process may have ended, but must not be reaped.
 fn began(pid: u32) -> Option<u64> {
     ProcessIdentity::from_pid(pid).ok().map(|found| found.began)
 }
 
-/// Whether processes that this one has started may have become other users unseen. Without root, a
-/// process stays the same user, whose files are no secret to the user's own processes.
+/// Whether processes that this one started may have become other users unobserved. Without root, a
+/// process keeps its user, and that user's files are no secret to it.
 fn can_change() -> bool {
     super::is_root()
 }
@@ -93,7 +94,7 @@ impl RightsLedger {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a process opens its ledger, and that `owner` was at the other end of its socket.
+    /// Notes that a process opens its ledger. `owner` is the user that its socket shows.
     pub fn open(&self, pid: u32, owner: FileOwner) {
         let mut entries = self.lock_entries();
         // Its number may have been that of another process.
@@ -111,8 +112,8 @@ impl RightsLedger {
         });
     }
 
-    /// Notes a report that the rights of a process are lowered to these, and whether that is for
-    /// good.
+    /// Notes a report that a process lowers its rights to these. `is_final` says whether that is
+    /// for good.
     pub fn lower(&self, pid: u32, rights: ProcessRights, is_final: bool) {
         self.lock_entries().change(pid, |entry| {
             if !entry.is_closed {
@@ -169,8 +170,8 @@ impl RightsLedger {
         }
     }
 
-    /// Returns the least rights that a process was seen to have. They are for what the process
-    /// wrote itself, because the kernel names the writer.
+    /// Returns the least rights that a process was observed to have. They are enough for a file
+    /// that the process wrote itself, because the kernel shows its writer.
     pub fn least_observed(&self, pid: u32) -> ProcessRights {
         let entries = self.lock_entries();
         match entries.of_process.get(&pid) {

@@ -1,4 +1,4 @@
-//! Names the code of processes, with the rights that are given each time.
+//! Names the code of processes, with the rights that the caller gives for each call.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use heapprof_symbolize::{SymbolizeOptions, SymbolizeSummary, Symbolizer};
 
 use super::ProcessRights;
 
-/// The namer of code. What was read with public rights is kept separate.
+/// The namer of code. It keeps the results of reading with public rights separate from all others.
 pub struct ProcessNamer {
     own: Symbolizer,
     public: Symbolizer,
@@ -35,8 +35,8 @@ impl ProcessNamer {
         }
     }
 
-    /// Sets the files that the process runs, wherever their names lead by now. They are used with
-    /// the rights of a user only.
+    /// Sets the opened executables of the process, which stay right if the files' names lead
+    /// elsewhere. They are used only with the rights of a user.
     pub fn set_opened(&mut self, opened: Vec<PathBuf>) {
         self.own.set_opened(opened);
     }
@@ -62,8 +62,8 @@ impl ProcessNamer {
         rights.acting(|| symbolizer.symbolize(profile))
     }
 
-    /// Finds the ways in which a program allocates that are not hooked, from its files. The files
-    /// are opened with the rights of the process that names them.
+    /// Searches a program's files for ways of allocating that are not hooked. The files are opened
+    /// with the rights of the process that names them.
     ///
     /// # Errors
     /// heapprof can't act with these rights.
@@ -79,7 +79,7 @@ impl ProcessNamer {
         rights.acting(|| survey.survey_files(files))
     }
 
-    /// Names a profile's code, and reads the files of other users' processes for at most `limit`.
+    /// Names a profile's code. Files of other users' processes are read for at most `limit`.
     /// Returns whether all files were read.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Tests of what an argument means, with a front end that only takes notes.
+//! Tests of the meaning of arguments, with a front end that only records notes.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -7,7 +7,7 @@ use heapprof_profile::ProfileBuilder;
 
 use super::*;
 
-/// A front end that keeps what it is told.
+/// A front end that records the notes that it gets.
 #[derive(Default)]
 struct NoteKeeper {
     notes: Mutex<Vec<String>>,
@@ -49,7 +49,7 @@ fn total(source: &QuestionSource) -> i64 {
     (0..samples.len()).map(|i| samples.values(i)[0]).sum()
 }
 
-/// Returns sources with a database of this folder, and the front end that they tell.
+/// Returns sources with a database in this folder, and their front end.
 fn sources(folder: &Path) -> (ProfileSources, Arc<NoteKeeper>) {
     let db = folder.join("heapprof.db");
     let settings = SourceSettings {

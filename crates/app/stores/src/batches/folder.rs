@@ -1,5 +1,5 @@
-//! Batches in a folder, each a subfolder of files. A batch's subfolder gets its final name when all
-//! of its files are written.
+//! Batches in a folder, each a subfolder of files. The subfolder of a batch gets its final name
+//! when all of its files are written.
 
 use std::fs::File;
 use std::io::Write;
@@ -87,8 +87,8 @@ fn inside(at: &OwnedFd, draft: &str) -> rustix::io::Result<OwnedFd> {
     openat(at, draft, flags, Mode::empty())
 }
 
-/// Writes the tables of a batch into a draft folder that was just made. Users who may read the
-/// files may enter the folder.
+/// Writes the tables of a batch into its new draft folder. Users who may read the files also get
+/// the right to enter the folder.
 fn write_into(
     at: &OwnedFd,
     draft: &str,

@@ -1,9 +1,8 @@
 //! Batches in an object store: S3, servers that speak its protocol, or an HTTP server with WebDAV.
 //!
-//! A single object is written whole or not at all, but a batch has several objects. The table
-//! `profile` comes last, and a batch without it is ignored. Samples of such a batch are not in the
-//! answers of other engines either, because statements take only samples of the profiles in
-//! `profile`.
+//! A single object is written whole or not at all, but a batch consists of several objects. The
+//! table `profile` is written last, and a batch without it is ignored. Other engines ignore the
+//! samples of such a batch, too, because statements use only samples of the profiles in `profile`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,14 +27,14 @@ use tokio::task::JoinSet;
 use super::{PLACE_HINT, file_of, is_batch, last_table};
 use crate::store_user;
 
-/// How long one request may take.
+/// Longest time that a request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
-/// The largest object that is read, in bytes.
+/// Largest object that is read, in bytes.
 const MAX_OBJECT_BYTES: u64 = 4 << 30;
 /// Maximum number of concurrent requests.
 const MAX_CONCURRENT_REQUESTS: usize = 32;
 
-/// The batches below an address.
+/// The object store of the batches below an address.
 pub struct ObjectBatchStore {
     address: String,
     prefix: Path,
@@ -43,7 +42,7 @@ pub struct ObjectBatchStore {
     runtime: Runtime,
 }
 
-/// Converts a store's error to one line, with a hint if heapprof knows what to do about the error.
+/// Converts the error of an object store to one line, with a hint if heapprof has one.
 fn to_store_error(error: impl std::fmt::Display) -> anyhow::Error {
     let text = error.to_string();
     // A server may have answered with a whole page. Of S3's pages only the error code is of use.
@@ -64,7 +63,8 @@ fn to_store_error(error: impl std::fmt::Display) -> anyhow::Error {
 }
 
 impl ObjectBatchStore {
-    /// Opens the store at an address, given as the two parts around `://`. Sends no request yet.
+    /// Opens the store at an address, whose parts are `scheme` before `://` and `rest` after it.
+    /// Sends no request yet.
     pub(super) fn open(scheme: &str, rest: &str) -> Result<Self> {
         let address = format!("{scheme}://{rest}");
         // The text may contain a password, so it is not shown.
@@ -175,8 +175,9 @@ impl ObjectBatchStore {
         Ok(())
     }
 
-    /// Returns what an engine needs to read the objects itself: the root of their addresses, and a
-    /// client of its own, because a client's connections belong to one runtime.
+    /// Returns the root of the objects' addresses and a new client, for an engine that reads the
+    /// objects itself. An engine needs its own client, because the connections of a client belong
+    /// to one runtime.
     #[cfg(feature = "datafusion")]
     pub(crate) fn for_engine(&self) -> Result<(String, Arc<dyn ObjectStore>)> {
         let (scheme, rest) = self.address.split_once("://").unwrap_or_default();
@@ -185,7 +186,7 @@ impl ObjectBatchStore {
     }
 }
 
-/// Makes a client. A client of S3 is configured by the variables of AWS's own tools.
+/// Makes a client of an object store. AWS's usual environment variables configure a client of S3.
 fn client(scheme: &str, host: &str) -> object_store::Result<Arc<dyn ObjectStore>> {
     let retry = RetryConfig {
         max_retries: 3,

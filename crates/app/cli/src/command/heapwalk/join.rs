@@ -24,7 +24,7 @@ const HEAP_SAMPLE_TYPES: [(&str, &str); 8] = [
     ("free_objects", "count"),
     ("free_space", "bytes"),
 ];
-/// The key of the label that has the state.
+/// The key of the label for the state of a block.
 const STATE_LABEL_KEY: &str = "state";
 
 /// The key by which blocks are grouped in a profile.
@@ -37,15 +37,15 @@ struct BlockGroupKey {
     frames: Vec<String>,
 }
 
-/// The ledger of a recording, as it was when the memory was copied.
+/// The ledger of a recording at the time when the memory was copied.
 enum RecordedLedger<'a> {
     Process(LedgerSnapshot<&'a ProcessImage>, u32),
     Core(heapprof_live::CoreLedger),
 }
 
 impl<'a> RecordedLedger<'a> {
-    /// Finds the ledger, or notes why it can't be read. Returns `None` in that case, and if nothing
-    /// is recorded.
+    /// Finds the ledger. Returns `None` if nothing is recorded, or if the ledger can't be read,
+    /// with a note about the reason.
     fn find_or_note(target: &WalkTarget, image: &'a ProcessImage) -> Option<Self> {
         match Self::find(target, image) {
             Ok(found) => Some(found),
@@ -180,7 +180,7 @@ pub(super) fn profile(target: &WalkTarget, words: &mut HeapDescriber<'_>) -> Res
     Ok(profile)
 }
 
-/// Makes a profile without a recording: the frames are a block's state, its size class and its
+/// Makes a profile of an unrecorded heap. The frames are a block's state, its size class and its
 /// kind.
 fn profile_without_stacks(rows: &[(BlockGroupKey, [i64; 8])]) -> Profile {
     let mut builder = ProfileBuilder::new(&HEAP_SAMPLE_TYPES);
@@ -191,7 +191,7 @@ fn profile_without_stacks(rows: &[(BlockGroupKey, [i64; 8])]) -> Profile {
     builder.finish()
 }
 
-/// Returns the class of a size: powers of two.
+/// Returns the class of a size: the range between two powers of two.
 fn size_class(size: u64) -> String {
     let size = size.max(1);
     let low = 1u64 << size.ilog2();

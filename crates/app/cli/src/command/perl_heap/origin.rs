@@ -18,18 +18,18 @@ use crate::name;
 /// Perl's values, and the source that they were read from.
 pub(super) struct PerlHeapOrigin {
     pub(super) found: PerlValueAnalysis,
-    /// Version of perl and number of interpreters, as a text; empty if they are not known.
+    /// Version of perl and number of interpreters, as text; empty if they are not known.
     pub(super) perl: String,
     /// Notes about how the program was opened.
     pub(super) notes: Vec<String>,
     /// Notes about parts that could not be read.
     pub(super) lacks: Vec<String>,
-    /// For each interpreter, the number of values that it reports, and the numbers that were found
-    /// by type.
+    /// For each interpreter, the number of values that it reports, and the number of found values
+    /// of each type.
     pub(super) interpreters: Vec<(u64, Vec<(&'static str, u64)>)>,
-    /// Bytes that malloc has given out, and bytes that threads keep.
+    /// Bytes that malloc has allocated to the program, and free bytes in the caches of threads.
     pub(super) malloc: Option<(u64, u64)>,
-    /// Address of the value that owns the memory at the address that the user asked for.
+    /// Address of the value that owns the memory at the address that the user gave.
     pub(super) owner: Option<u64>,
     /// The program's memory, if it is available.
     memory: Option<(WalkTarget, ProcessImage)>,
@@ -37,7 +37,7 @@ pub(super) struct PerlHeapOrigin {
     file: Option<PathBuf>,
 }
 
-/// The program's memory, and whether keys are anonymous among the values.
+/// The program's memory, and whether the values have hashes in place of keys.
 struct OriginMemory<'a> {
     memory: Option<heapprof_perl_snapshot::ImageElements<'a>>,
     is_anonymous: bool,
@@ -134,7 +134,7 @@ impl PerlHeapOrigin {
         })
     }
 
-    /// Makes the profile of all values, with the time of the reading as far as it is known.
+    /// Makes the profile of all values, with the time of the reading if it is known.
     pub(super) fn profile(&self) -> Profile {
         let mut profile = self.found.profile();
         if let Some((
@@ -156,14 +156,14 @@ impl PerlHeapOrigin {
         profile
     }
 
-    /// Whether a path leads to the file that is read.
+    /// Whether a path leads to the file that the values come from.
     pub(super) fn is_file(&self, path: &Path) -> bool {
         let target = self.memory.as_ref();
         let is_core = target.is_some_and(|(target, _)| target.is_file(path));
         is_core || self.file.as_ref().is_some_and(|file| is_same(file, path))
     }
 
-    /// Returns the value that the program names as in `text`.
+    /// Returns the number of the value that a Perl variable such as `text` names.
     pub(super) fn variable(&self, text: &str, is_anonymous: bool) -> Result<u32, VariableError> {
         let memory = self.memory.as_ref();
         let inside = OriginMemory {
@@ -173,7 +173,7 @@ impl PerlHeapOrigin {
         self.found.variable(text, &inside)
     }
 
-    /// Returns the text of a value, up to `limit` bytes, if a limit is given.
+    /// Returns the text of a value, up to `limit` bytes; `None` if there is no limit.
     pub(super) fn contents(&self, number: u32, limit: Option<u32>) -> Result<Option<String>> {
         let Some(limit) = limit else {
             return Ok(None);
@@ -206,7 +206,7 @@ fn with_advice(name: &str, has_program: bool, error: PerlWalkError) -> anyhow::E
     anyhow!("{name}: {error}{advice}")
 }
 
-/// The text that says what is missing if malloc's blocks are not known.
+/// The text about missing figures if malloc's blocks are not known.
 const MISSING_HEAP_TEXT: &str = "sizes are those that Perl asked for, other threads are not seen, and \
                             what only C code holds is shown as leaked";
 
@@ -243,8 +243,8 @@ fn find_missing_parts(walked: &PerlSnapshot, image: &ProcessImage) -> Vec<String
     lacks
 }
 
-/// Returns a key as it is shown if keys may be secret: a part of its hash, which is the same in all
-/// files.
+/// Returns the text that replaces a key if keys may be secret: a part of its hash, which is equal
+/// for equal keys in all files.
 fn hash_key(key: &str) -> String {
     let hash = Sha256::digest(key.as_bytes());
     let bytes: Vec<String> = hash

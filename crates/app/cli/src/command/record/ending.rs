@@ -1,5 +1,5 @@
-//! Describes how the processes of a recording ended that did not write their last profile, and why
-//! a killed process may have left none.
+//! Describes unusual ends of recorded processes: which did not write their last profile, and why a
+//! killed process may have left none.
 
 use heapprof_recorder::{
     OomKill, ProcessDeath, ProcessEndings, ProgramExit, UnrecordedProcess, WrittenProfile,
@@ -8,8 +8,8 @@ use signal_hook::low_level::signal_name;
 
 use super::words::{bytes, plural, shown};
 
-/// Returns what a line about the process `main` adds if its ledger, or those of others, were in
-/// private memory.
+/// Returns a text for the end of a line about the process `main` if its ledger was in private
+/// memory, or else if the ledgers of other processes were.
 pub(super) fn describe_private(ending: &ProcessEndings, main: u32) -> String {
     if let Some(why) = ending.why_private(main) {
         return format!(
@@ -30,7 +30,7 @@ pub(super) fn describe_private(ending: &ProcessEndings, main: u32) -> String {
     }
 }
 
-/// Returns what a line adds about processes that were not recorded.
+/// Returns a text about unrecorded processes for the end of a line.
 pub(super) fn describe_unrecorded(ending: &ProcessEndings) -> String {
     match ending.unrecorded.as_slice() {
         [] => String::new(),
@@ -43,8 +43,8 @@ pub(super) fn describe_unrecorded(ending: &ProcessEndings) -> String {
     }
 }
 
-/// Describes processes that ended without reporting: the moment that their profiles are of, and
-/// what ended them.
+/// Describes processes that ended without reporting: what ended them, and the moment that their
+/// profiles show.
 pub(super) fn describe_deaths<'w>(
     ending: &ProcessEndings,
     ended: &ProgramExit,
@@ -121,7 +121,7 @@ fn describe_signal(signal: i32) -> String {
     }
 }
 
-/// Lists the programs of processes that were not recorded, each once, with the reasons.
+/// Lists the programs of unrecorded processes, each once, with the reasons.
 fn group_by_reason(all: &[UnrecordedProcess]) -> String {
     /// The maximum number of programs that are named for one reason.
     const MAX_NAMED_PROGRAMS: usize = 3;

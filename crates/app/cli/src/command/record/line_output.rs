@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::args::FileMode;
 use crate::{messages, output};
 
-/// Opens what `--follow-output` names, before the program starts.
+/// Opens the file or pipe at `path`, before the program starts.
 pub(super) fn open(path: &Path, mode: FileMode) -> Result<(File, PathBuf)> {
     let writer = reader_of(path);
     let file = output::open(mode, path)?;
@@ -19,9 +19,9 @@ pub(super) fn open(path: &Path, mode: FileMode) -> Result<(File, PathBuf)> {
     Ok((file, path.to_path_buf()))
 }
 
-/// Prints a note if `path` is a pipe that no process reads from yet. Returns a writer of a pipe
-/// that has a reader: the reader would see an end if this writer was closed before there is another
-/// one.
+/// Opens a pipe for writing if it has a reader, and prints a note if it has none. The caller must
+/// hold the descriptor until it has opened another one: otherwise the reader would see the end of
+/// the pipe. Returns `None` for anything but a pipe.
 fn reader_of(path: &Path) -> Option<OwnedFd> {
     use std::os::unix::fs::FileTypeExt;
     let is_pipe = path

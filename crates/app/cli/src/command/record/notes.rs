@@ -1,8 +1,8 @@
-//! Describes what a recording could not do.
+//! Describes the failures of a recording.
 
 use heapprof_recorder::{AuditLimit, RecordingNote};
 
-/// Describes what a recording could not do, in one line.
+/// Describes a failure of a recording, in one line.
 pub(super) fn describe(note: &RecordingNote) -> String {
     match note {
         RecordingNote::RefusedCalls(count) => format!(

@@ -1,4 +1,4 @@
-//! Prints what happens during a recording.
+//! Prints the events of a recording.
 
 use std::io::{self, Write};
 
@@ -12,7 +12,7 @@ use crate::args::RecordArgs;
 use crate::args::record::LineFormat;
 use crate::{log, messages};
 
-/// The printer of what happens during a recording.
+/// The printer of the events of a recording.
 pub(super) struct RecordPrinter {
     line_format: LineFormat,
     /// The path of the log, if there is one.

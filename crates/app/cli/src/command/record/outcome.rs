@@ -1,4 +1,5 @@
-//! Reports what a recording left: prints one line about where the profiles are and what is in them.
+//! Reports the outcome of a recording: prints one line about where the profiles are and what is in
+//! them.
 
 use std::path::PathBuf;
 
@@ -19,8 +20,8 @@ use crate::args::RecordArgs;
 use crate::args::record::YesOrNo;
 use crate::messages;
 
-/// Reports what the recording left. Returns false if values of a perl were asked for, and none were
-/// found.
+/// Reports the outcome of a recording. Returns false if the user wants a perl's values, and none
+/// were found.
 pub(super) fn report(outcome: &RecordingOutcome, args: &RecordArgs) -> bool {
     let RecordingOutcome {
         ended,
@@ -95,7 +96,7 @@ pub(super) fn describe_refused(refused: &[(PathBuf, std::io::Error)]) -> Option<
     ))
 }
 
-/// Whether a perl of the recording has traced its values. Prints the reason if not.
+/// Whether the recording has values of a perl. Prints the reason if values are missing.
 fn has_values(recorded: &[RecordedProfile], main: usize) -> bool {
     let details = || recorded.iter().filter_map(|one| one.details.as_ref().ok());
     let why = |details: &ProfileDetails| details.missing_values.clone();
@@ -113,7 +114,7 @@ fn has_values(recorded: &[RecordedProfile], main: usize) -> bool {
     false
 }
 
-/// Prints where the profiles are, what is in them, and what is missing in them.
+/// Prints where the profiles are, what they contain, and what they lack.
 fn report_profiles(outcome: &RecordingOutcome, main: usize, args: &RecordArgs) {
     let (recorded, ending) = (&outcome.profiles, &outcome.ending);
     let unnamed: Vec<&anyhow::Error> = recorded
@@ -209,8 +210,8 @@ fn report_profiles(outcome: &RecordingOutcome, main: usize, args: &RecordArgs) {
     }
 }
 
-/// Returns the profile in which there is most to see. A program that a script starts may be the one
-/// that the user meant.
+/// Returns the profile that is most worth reading: the main one, unless another one has more than
+/// twice its memory. A script may start the program that the user meant.
 fn next_to_look_at<'a>(
     recorded: &'a [RecordedProfile],
     main: &'a RecordedProfile,
@@ -230,8 +231,8 @@ fn next_to_look_at<'a>(
     }
 }
 
-/// Describes how many profiles there are besides the main one, which of them are the largest if
-/// they exceed the main one, and how many were left out.
+/// Describes the profiles besides the main one: their number, the largest of them if it exceeds the
+/// main one, and how many were left out.
 fn others(recorded: &[RecordedProfile], main: &RecordedProfile, small: usize) -> String {
     let n = recorded.len() - 1;
     let mut parts = Vec::new();
@@ -291,7 +292,7 @@ fn most_resident(recorded: &[RecordedProfile]) -> Option<&RecordedProfile> {
 
 /// Explains that values are made of few samples or are uncertain, and what would make them better.
 fn few_samples(one: &RecordedProfile) -> Option<String> {
-    /// With fewer samples than this, an error of a third is usual.
+    /// Number of samples below which an error of a third is usual.
     const MIN_SAMPLES: u64 = 30;
     const WANTED_SAMPLES: i64 = 1000;
     /// Number of samples of equal weight that make a sum certain to a fifth, with 95 % confidence.
@@ -343,8 +344,7 @@ fn period(at_most: i64) -> Option<String> {
     (shorter >= 1024).then(|| bytes(shorter).replace(' ', ""))
 }
 
-/// Explains why the profile is not the one that the program would have written at its end, if it is
-/// not.
+/// Explains why the program did not write the main profile at its end; `None` if it did.
 fn explain_not_last(ended: &ProgramExit, left_own: bool, main: &WrittenProfile) -> Option<String> {
     let how = match ended.signal {
         Some(signal) => format!("was ended by signal {signal}"),
@@ -368,7 +368,7 @@ fn explain_not_last(ended: &ProgramExit, left_own: bool, main: &WrittenProfile) 
     })
 }
 
-/// Explains that a process went on after its profile, without being recorded.
+/// Explains that a process went on unrecorded after its profile because of a system-call filter.
 fn explain_filter(recorded: &[RecordedProfile], main: usize) -> Option<String> {
     let is_one = |one: &&RecordedProfile| one.written.is_before_filter;
     let all = recorded.iter().filter(is_one).count();
@@ -386,7 +386,8 @@ fn explain_filter(recorded: &[RecordedProfile], main: usize) -> Option<String> {
     ))
 }
 
-/// Explains why profiles have only addresses. Addresses are no less right than names.
+/// Explains why profiles have addresses without names. The addresses are as right as names would
+/// be.
 fn explain_missing_names(unnamed: &[&anyhow::Error]) -> Option<String> {
     let first = unnamed.first()?;
     // The readers do not name the option that raises a limit, because only the program has options.
@@ -407,13 +408,13 @@ fn explain_missing_names(unnamed: &[&anyhow::Error]) -> Option<String> {
     ))
 }
 
-/// Returns the word before an estimate.
+/// Returns "about " if a profile is an estimate, and nothing if it is exact.
 fn about(of: &WrittenProfile) -> &'static str {
     if of.is_exact { "" } else { "about " }
 }
 
-/// Summarises the program's own profile. How certain the peak is can't be computed, because the
-/// estimate chooses its moment.
+/// Summarises the program's own profile. The uncertainty of the peak can't be computed, because the
+/// moment of the peak is itself an estimate.
 fn summary(main: &WrittenProfile, details: Option<&ProfileDetails>) -> String {
     let (about, kind) = (
         about(main),

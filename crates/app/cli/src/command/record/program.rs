@@ -1,5 +1,4 @@
-//! Explains what prevents preloading into the program that is to be recorded, and why it could not
-//! be started.
+//! Explains why nothing can be preloaded into the program, or why it could not be started.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,14 +10,14 @@ use heapprof_symbolize::program::{PreloadObstacle, inspect};
 
 use crate::messages;
 
-/// Prints what about the program prevents preloading. Returns whether preloading is worth trying.
+/// Prints the program's obstacles to preloading. Returns whether preloading is worth trying.
 pub(super) fn check_preloading(program: &OsStr, path: &Path) -> Result<bool> {
     let check = PreloadCheck::new(program, path);
     report_preloading(&check);
     Ok(check.can_preload()?)
 }
 
-/// Prints what about a program prevents preloading.
+/// Prints the obstacles to preloading that a check found.
 pub(super) fn report_preloading(check: &PreloadCheck) {
     let name = &check.name;
     for obstacle in &check.obstacles {
@@ -53,8 +52,7 @@ pub(super) fn report_preloading(check: &PreloadCheck) {
     }
 }
 
-/// Describes what gives a program more rights than its user has, and how it can be recorded
-/// nevertheless.
+/// Describes why a program has more rights than its user, and how it can be recorded nevertheless.
 fn describe_rights(raised: RaisedRights) -> (&'static str, &'static str) {
     const RECORD_AS_OWNER_ADVICE: &str = "record it as its owner";
     const RECORD_COPY_ADVICE: &str = "record a copy of it, which has no such rights";
@@ -65,7 +63,7 @@ fn describe_rights(raised: RaisedRights) -> (&'static str, &'static str) {
     }
 }
 
-/// Fails if the user preloads a library that must come first itself.
+/// Fails if the user preloads a library that must come first, as the runtime of a sanitizer must.
 pub(super) fn check_user_preloads() -> Result<()> {
     const SANITIZER_RUNTIMES: [&str; 5] = ["asan", "tsan", "lsan", "msan", "hwasan"];
     let preloads = std::env::var_os("LD_PRELOAD").unwrap_or_default();
@@ -86,7 +84,7 @@ pub(super) fn check_user_preloads() -> Result<()> {
     Ok(())
 }
 
-/// Returns a hint about what the user probably meant by a name that is not a program's.
+/// Returns a hint if a name is no program's, but shows what the user probably meant.
 fn hint(program: &OsStr) -> Option<String> {
     let name = program.to_str()?;
     if let Some((first, _)) = name.split_once(' ')
@@ -103,7 +101,8 @@ fn hint(program: &OsStr) -> Option<String> {
     is_here.then(|| format!("./{name} is one in this folder"))
 }
 
-/// Explains why the program was not started, and returns the exit code that a shell has for it.
+/// Explains why the program was not started. Also returns the exit code that a shell has in that
+/// case.
 pub(super) fn explain_start_failure(
     program: &OsStr,
     found: Option<&Path>,

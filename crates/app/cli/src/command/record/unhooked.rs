@@ -1,4 +1,4 @@
-//! Formats record's last lines about allocators of a program that were not recorded.
+//! Formats the last lines of `record`, about allocators of the program that were not recorded.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use heapprof_symbolize::program::{PreloadObstacle, inspect};
 
 use super::words::bytes;
 
-/// Returns record's lines about all allocators: what is not in the profile, how much memory that
-/// may be, and what would show it.
+/// Returns the lines about allocators: what is missing in the profile, how much memory that may be,
+/// and how to record it.
 pub(super) fn lines(all: &[UnhookedAllocator], peak: Option<RssBreakdown>) -> Vec<String> {
     let rest = peak.and_then(|peak| Some((peak.bytes_beside_heap()?, peak.program_bytes())));
     let rest = rest.map_or_else(String::new, |(rest, whole)| {
@@ -41,8 +41,8 @@ pub(super) fn lines(all: &[UnhookedAllocator], peak: Option<RssBreakdown>) -> Ve
     each.collect()
 }
 
-/// Explains why a profile is empty, if the program (perhaps one that a script started) has malloc
-/// inside itself.
+/// Explains that a profile is empty because malloc is linked into the program; `None` if it is not.
+/// A script may have started that program.
 pub(super) fn own_allocator(of: &WrittenProfile, program: &str) -> Option<String> {
     // A name that another user wrote may lead anywhere.
     let is_ours = of.owner.is_us() && of.rights.are_ours();

@@ -8,9 +8,8 @@ use heapprof_symbolize::debug_package;
 
 use super::words::{quoted, shown};
 
-/// Explains that half or more of the memory is held by code without names, and what would name it.
-/// If the process `has_died` without reporting, it could not be found out which file that code is
-/// in.
+/// Explains that half or more of the memory is held by code without names, and how to get names. If
+/// the process `has_died` without reporting, the file of that code may not be known.
 pub(super) fn mostly_nameless(
     unnamed: &UnnamedCode,
     path: &Path,
@@ -58,7 +57,7 @@ pub(super) fn mostly_nameless(
     Some(text)
 }
 
-/// Describes what would name the code of a file.
+/// Describes how the code of a file can get names.
 fn how_to_name(unnamed: &UnnamedCode, file: &str, path: &Path) -> String {
     let mut text = String::new();
     if let Some(package) = debug_package(Path::new(file)) {

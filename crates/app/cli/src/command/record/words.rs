@@ -1,4 +1,4 @@
-//! Formats the words of the lines about what a recording left: paths, numbers of bytes, plurals.
+//! Formats paths, numbers of bytes and plurals for the report about a recording.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use heapprof_report::UnitFormatter;
 
 use crate::name;
 
-/// Returns the ending of a word for `n` things.
+/// Returns the plural ending of a word for `n` things.
 pub(super) fn plural(n: usize) -> &'static str {
     if n == 1 { "" } else { "s" }
 }
@@ -18,12 +18,12 @@ pub(in crate::command) fn bytes(n: i64) -> String {
     UnitFormatter::new("bytes", None).map_or_else(|_| n.to_string(), |m| m.show(i128::from(n)))
 }
 
-/// Formats the path as a shell reads it.
+/// Formats a path, quoted for a shell.
 pub(super) fn quoted(path: &Path) -> String {
     name::quoted(path_from_here(path).as_os_str())
 }
 
-/// Describes that children are left out, and what keeps them.
+/// Describes how many children are left out, and the option that keeps them.
 pub(super) fn describe_left_out(count: usize) -> String {
     match count {
         1 => "a child that held less than 64KiB of its own is left out: --keep-small keeps it"

@@ -1,7 +1,7 @@
 //! Opens the page in the user's browser.
 //!
-//! The address has the token, and every user can read the arguments of a process. So the browser
-//! gets the name of a file that only this user can read and that leads to the address.
+//! The address contains the token, and every user can read the arguments of a process. So the
+//! browser gets the name of a file that leads to the address, and that only this user can read.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -13,7 +13,8 @@ use tempfile::NamedTempFile;
 
 use crate::messages;
 
-/// Opens an address. The file that leads to it exists as long as the returned value.
+/// Opens an address in the browser, through a file that leads to it. The file exists as long as the
+/// returned value.
 pub(super) fn open(url: &str) -> Option<NamedTempFile> {
     let words = browser()?;
     let opened = || -> std::io::Result<NamedTempFile> {
@@ -49,7 +50,7 @@ fn not_opened(program: &str, why: &dyn std::fmt::Display) {
     messages::note(&format!("{program}: {why}; open the address in a browser"));
 }
 
-/// Returns the arguments with the file in the place of `%s`, or behind them.
+/// Returns the arguments with the file in place of `%s`, or at the end.
 fn with_file(arguments: &[String], file: &Path) -> Vec<OsString> {
     let mut all: Vec<OsString> = arguments.iter().map(OsString::from).collect();
     match arguments.iter().position(|argument| argument == "%s") {
@@ -59,7 +60,7 @@ fn with_file(arguments: &[String], file: &Path) -> Vec<OsString> {
     all
 }
 
-/// Returns the program that opens pages: that of `BROWSER`, or the desktop's. Returns `None`
+/// Returns the command that opens pages: from `BROWSER`, or the command of the desktop; `None`
 /// without a desktop.
 fn browser() -> Option<Vec<String>> {
     let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
@@ -72,7 +73,7 @@ fn browser() -> Option<Vec<String>> {
     has_desktop.then(|| vec!["xdg-open".to_string()])
 }
 
-/// Makes a file with the mode 0600 whose page leads to the address.
+/// Makes a file with the mode 0600 that redirects a browser to the address.
 fn leading_to(url: &str) -> std::io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("heapprof-").suffix(".html");

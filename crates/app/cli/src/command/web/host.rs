@@ -1,4 +1,4 @@
-//! What this program does for the page: it words errors and notes, and finds processes.
+//! This program's services for the page: it puts errors and notes into words, and finds processes.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::super::view_commands::view_commands;
 use crate::advice::question_note_text;
 use crate::{messages, now, outside};
 
-/// This program, for the page that it serves.
+/// This program as the host of the page that it serves.
 pub(super) struct CommandLinePage;
 
 impl PageHost for CommandLinePage {
@@ -22,7 +22,7 @@ impl PageHost for CommandLinePage {
         question_note_text(note)
     }
 
-    /// Returns the option of a parameter, as the help of the command shows it.
+    /// Returns the option of a parameter, spelled as in the help of the command.
     fn parameter_name(&self, key: &str) -> String {
         let value = match key {
             "sort" => " <ORDER>",
