@@ -89,7 +89,7 @@ pub(crate) struct EndedProcess<'a> {
 /// If that user may not write there, the profile becomes a file of `record`'s user.
 ///
 /// # Errors
-/// The ledger can't be read, or the profile can't be written. The error is [`NoPlaceError`] if the
+/// The ledger can't be read, or the profile can't be written. The error is `NoPlaceError` if the
 /// process's user may not write the profile, and `record` has no place for it either.
 pub(crate) fn write(
     kept: &SharedLedger,

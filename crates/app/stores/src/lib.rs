@@ -1,7 +1,7 @@
 //! Places where profiles are stored with their names and labels: an SQLite database, batches of
 //! Parquet files in a folder or an object store, or a ClickHouse cluster.
 //!
-//! A [`StoreBackend`] names a store, and [`open`] opens it for questions. [`choose`] and
+//! A [`StoreBackend`] names a store, and [`open()`] opens it for questions. [`choose`] and
 //! [`read_selection`] find the moments that a selector chooses. [`DatabaseLoader`] and
 //! [`load_into_clickhouse`] store profiles, [`RetentionPlan`] decides which old profiles are
 //! removed, and `export_moments` and `import_moments` copy profiles between a database and batches.

@@ -111,7 +111,7 @@ pub enum AnalysisError {
     /// There are too few moments for the growth; the field is their number.
     #[error("has {0} of the at least 3 moments in time that growth needs")]
     TooFewSteps(usize),
-    /// A [`GateRule`](crate::GateRule) cannot be read, or cannot be judged.
+    /// A [`GateRule`](crate::gate::GateRule) cannot be read, or cannot be judged.
     #[error("rule {rule:?}: {why}")]
     Rule {
         /// The rule.

@@ -1,7 +1,7 @@
 //! The tables of a question, as SQLite sees them: read-only virtual tables over the results of the
 //! kernels.
 //!
-//! A [`Relation`] is a name, documented columns, and three functions. Its first `keys` columns are
+//! A `Relation` is a name, documented columns, and three functions. Its first `keys` columns are
 //! whole numbers. SQLite can find rows by them without reading all rows.
 
 mod fork;

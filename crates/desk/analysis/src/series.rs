@@ -3,7 +3,7 @@
 //!
 //! A *moment* is a stored profile. Its *labels* say which service, host and build it comes from.
 //! Moments with the same labels, except the build, are a *series*. A process is a part of a series.
-//! [`state`] decides which moments are added up for a time: the last one of each process that was
+//! `state.rs` decides which moments are added up for a time: the last one of each process that was
 //! running.
 
 mod growth;
