@@ -34,7 +34,8 @@ impl EngineMemory {
 
     /// Takes a spare block back.
     ///
-    /// # Safety The block came from [`spare`](Self::spare), with this layout, and nothing uses it
+    /// # Safety
+    /// The block came from [`spare`](Self::spare), with this layout, and nothing uses it
     /// any more.
     #[cold]
     pub unsafe fn free_spare(self, block: *mut u8, layout: Layout) {

@@ -2,7 +2,8 @@
 
 /// Calls `function` with `argument` on another stack, and returns to this one.
 ///
-/// # Safety `end` is the end of a stack that no other code uses, aligned to 16 bytes, and
+/// # Safety
+/// `end` is the end of a stack that no other code uses, aligned to 16 bytes, and
 /// `argument` is valid for `function`.
 pub(crate) unsafe fn call_on_stack<T>(
     end: usize,
@@ -28,7 +29,8 @@ pub(crate) unsafe fn call_on_stack<T>(
 /// Makes a child by clone(2) with `flags`, which calls `function` with `argument` on another stack
 /// and then ends. Returns the child's id, or the negated errno.
 ///
-/// # Safety As for [`call_on_stack`]. Also, the child and this thread do not use at the same time
+/// # Safety
+/// As for [`call_on_stack`]. Also, the child and this thread do not use at the same time
 /// what they share by `flags`.
 pub(crate) unsafe fn clone_on_stack<T>(
     flags: i32,
