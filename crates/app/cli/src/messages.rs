@@ -29,8 +29,8 @@ pub(crate) fn text(error: &anyhow::Error) -> String {
     format!("{option}{}{advice}", causes.join(": "))
 }
 
-/// Returns the text of one cause of an error. Libraries name only a value, and the text also names
-/// the option that it came from.
+/// Returns the text of one cause of an error. The error of a library names only a wrong value. For
+/// such an error, the text also names the command-line option that the value came from.
 fn cause_text(cause: &(dyn std::error::Error + 'static)) -> String {
     match cause.downcast_ref() {
         Some(ReportError::Unit { unit, why }) => format!("--unit {unit:?}: {why}"),

@@ -21,8 +21,8 @@ enum OutsideTarget<'a> {
     Core(&'a str),
 }
 
-/// Returns the process or the core file that an argument names. If a file has the whole argument as
-/// its name, there is none.
+/// Returns the process or the core file that an argument names. Returns `None` for any other
+/// argument, also for the name of an existing file that begins with such a prefix.
 fn parse_target(argument: &str) -> Option<OutsideTarget<'_>> {
     let process = argument
         .strip_prefix(PID_PREFIX)

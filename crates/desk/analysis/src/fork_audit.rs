@@ -299,7 +299,8 @@ pub struct ForkRule {
 enum ForkFigure {
     /// The number of files that were loaded.
     Loaded,
-    /// The bytes that loads took in all children.
+    /// The bytes that files and code texts took when children loaded them, in all children
+    /// together.
     LoadedSpace,
     /// The number of names that were searched for and not found.
     Missing,

@@ -28,7 +28,7 @@ pub(crate) struct ForkTables {
 /// A row about a forked child.
 #[derive(Debug)]
 pub(crate) struct ForkChildRow {
-    /// The profile's position in the question.
+    /// The position of this row's profile among those that the question is about.
     pub(crate) part: usize,
     pub(crate) fork: ForkedChild,
 }

@@ -73,10 +73,11 @@ pub struct FunctionGrowth {
     pub largest: i64,
 }
 
-/// Least `r2` for which a line counts as fitting steady growth. A line also fits if its deviation
-/// is within `MAX_NOISE_RATIO`.
+/// Least `r2` for which a line counts as fitting steady growth. With enough values, a line also
+/// fits if its deviation is at most `MAX_NOISE_RATIO` times the noise.
 const MIN_FIT: f64 = 0.9;
-/// Largest ratio of the deviation from a fitting line to the noise from one moment to the next.
+/// Largest deviation of the values from a line that still fits, as a multiple of the noise. The
+/// noise is how much the values vary from one moment to the next.
 const MAX_NOISE_RATIO: f64 = 1.6;
 /// Least Kendall's tau of steady growth. Kendall's tau is the share of growing pairs of an earlier
 /// and a later value, minus the share of shrinking pairs.

@@ -56,7 +56,7 @@ pub struct InfoReport {
     pub types: Vec<TypeTotal>,
     /// The time when the values were taken, in nanoseconds since 1970 UTC; 0 if unknown.
     pub time_nanos: i64,
-    /// The duration of the recording, in nanoseconds; 0 for a moment.
+    /// The duration of the recording, in nanoseconds; 0 if the profile shows only one moment.
     pub duration_nanos: i64,
     /// The time when the recording of heapprof's collector began, in nanoseconds since 1970 UTC; 0
     /// if unknown.
@@ -102,8 +102,8 @@ pub struct InfoReport {
     pub doc_url: String,
 }
 
-/// Reports the facts of the session's only profile. The session's question must have all types and
-/// no filters.
+/// Reports the facts of the session's only profile. The session's question must have been made with
+/// `TypeSelection::All` and without filters.
 pub fn info(session: &AnalysisSession) -> Result<InfoReport, AnalysisError> {
     let mut info: InfoReport = session
         .rows(

@@ -95,8 +95,8 @@ pub struct LeaksReport {
     by: i64,
 }
 
-/// Reports the memory in use in the session's only profile. The session's question must be about
-/// the types in use.
+/// Reports the memory in use in the session's only profile. The session's question must have been
+/// made with `TypeSelection::InUse`.
 pub fn leaks(
     session: &AnalysisSession,
     query: &Query,

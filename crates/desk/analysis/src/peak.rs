@@ -33,8 +33,9 @@ impl LargestHeap {
     }
 }
 
-/// Returns the peak of the profiles of the session's question, which must have all types. For a
-/// profile without `peak_space`, the peak of its history is taken. `None` if no profile has either.
+/// Returns the peak of the profiles that the session's question is about. For a profile without
+/// `peak_space`, the peak of its history is taken. `None` if no profile has either. The question
+/// must have been made with `TypeSelection::All`.
 pub fn peak(session: &AnalysisSession) -> Result<Option<LargestHeap>, AnalysisError> {
     let mut peaks = Vec::new();
     session.each(

@@ -238,8 +238,8 @@ impl<'a> StackReader<'a> {
             .rows(STACK_SQL, [stack], |row| PlaceId::read(row, 0))
     }
 
-    /// Calls `each` with every stack of the session's question, leaf first, in the order of their
-    /// numbers.
+    /// Calls the closure `each` with every stack of the session's question, leaf first, in the
+    /// order of their numbers.
     pub(crate) fn each(&self, mut each: impl FnMut(i64, &[PlaceId])) -> Result<(), AnalysisError> {
         const ALL_STACKS_SQL: &str =
             "SELECT t.stack, t.entity FROM frame t ORDER BY t.stack, t.position";

@@ -325,7 +325,7 @@ impl ProfileQuestion {
         self.moments.get_or_init(|| rows().collect())
     }
 
-    /// Returns the size histograms of all parts.
+    /// Returns the size histograms of all profiles that are asked about.
     pub(crate) fn sizes(&self) -> &[SizeRow] {
         let each = self.parts.iter().enumerate();
         let rows = || each.flat_map(|(at, part)| moments::sizes(at, &part.profile));

@@ -102,8 +102,8 @@ pub struct ReportContents {
     pub sizes: Vec<StatsSize>,
 }
 
-/// Reports the contents of a page about all profiles of the session's question, which must have all
-/// types and lines.
+/// Reports the contents of a page about all profiles of the session's question. The question must
+/// have been made with `TypeSelection::All`, and by lines.
 ///
 /// # Errors
 /// The session is over a database, or the call tree has too many nodes.

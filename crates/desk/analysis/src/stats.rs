@@ -113,7 +113,8 @@ impl StatsReport {
     }
 }
 
-/// Reports a summary of the profile of the session's question, which must have all types.
+/// Reports a summary of the profile that the session's question is about. The question must have
+/// been made with `TypeSelection::All`.
 pub fn stats(session: &AnalysisSession) -> Result<StatsReport, AnalysisError> {
     let mut found = StatsReport::default();
     session.each("SELECT name, period FROM profile WHERE id = 1", [], |row| {

@@ -51,7 +51,8 @@ pub struct TimelinePeak {
     pub since_nanos: Option<i64>,
 }
 
-/// Reports the heap over time of all profiles of the session's question, which must have all types.
+/// Reports the heap over time of all profiles that the session's question is about. The question
+/// must have been made with `TypeSelection::All`.
 pub fn timeline(session: &AnalysisSession) -> Result<TimelineReport, AnalysisError> {
     let mut found = TimelineReport::default();
     session.each(

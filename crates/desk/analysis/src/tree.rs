@@ -95,7 +95,7 @@ impl TreeReport<'_> {
         Ok(rows)
     }
 
-    /// Calls `each` with the rows one by one, in pre-order.
+    /// Calls the closure `each` with the rows one by one, in pre-order.
     pub fn each<E: From<AnalysisError>>(
         &self,
         mut each: impl FnMut(&TreeRow) -> Result<(), E>,

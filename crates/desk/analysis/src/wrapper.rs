@@ -35,16 +35,18 @@ impl AllocationWrapper {
 
 /// Least share of the bytes allocated below a wrapper that the wrapper itself gets from malloc.
 const MIN_DIRECT_SHARE: f64 = 0.97;
-/// Least number of callers of a wrapper: with a name, and for code without names. The second number
-/// is larger, because no word in a name confirms the guess.
+/// Least number of callers of a wrapper. The first number is for functions with names, and the
+/// second for code without names. The second is larger, because no word in a name confirms the
+/// guess.
 const MIN_CALLERS: [usize; 2] = [5, 8];
-/// Least number of different sizes that callers request from a wrapper: with a name, and for code
-/// without names. A function that makes objects of one type is no wrapper.
+/// Least number of different sizes that callers request from a wrapper. The first number is for
+/// functions with names, and the second for code without names. A function that makes objects of
+/// one type is no wrapper.
 const MIN_SIZES: [usize; 2] = [3, 5];
 /// Largest share by which two sizes may differ and still count as one.
 const MAX_EQUAL_SIZE_DIFFERENCE: f64 = 0.02;
-/// Least share of all bytes that a wrapper needs to be proposed: with a name, and for code without
-/// names.
+/// Least share of all bytes that a wrapper needs to be proposed. The first number is for functions
+/// with names, and the second for code without names.
 const MIN_TOTAL_SHARE: [f64; 2] = [0.01, 0.05];
 /// Words of allocation. The name of a wrapper, if it has one, contains one of them.
 const ALLOCATION_WORDS: &[&str] = &[

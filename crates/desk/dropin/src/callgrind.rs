@@ -96,8 +96,8 @@ struct CallgrindRecords {
     objects: NameNumbers,
     files: NameNumbers,
     functions: NameNumbers,
-    /// For each node that was called, the lines that begin a call to it, to copy for its next call.
-    /// The lines of all nodes follow each other.
+    /// Text of the lines that begin a call to each node that was called before. They are copied for
+    /// the node's next call. The lines of all nodes are stored one after another.
     again: String,
     /// Range of each node's lines in `again`.
     at: Vec<(usize, usize)>,

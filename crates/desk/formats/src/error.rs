@@ -89,7 +89,8 @@ pub enum FormatError {
         bytes: u64,
         /// Maximum ratio of inflated size to file size for text that is longer than `bytes`.
         times: u64,
-        /// The value of the limit that would allow sixteen times as many bytes.
+        /// The limit for the inflated size that would be enough for sixteen times `bytes`. It is
+        /// shown to the user as a suggestion.
         limit: u64,
     },
     /// The file is of no known format.

@@ -70,7 +70,7 @@ pub(crate) fn plain_stream<'a, R: Read + 'a>(
     })
 }
 
-/// Number of lz4 frames that a file may have at any size. Each `MIN_BYTES_PER_FRAME` bytes allow
+/// Number of lz4 frames that a file of any size may have. Each `MIN_BYTES_PER_FRAME` bytes allow
 /// one more frame. The limit is needed because preparing a decoder's buffers takes longer than
 /// decoding a short frame.
 const MIN_FRAME_LIMIT: u64 = 1024;

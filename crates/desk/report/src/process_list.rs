@@ -15,7 +15,7 @@ pub struct RecordedProcess {
     /// The program of the process.
     pub program: String,
     /// The script or the title of the process, if it has one. It distinguishes the process from
-    /// others of its program.
+    /// other processes of the same program.
     pub script_or_title: Option<String>,
     /// The mean number of bytes between samples; 1 if every allocation is counted.
     pub period: u64,

@@ -182,7 +182,7 @@ struct NodeTask {
     end: usize,
 }
 
-/// Run number of an entity whose run was not found yet.
+/// Marker in place of an index: no [`FrameRun`] has this entity yet.
 const NO_RUN: u32 = u32::MAX;
 /// Run number of a stack that has no frame at this depth.
 const STACK_ENDS: u32 = u32::MAX;
@@ -192,13 +192,13 @@ struct FrameRun {
     entity: u32,
     /// The number of stacks in the run.
     count: usize,
-    /// The position in `order` for the next stack of the run.
+    /// The position in `order` to which the next stack of the run is moved.
     next: usize,
 }
 
 /// Buffers with a number for each entity. Trees that are built one after the other share them.
 struct BuilderScratch {
-    /// The run of each entity while a range is split.
+    /// The index of each entity's [`FrameRun`] while a range is split.
     run_of_entity: Vec<u32>,
     /// The number of times that each entity is on the path to the node that is being built.
     on_path: Vec<u32>,

@@ -177,7 +177,8 @@ struct NeighbourWalk<'a> {
 }
 
 impl NeighbourWalk<'_> {
-    /// Calls `each(entity, caller, callee, value)` for each wanted entity of each sample.
+    /// Calls the closure `each(entity, caller, callee, value)` for each wanted entity of each
+    /// sample.
     fn each(&mut self, wanted: &[bool], mut each: impl FnMut(u32, u32, u32, i64)) {
         let Self {
             stack,

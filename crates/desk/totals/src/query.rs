@@ -119,7 +119,7 @@ pub struct Query {
 }
 
 impl Query {
-    /// Whether rows are functions, without filters and without options that change stacks.
+    /// Whether rows are functions, and there are no filters and no options that change stacks.
     pub fn is_plain(&self) -> bool {
         self.granularity == Granularity::Functions
             && self.filters == QueryFilters::default()

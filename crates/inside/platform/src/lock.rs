@@ -414,7 +414,7 @@ impl<const RANK: u8, T> LockedValue<RANK, T> {
 pub(crate) mod tests {
     use super::*;
 
-    /// A process whose threads wait for a second.
+    /// A policy for tests: a thread waits for a lock for at most a second.
     pub(crate) struct TestProcess;
 
     impl WaitPolicy for TestProcess {

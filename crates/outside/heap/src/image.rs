@@ -24,8 +24,8 @@ pub struct ImageRegion {
     pub is_writable: bool,
     /// Whether other processes can write to the piece, too.
     pub is_shared: bool,
-    /// Whether the piece is heapprof's own memory, which has pointers to blocks that the program
-    /// does not know.
+    /// Whether the piece is heapprof's own memory. A pointer in it does not show that the program
+    /// can still reach a block.
     pub is_own: bool,
 }
 

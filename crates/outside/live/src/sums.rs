@@ -139,7 +139,7 @@ fn each_thread<M: Memory>(
     Ok(())
 }
 
-/// Returns the number of falls from a peak up to the newest change of any stack's counters.
+/// Returns how often the heap had fallen from a peak when any stack's counters last changed.
 fn newest_fall<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     ledger: &LiveLedger,

@@ -38,7 +38,7 @@ const MRO_META_SIZE: u64 = 72;
 const MRO_ORDERS_OFFSET: u64 = 0;
 const MRO_CURRENT_ORDER_OFFSET: u64 = 8;
 const MRO_TABLE_OFFSETS: [u64; 3] = [0x10, 0x28, 0x30];
-/// Maximum number of names of a hash. No hash has more.
+/// Maximum number of names of one hash that are read. No real hash has more names.
 const MAX_HASH_NAMES: u32 = 1000;
 
 impl ValueFiller<'_> {

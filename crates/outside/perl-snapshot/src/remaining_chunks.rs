@@ -19,8 +19,8 @@ pub(crate) struct RemainingChunks<'f, 'a> {
     fill: &'f mut ValueFiller<'a>,
     image: &'a ProcessImage,
     heap: &'a MallocHeap,
-    /// Whether the code of subs leads to values. In a perl with threads most of these values are in
-    /// pads instead, and words that look like addresses are old.
+    /// Whether the code of subs leads to values. In a perl with threads, most of these values are
+    /// in pads instead, and words in the code that look like addresses are outdated.
     has_op_values: bool,
     /// Chunks whose words were not read yet.
     queue: VecDeque<(u32, PerlValueKind)>,

@@ -36,7 +36,7 @@ pub(crate) struct KeeperHandle {
 
 /// The state of the ledger keeper's work.
 enum KeeperState {
-    /// The work has not started. The kernel keeps callers waiting.
+    /// The work has not started. Until then, processes that call wait in the kernel.
     NotStarted(Box<KeeperTask>),
     Running(JoinHandle<KeeperOutcome>),
     /// There is no keeper: no thread could be made, and the task was lost with it.

@@ -75,8 +75,8 @@ impl EncodedIds {
     }
 }
 
-/// Packed location ids of a stack, leaf first. If two stacks share their outermost frames, their
-/// bytes end alike.
+/// Packed location ids of a stack, leaf first. If two stacks share their outermost frames, the last
+/// bytes of both are equal.
 #[derive(Default)]
 pub(super) struct PackedStack {
     /// Packed ids in the first `length` bytes; the rest is unused.

@@ -73,7 +73,7 @@ impl ProfileQuestion {
         made.as_ref().map_err(|e| e.clone().into())
     }
 
-    /// Returns the signed sum of each block over the stacks that the filters keep.
+    /// Returns the signed sum of each value column, over the stacks that the filters keep.
     pub(crate) fn net(&self) -> Vec<i64> {
         // The totals of the parts bound these sums.
         sums(self.stacks()).0
@@ -250,7 +250,7 @@ impl ProfileQuestion {
     }
 }
 
-/// Returns the signed sum of each block over all stacks, and the sum regardless of sign.
+/// Returns the signed sum of each value column over all stacks, and the sum of its absolute values.
 fn sums(stacks: &EntityStacks) -> (Vec<i64>, Vec<i64>) {
     let (mut net, mut whole) = (vec![0; stacks.width], vec![0; stacks.width]);
     for values in stacks.value.chunks_exact(stacks.width.max(1)) {

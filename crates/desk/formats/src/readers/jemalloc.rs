@@ -88,8 +88,8 @@ struct JemallocDump {
     /// stack's total.
     as_counted: bool,
     /// Unsamplers of memory in use and of memory allocated, by thread: `*` for all threads
-    /// together, and with `as_counted` also each thread. Fractions are never truncated as in pprof,
-    /// because pprof does not read jemalloc's dumps.
+    /// together, and with `as_counted` also each thread. They do not truncate fractions as pprof
+    /// does, because pprof does not read jemalloc's dumps anyway.
     unsamplers: HashMap<Vec<u8>, [Unsampler; 2]>,
     profile: Profile,
     /// The samples. They have two values until the first allocations are found, and four from then

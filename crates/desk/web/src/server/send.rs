@@ -19,8 +19,8 @@ use tokio::sync::Semaphore;
 use super::answer::{AcceptedBody, ApiAnswer, ApiHandler, ApiRefusal, ApiRequest, JSON_MEDIA_TYPE};
 use super::guard::{RequestGuard, RequestTarget, too_large_refusal};
 
-/// Maximum number of requests that are answered or wait for it. Further requests are refused with
-/// status 503.
+/// Maximum number of requests that are being answered or wait for an answer. Further requests are
+/// refused with status 503.
 const MAX_WAITING_REQUESTS: usize = 32;
 
 /// Limit in bytes above which a body counts as large. Only one large body is received at a time.

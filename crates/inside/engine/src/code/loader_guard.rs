@@ -37,8 +37,8 @@ impl Drop for LoaderVisit<'_> {
     }
 }
 
-/// Waits until `is_so` returns true, but not for longer than [`LOADER_TIMEOUT`]. Returns whether it
-/// did.
+/// Waits until `is_so` returns true, but not for longer than [`LOADER_TIMEOUT`]. Returns whether
+/// `is_so` returned true in time.
 fn wait_until(is_so: impl Fn() -> bool) -> bool {
     let mut until = 0;
     while !is_so() {

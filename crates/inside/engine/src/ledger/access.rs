@@ -337,7 +337,7 @@ pub(crate) struct PartOwner(AtomicPtr<ThreadState>);
 
 const NO_OWNER: *mut ThreadState = std::ptr::null_mut();
 const SHARED_OWNER: *mut ThreadState = std::ptr::without_provenance_mut(1);
-/// Flag in the address of the owner's state while the resource is being taken from that thread.
+/// Flag in the address of the owner's state while another thread takes the resource from its owner.
 const MOVING_FLAG: usize = 2;
 
 /// The outcome of a claim.

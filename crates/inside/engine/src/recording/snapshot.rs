@@ -402,7 +402,7 @@ struct DumpFacts<'a> {
 /// Largest number of bytes of a command line that are read for the name of a script.
 const MAX_COMMAND_LINE_LEN: usize = 4096;
 
-/// Returns the comments that distinguish the process from others of its program.
+/// Returns the comments that distinguish the process from other processes of the same program.
 fn process_comments(process: &EngineProcess, program: &str) -> Vec<String> {
     let tells_all = process.tells_command_line.load(Ordering::Relaxed);
     // One byte more shows that the command line is longer.

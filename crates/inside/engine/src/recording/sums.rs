@@ -25,7 +25,7 @@ pub(super) fn sums(engine: &Engine) -> Vec<StackSums> {
     sums_and_sizes(engine).0
 }
 
-/// Returns the sums of every stack, and the objects by size, in the recording's unit.
+/// Returns the sums of every stack, and the number of objects in use by size.
 pub(super) fn sums_and_sizes(engine: &Engine) -> (Vec<StackSums>, SizeHistogram) {
     let (stacks, shared) = (&engine.ledger.stacks, &engine.ledger.access);
     let is_exact = engine.process.recorded.is_exact();

@@ -58,7 +58,8 @@ pub(crate) struct ScriptStack {
     label: u64,
     /// The stack's number, if it has one.
     stack: Option<StackNumber>,
-    /// The request for which the stack was captured; nothing if there is no last stack.
+    /// The request for which the stack was captured; [`StackRequest::NOTHING`] if there is no last
+    /// stack.
     asked: StackRequest,
     /// Whether a provider has used the memory.
     is_used: bool,

@@ -76,7 +76,8 @@ impl WatchedBlocks {
         false
     }
 
-    /// Adds all watched blocks to `filter`, which was emptied, so that it chooses their frees.
+    /// Adds all watched blocks to `filter`, so that it chooses their frees. This is needed after
+    /// the filter was emptied.
     pub(crate) fn note_again(&self, filter: &AddressFilter) {
         for place in &self.block {
             let watched = place.load(Ordering::Acquire);

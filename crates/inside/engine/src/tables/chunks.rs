@@ -83,7 +83,7 @@ impl<T> ChunkedArray<T> {
         self.get(index)
     }
 
-    /// Calls `each` with the elements below `len` whose chunks are mapped.
+    /// Calls the closure `each` with the elements below `len` whose chunks are mapped.
     ///
     /// # Safety
     /// `T` may be shared with a thread that writes it.

@@ -183,7 +183,7 @@ impl<M: Memory> FreeListCopy<M> {
         }
     }
 
-    /// Returns the table of arenas, and the copied first words of their things.
+    /// Returns the table of arenas, and the copies of the first word of each thing in them.
     fn parts(&mut self) -> (&mut [ArenaCopy], &mut [u64]) {
         let (most, arenas) = (self.most, self.arenas);
         let (table, next) = self.mapped.words().split_at_mut(3 * most);

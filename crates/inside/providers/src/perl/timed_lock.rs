@@ -11,7 +11,7 @@ pub(super) struct TurnLock {
     holder: AtomicI32,
 }
 
-/// Maximum number of attempts to take the lock, which is never locked for long.
+/// Maximum number of attempts to take the lock. That is enough, because no thread keeps it long.
 const MAX_ATTEMPTS: u32 = 10_000;
 
 impl TurnLock {

@@ -295,9 +295,11 @@ fn few_samples(one: &RecordedProfile) -> Option<String> {
     /// Number of samples below which an error of a third is usual.
     const MIN_SAMPLES: u64 = 30;
     const WANTED_SAMPLES: i64 = 1000;
-    /// Number of samples of equal weight that make a sum certain to a fifth, with 95 % confidence.
+    /// Number of samples of equal weight for which a sum is wrong by at most a fifth, with 95 %
+    /// confidence.
     const MIN_SAMPLES_FOR_A_FIFTH: f64 = 96.0;
-    /// Number of samples of equal weight that make a sum certain to a tenth, with 95 % confidence.
+    /// Number of samples of equal weight for which a sum is wrong by at most a tenth, with 95 %
+    /// confidence.
     const MIN_SAMPLES_FOR_A_TENTH: f64 = 384.0;
     let sampled = one.details.as_ref().ok()?.sampled?;
     let taken = sampled.taken;

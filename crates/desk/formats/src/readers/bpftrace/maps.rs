@@ -103,7 +103,8 @@ impl BpftraceMaps {
         Ok(())
     }
 
-    /// Returns the sample types of all maps, each for the print that the options select.
+    /// Returns the sample types of all maps. If bpftrace printed a map several times, the options
+    /// select the print whose values its types have.
     pub(super) fn columns(
         &self,
         options: &FormatReadOptions,

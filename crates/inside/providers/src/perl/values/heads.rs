@@ -12,7 +12,7 @@ use heapprof_perl::HEAD_BYTES;
 
 use super::mapped_list::{MappedVec, NumberMultimap};
 
-/// Table of the heads of an interpreter.
+/// Table of an interpreter's value heads (SVs): which stack made the value in each head, and when.
 pub(in crate::perl) struct HeadTable {
     /// For each arena, its address and its number of heads, not counting the first head.
     arenas: MappedVec<u64>,
@@ -53,8 +53,9 @@ pub(in crate::perl) const NEWER_STACK: StackNumber = StackNumber::from_u32(u32::
 /// Stands for the stack of a variable that a pad keeps for the next run of its `my`, whatever stack
 /// made the variable.
 pub(in crate::perl) const RESTING_STACK: StackNumber = StackNumber::from_u32(u32::MAX - 2);
-/// Stands for the stack of a value that the compiler made before the program ran. The head had
-/// another value when the recording began.
+/// Stands for the stack of a value that the compiler made after the recording began, but before the
+/// program ran. Such a value is recognised by its head, which had another value when the recording
+/// began.
 pub(in crate::perl) const COMPILED_STACK: StackNumber = StackNumber::from_u32(u32::MAX - 3);
 /// Stands for the stack of a value whose making was seen, but whose stack could not be read.
 pub(in crate::perl) const UNKNOWN_STACK: StackNumber = StackNumber::from_u32(u32::MAX - 4);
