@@ -184,7 +184,7 @@ fn the_oldest_glibc_is_the_documented_one() {
     let newest = versions.map(|(_, n)| n.split('.').next().unwrap().parse::<u32>().unwrap());
     let newest = newest.max().unwrap();
     let page = std::fs::read_to_string(root().join("docs/platforms.md")).unwrap();
-    let stated = regex::Regex::new(r"glibc\s+2\.(\d+)\s+or\s+newer").unwrap();
+    let stated = regex::Regex::new(r"needs\s+glibc\s+2\.(\d+)\s+or\s+later").unwrap();
     let stated: u32 = stated.captures(&page).expect("the page says it")[1]
         .parse()
         .unwrap();

@@ -6,8 +6,8 @@
 //!   while the program unloads a library.
 //! * `runtime_state.rs` is the state machine of a provider: from "not found" over "read" to "given
 //!   up", and back when the library is unloaded.
-//! * [`perl`] and [`python`] are the two providers. Separate crates describe the structures of
-//!   these interpreters, because heapprof reads them from outside of programs, too.
+//! * Each other module is the provider of one interpreter. A crate in `crates/interpreters`
+//!   describes its structures, because heapprof reads them from outside of programs, too.
 //!
 //! CONTRIBUTING.md describes how to add a provider. This crate hooks no functions: heapprof-preload
 //! calls it at the start, when code is loaded, and at `dlclose`.
