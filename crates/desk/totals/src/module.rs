@@ -156,8 +156,7 @@ impl<'p> ModuleResolver<'p> {
         }
     }
 
-    /// Returns the module of a function in a mapping. Without a function, the module is the mapped
-    /// file.
+    /// Returns the module of a function in a mapping, or the mapped file if there is no function.
     pub fn module_of(
         &self,
         function: Option<&Function>,
@@ -314,8 +313,7 @@ fn is_made_by_python_library(file: &str) -> bool {
     file.starts_with('<') && file.ends_with('>') && !own.contains(&file)
 }
 
-/// Whether a path belongs to a Python installation in any folder, such as
-/// `/usr/lib/python3.11/json/decoder.py`.
+/// Whether a path is in an installation of Python, as `/usr/lib/python3.11/json/decoder.py` is.
 fn is_of_python(path: &str) -> bool {
     path.split('/')
         .zip(path.split('/').skip(1))
@@ -327,8 +325,7 @@ fn is_of_python(path: &str) -> bool {
         })
 }
 
-/// Returns the crate in a Rust name: the first part of its path, or the first part of the path of
-/// the type for a method.
+/// Returns the crate in a Rust name: the first part of its path, or of the path of a method's type.
 fn crate_of(name: &str) -> &str {
     let brackets = ['<', '&', '*', '[', '('];
     let mut rest = name;
