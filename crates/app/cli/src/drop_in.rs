@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use heapprof_dropin::{DropinHost, FetchOptions, ReportBody, ToolReadOptions, WebPageRequest};
+use heapprof_files::write_named;
 use heapprof_profile::Profile;
 use heapprof_sources::ProfileSources;
 
@@ -54,7 +55,7 @@ impl DropinHost for CommandLineHost<'_> {
     }
 
     fn write_into(&self, name: &str, file: File, body: ReportBody<'_>) -> Result<()> {
-        output::into(name, file, body)
+        write_named(name, file, body)
     }
 
     fn serve(&self, page: &WebPageRequest) -> Result<()> {

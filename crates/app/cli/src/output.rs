@@ -7,11 +7,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use heapprof_files::{
+    FileAccess, FileOwner, PathTrust, TypedPath, replace_file, resolve_typed, write_named,
+};
+use heapprof_recorder::inherited_state;
 
 use crate::args::FileMode;
-use heapprof_files::{FileAccess, FileOwner, PathTrust, TypedPath, resolve_typed};
-pub(crate) use heapprof_files::{replace_file as replace, write_named as into};
-use heapprof_recorder::inherited_state;
 
 /// Whether output goes to a terminal: no file is given, and stdout is a terminal. Rows are then
 /// limited, and colours are used.
@@ -81,18 +82,18 @@ fn write_for(
         if !inherited_state::has_stdout() {
             bail!(STDOUT_CLOSED);
         }
-        return into("standard output", io::stdout().lock(), body);
+        return write_named("standard output", io::stdout().lock(), body);
     };
     let shown = path.display().to_string();
     match resolve_typed(path, PathTrust::Any)? {
-        TypedPath::Open(file) => into(&shown, file, body),
+        TypedPath::Open(file) => write_named(&shown, file, body),
         TypedPath::Place(place, found) => {
             // A report that replaces a file keeps the file's mode, unless the old file is another
             // user's.
             let kept = found
                 .filter(|found| access == FileAccess::Umask && FileOwner::from_stat(found).is_us());
             let access = kept.map_or(access, |found| FileAccess::Exactly(found.st_mode & 0o777));
-            replace(&place, &shown, access, body)
+            replace_file(&place, &shown, access, body)
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
+use heapprof_files::{FileAccess, FilePlace, PathTrust, TypedPath, replace_file, resolve_typed};
 use heapprof_formats::ProfileFormat;
 use heapprof_profile::encode;
 use heapprof_symbolize::{
@@ -13,7 +14,6 @@ use heapprof_symbolize::{
 use crate::args::SymbolizeArgs;
 use crate::context::CommandContext;
 use crate::{messages, name, output};
-use heapprof_files::{FileAccess, FilePlace, PathTrust, TypedPath, resolve_typed};
 
 pub(super) fn run(context: &CommandContext, args: &SymbolizeArgs) -> Result<()> {
     let target = SymbolizeTarget::from_args(args)?;
@@ -70,7 +70,7 @@ pub(super) fn run(context: &CommandContext, args: &SymbolizeArgs) -> Result<()> 
         SymbolizeTarget::InPlace(..) if summary.resolved() + summary.numbered() == 0 => Ok(()),
         // The file keeps its mode.
         SymbolizeTarget::InPlace(place, mode) => {
-            output::replace(place, &args.file, FileAccess::Exactly(*mode), |writer| {
+            replace_file(place, &args.file, FileAccess::Exactly(*mode), |writer| {
                 Ok(encode(&profile, writer)?)
             })
         }

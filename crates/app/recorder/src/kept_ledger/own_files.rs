@@ -9,13 +9,13 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use heapprof_files::{FileAccess, FileOwner, FilePlace, PathTrust, make_folder, write_named};
 use heapprof_profile::{Profile, encode};
 use rustix::fs::FileType;
 
 use super::number_name;
 use crate::note::NoPlaceError;
-use crate::path_text::shown_path as shown;
-use heapprof_files::{FileAccess, FileOwner, FilePlace, PathTrust, make_folder, write_named};
+use crate::path_text::shown_path;
 
 /// Maximum number of files that are made for one user's processes, and of the bytes in them.
 const MAX_USAGE_PER_USER: FileUsage = FileUsage {
@@ -123,10 +123,10 @@ fn write(
     user: u32,
     most: u64,
 ) -> Result<(PathBuf, u64)> {
-    let named = || format!("{}: cannot be written", shown(path));
+    let named = || format!("{}: cannot be written", shown_path(path));
     let name = path.file_name().with_context(named)?.to_os_string();
     let folder = path.parent().unwrap_or(Path::new("/"));
-    let opened = make_folder(folder, PathTrust::NotOf(user)).with_context(|| shown(folder))?;
+    let opened = make_folder(folder, PathTrust::NotOf(user)).with_context(|| shown_path(folder))?;
     for number in 0..MAX_NAME_ATTEMPTS {
         let name = match number {
             0 => name.clone(),
@@ -149,7 +149,7 @@ fn write(
             writer: draft.file(),
             left: most,
         };
-        write_named(&shown(path), &mut limited, |writer| -> Result<()> {
+        write_named(&shown_path(path), &mut limited, |writer| -> Result<()> {
             Ok(encode(profile, writer)?)
         })?;
         let bytes = most - limited.left;
