@@ -481,7 +481,7 @@ fn a_folder_that_became_a_link_of_others_gets_no_profile() {
     if !is_root() {
         return;
     }
-    // Who owns the link, and whether profiles go where it leads.
+    // The owner of the link, and whether profiles are written where it leads.
     for (user, is_followed) in [(NOBODY, false), (0, true)] {
         let place = open_folder();
         let sticky = folder(&place.path().join("sticky"), 0o1777, 0);

@@ -23,8 +23,8 @@ const OWNED: &[(&str, &str)] = &[
     ("clap", "heapprof-cli"),
     (
         "anyhow",
-        "heapprof-cli heapprof-carried heapprof-page heapprof-sources heapprof-recorder heapprof-stores \
-         heapprof-dropin heapprof-terminal",
+        "heapprof-cli heapprof-carried heapprof-page heapprof-sources heapprof-recorder \
+         heapprof-stores heapprof-dropin heapprof-terminal",
     ),
     ("ureq", "heapprof-sources heapprof-stores"),
     // heapprof-cli uses it for children and files of other users, heapprof-symbolize for files of
@@ -48,7 +48,8 @@ const OWNED: &[(&str, &str)] = &[
     (
         "libc",
         "heapprof-platform heapprof-engine heapprof-providers heapprof-preload heapprof-alloc \
-         heapprof-attach heapprof-cli heapprof-heap heapprof-process heapprof-recorder heapprof-wiretap",
+         heapprof-attach heapprof-cli heapprof-heap heapprof-process heapprof-recorder \
+         heapprof-wiretap",
     ),
     ("inferno", "heapprof-report"),
     // heapprof-page writes the lists of the server's API with it, and heapprof-analysis reads

@@ -39,8 +39,9 @@ pub(crate) struct DwarfFrame<'f> {
     /// The linker name; empty if it is not known.
     pub(crate) name: &'f str,
     /// Whether the name may be only the last part of the function's name. C++ and Rust functions
-    /// have linker names. But for functions that are private to their unit, debug information has
-    /// only the last part of the name. The other parts come from the entries around the function.
+    /// have linker names, except functions that are private to their unit. For these, debug
+    /// information has only the last part of the name. The other parts come from the entries around
+    /// the function.
     pub(crate) is_short: bool,
     pub(crate) file: &'f str,
     pub(crate) line: u32,

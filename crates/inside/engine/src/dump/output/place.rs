@@ -8,6 +8,10 @@ use heapprof_platform::sys::{self, EngineFile};
 
 /// Longest file name, in bytes.
 const MAX_NAME_LEN: usize = 255;
+/// Maximum number of links that a path may lead over, as in the kernel.
+const MAX_LINKS: usize = 40;
+/// Flags that open a folder as a place for names.
+const FOLDER_FLAGS: i32 = libc::O_PATH | libc::O_DIRECTORY;
 
 /// A name in a folder.
 pub(super) struct DumpPlace {
@@ -43,8 +47,14 @@ impl DumpPlace {
             // The user did not type the folder's name, so a link that another user put there is not
             // followed.
             let above = Self::from_path(folder, false)?;
-            let open =
-                || EngineFile::open_in(&above.folder, &above.name, FOLDER | libc::O_NOFOLLOW, 0);
+            let open = || {
+                EngineFile::open_in(
+                    &above.folder,
+                    &above.name,
+                    FOLDER_FLAGS | libc::O_NOFOLLOW,
+                    0,
+                )
+            };
             match open() {
                 Err(libc::ENOENT) => {
                     let made = sys::make_folder_in(&above.folder, &above.name);
@@ -161,10 +171,6 @@ impl Drop for DumpDraft<'_> {
     }
 }
 
-const FOLDER: i32 = libc::O_PATH | libc::O_DIRECTORY;
-/// Maximum number of links that a path may lead over, as in the kernel.
-const MAX_LINKS: usize = 40;
-
 /// Opens the folder of a dump, step by step. A link on the way must belong to this user, to root or
 /// to the owner of `/`. `record` applies the same rule to the path that its user typed. Without the
 /// rule, another user could redirect the dumps of root's program after `record` has checked the
@@ -172,8 +178,8 @@ const MAX_LINKS: usize = 40;
 fn open_folder(path: &[u8]) -> Result<EngineFile, i32> {
     let trusted = [Some(0), Some(sys::effective_user()), sys::file_owner(c"/")];
     let open_start = |path: &[u8]| match path.first() {
-        Some(b'/') => EngineFile::open(c"/", FOLDER, 0),
-        _ => EngineFile::open(c".", FOLDER, 0),
+        Some(b'/') => EngineFile::open(c"/", FOLDER_FLAGS, 0),
+        _ => EngineFile::open(c".", FOLDER_FLAGS, 0),
     };
     let mut folder = open_start(path)?;
     let (mut rest, mut links) = (path.to_vec(), 0);
