@@ -38,9 +38,9 @@ use clap::{Args, Parser, Subcommand};
 use heapprof_analysis::SortKey;
 use heapprof_formats::ValueTypeName;
 use heapprof_report::ReportFormat;
+use heapprof_stores::StoreBackend;
 
 use crate::name;
-use heapprof_stores::StoreBackend;
 
 pub(crate) use attach::{AttachArgs, DetachArgs};
 pub(crate) use code::CodeArgs;

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use heapprof_files::FileOwner;
+use heapprof_process::job_control::{foreground_group, group_of, session_of};
 use heapprof_process::run_state;
 use rustix::io::Errno;
 use rustix::process::{
@@ -28,8 +30,6 @@ use crate::inherited_state;
 use crate::keeper::KeeperHandle;
 use crate::live::LiveView;
 use crate::rights::RightsLedger;
-use heapprof_files::FileOwner;
-use heapprof_process::job_control::{foreground_group, group_of, session_of};
 
 /// How the program ended.
 pub struct ProgramExit {

@@ -10,11 +10,11 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use heapprof_files::FileOwner;
 use heapprof_process::{is_proc_ours, maps};
 use rustix::process::Pid;
 
 use crate::rights::ProcessRights;
-use heapprof_files::FileOwner;
 
 /// Maximum number of files that are kept open for this user. Other users have separate limits, so
 /// they can't use up this one.

@@ -11,6 +11,9 @@ use heapprof_analysis::{
     coverage::{ManagedRuntime, RssBreakdown, resident, unseen_runtime},
     nameless::nameless_share,
 };
+use heapprof_files::{
+    FileAccess, FileOwner, FilePlace, OpenedFile, PathTrust, acting, replace_file,
+};
 use heapprof_profile::{EarlyEnds, Profile, ReadOptions, decode_with, encode, recording_texts};
 use heapprof_symbolize::SymbolizeOptions;
 use heapprof_symbolize::allocators::UnhookedAllocator;
@@ -20,9 +23,6 @@ use crate::profile_entries::WrittenProfile;
 use crate::residents::ResidentHistories;
 use crate::rights::{ProcessNamer, ProcessRights};
 use crate::unhooked_allocators;
-use heapprof_files::{
-    FileAccess, FileOwner, FilePlace, OpenedFile, PathTrust, acting, replace_file,
-};
 
 /// The kind of file that an entry's path leads to.
 pub(crate) enum EntryTarget {

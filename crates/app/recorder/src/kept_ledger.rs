@@ -9,9 +9,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use heapprof_files::{FileAccess, FileOwner, FilePlace, PathTrust, make_folder, replace_file};
 use heapprof_live::SharedLedger;
 use heapprof_profile::{HeapHistory, Profile, encode};
-
 use rustix::fs::FileType;
 
 use crate::names::ProfileNamePatterns;
@@ -19,7 +19,6 @@ use crate::oom::OomKill;
 use crate::outside::{add_command_line_comment, add_script_comment};
 use crate::profile_entries::{SmallChild, WrittenProfile};
 use crate::rights::ProcessRights;
-use heapprof_files::{FileAccess, FileOwner, FilePlace, PathTrust, make_folder, replace_file};
 pub(crate) use own_files::OwnFiles;
 
 /// How profiles are written.

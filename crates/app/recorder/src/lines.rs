@@ -17,6 +17,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use heapprof_analysis::{CodePlace as Line, line_growth::line_growth};
+use heapprof_files::{FileOwner, acting};
 use heapprof_profile::{ReadOptions, decode_with};
 use heapprof_report::LineGrowth;
 use heapprof_symbolize::SymbolizeOptions;
@@ -28,7 +29,6 @@ use crate::outside::executable_of;
 use crate::rights::{ProcessNamer, ProcessRights, RightsLedger};
 use crate::start_error::RecordingStartError;
 use crate::tail::{LINES_SUFFIX, MessageTail, TailMessage, find_others};
-use heapprof_files::{FileOwner, acting};
 
 /// How long the thread sleeps between two scans.
 const SCAN_INTERVAL: Duration = Duration::from_millis(30);

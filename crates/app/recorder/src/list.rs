@@ -7,9 +7,10 @@ use std::io::{self, Read, Seek};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use heapprof_files::{FileOwner, FilePlace, PathTrust, open_folder};
+
 use crate::folder::RecordFolder;
 use crate::tail;
-use heapprof_files::{FileOwner, FilePlace, PathTrust, open_folder};
 
 /// The entries that one user's processes wrote into the list.
 pub(crate) struct ListEntries {

@@ -17,6 +17,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use heapprof_terminal::ScreenStyle;
+use heapprof_terminal::feed::{FeedNews, FeedRequest, SnapshotFeed};
+use heapprof_terminal::plain_view::PlainBlocks;
+use heapprof_terminal::run::{ViewActions, ViewSignals, run as show};
+use heapprof_terminal::screen::{self, TerminalScreen, is_tty, tty};
 use rustix::process::{Signal, kill_current_process_group};
 
 use self::asker::ProfileAsker;
@@ -26,11 +31,6 @@ use crate::inherited_state;
 use crate::list::ProfileList;
 use crate::observer::{RecordingEvent, RecordingObserver};
 use crate::rights::RightsLedger;
-use heapprof_terminal::ScreenStyle;
-use heapprof_terminal::feed::{FeedNews, FeedRequest, SnapshotFeed};
-use heapprof_terminal::plain_view::PlainBlocks;
-use heapprof_terminal::run::{ViewActions, ViewSignals, run as show};
-use heapprof_terminal::screen::{self, TerminalScreen, is_tty, tty};
 
 /// Time between two requests for a profile.
 const ASK_INTERVAL: Duration = Duration::from_secs(1);

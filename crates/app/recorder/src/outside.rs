@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use heapprof_files::FileOwner;
 use heapprof_live::{CoreLedger, LiveError, LiveProcess, LiveProcessSummary, SharedLedger};
 use heapprof_profile::{Profile, recording_texts};
 use heapprof_symbolize::SymbolizeOptions;
@@ -18,7 +19,6 @@ use rustix::process::geteuid;
 
 use crate::records;
 use crate::rights::{ProcessNamer, ProcessRights, RightsLedger};
-use heapprof_files::FileOwner;
 
 /// Longest time for reading the files that a process of another user names.
 const FILE_READ_TIMEOUT: Duration = Duration::from_secs(10);

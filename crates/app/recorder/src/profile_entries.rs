@@ -6,9 +6,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use heapprof_files::FileOwner;
+
 use crate::list::ListEntries;
 use crate::rights::ProcessRights;
-use heapprof_files::FileOwner;
 
 /// A profile that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,12 +1,12 @@
 //! Draws the details of the selected function: its callers or callees, and its lines.
 
+use heapprof_report::{UnitFormatter, percent};
 use ratatui_core::layout::Rect;
 use ratatui_core::style::Style;
 
 use super::canvas::ScreenCanvas;
 use super::state::ViewState;
 use super::view_data::ViewData;
-use heapprof_report::{UnitFormatter, percent};
 
 /// Smallest width, in columns, at which lines are drawn beside callers.
 const MIN_SIDE_BY_SIDE_COLUMNS: u16 = 70;

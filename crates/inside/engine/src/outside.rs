@@ -11,6 +11,10 @@ use heapprof_abi::{
     DROPPED_COUNT, LEDGER_MAGIC, LEDGER_VERSION, LedgerHeader, TableAddress, chunks, counters,
     frame, heap, moments, name, spread, stack, table, thread,
 };
+use heapprof_platform::table_file::{
+    self, COPY_COUNT, HEAP_COPY, MOMENTS_COPY, PEAK_AT_COPY, TableFile,
+};
+use heapprof_profile::HeapMoment;
 
 use crate::drop_counters::DroppedEvents;
 use crate::engine::{ENGINE, Engine};
@@ -22,10 +26,6 @@ use crate::tables::spread::StackSpread;
 use crate::tables::stacks::StackEntry;
 use crate::thread::names;
 use crate::thread::state::ThreadState;
-use heapprof_platform::table_file::{
-    self, COPY_COUNT, HEAP_COPY, MOMENTS_COPY, PEAK_AT_COPY, TableFile,
-};
-use heapprof_profile::HeapMoment;
 
 /// The header of the ledger of [`ENGINE`]. It lies in writable data, where readers search for it.
 #[used]

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use heapprof_report::ReportFormat;
 
 use super::{FileModeArgs, LimitArg, format};
 use crate::name;
-use heapprof_report::ReportFormat;
 
 #[derive(Debug, Args)]
 pub(crate) struct HeapwalkArgs {

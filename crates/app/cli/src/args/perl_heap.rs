@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use heapprof_report::ReportFormat;
 
 use super::heapwalk::address;
 use super::{FileModeArgs, LimitArg, format};
 use crate::name;
-use heapprof_report::ReportFormat;
 
 #[derive(Debug, Args)]
 pub(crate) struct PerlHeapArgs {

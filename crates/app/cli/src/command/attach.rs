@@ -7,9 +7,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use heapprof_attach::{AttachOptions, AttachOutcome, AttachTarget};
+use heapprof_files::FileOwner;
 use heapprof_live::{LiveProcess, LogSource, SharedLedger};
 use heapprof_process::{is_there, status};
 use heapprof_profile::{EarlyEnds, Profile, recording_texts};
+use heapprof_recorder::log::EventLogWriter;
+use heapprof_recorder::outside::{
+    OutsideProcess, add_command_line_comment, add_script_comment, command_line,
+};
+use heapprof_recorder::rights::RightsLedger;
 use heapprof_report::{early_ends, unseen_frees};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -18,12 +24,6 @@ use super::dump::{refuse_terminal, write};
 use super::record::bytes;
 use crate::args::{AttachArgs, DetachArgs};
 use crate::{log, messages, named_process, outside, preload};
-use heapprof_files::FileOwner;
-use heapprof_recorder::log::EventLogWriter;
-use heapprof_recorder::outside::{
-    OutsideProcess, add_command_line_comment, add_script_comment, command_line,
-};
-use heapprof_recorder::rights::RightsLedger;
 
 /// Time between two checks whether the recording is over.
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(50);

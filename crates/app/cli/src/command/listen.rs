@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use heapprof_analysis::store::ProfileStore;
+use heapprof_recorder::inherited_state;
 use heapprof_stores::{DatagramCounts, make_database};
 use heapprof_wiretap::{MAX_DATAGRAM_BYTES, SigningKey};
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
@@ -21,7 +22,6 @@ use signal_hook::iterator::Signals;
 
 use crate::args::ListenArgs;
 use crate::context::CommandContext;
-use heapprof_recorder::inherited_state;
 
 use crate::{messages, now};
 

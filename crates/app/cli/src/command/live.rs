@@ -9,11 +9,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-
-use super::tui;
-use crate::args::LiveArgs;
-use crate::context::CommandContext;
-use crate::{output, outside};
 use heapprof_files::FileOwner;
 use heapprof_recorder::outside::OutsideProcess;
 use heapprof_recorder::{ProcessMoments, resident};
@@ -21,6 +16,11 @@ use heapprof_terminal::feed::{FeedNews, FeedRequest, SnapshotFeed};
 use heapprof_terminal::plain_view::PlainBlocks;
 use heapprof_terminal::run::ViewSignals;
 use heapprof_terminal::screen::tty;
+
+use super::tui;
+use crate::args::LiveArgs;
+use crate::context::CommandContext;
+use crate::{output, outside};
 
 /// Time between two readings.
 const READ_INTERVAL: Duration = Duration::from_millis(500);

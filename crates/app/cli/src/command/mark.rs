@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use heapprof_abi::environment as variable;
+use heapprof_recorder::sockets::{SocketKind, address, folders};
 use heapprof_watch::{ACCEPTED_ANSWER, MarkScope, make_mark};
 use rustix::net::{
     RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, bind, connect, recv, send, sockopt,
 };
 
 use crate::args::MarkArgs;
-use heapprof_recorder::sockets::{SocketKind, address, folders};
 
 use crate::{named_process, now};
 

@@ -6,11 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use anyhow::{Context, Result};
 use heapprof_abi::environment as variable;
 use heapprof_process::own_memory;
+use heapprof_recorder::{ProfileNamePatterns, outside, resident};
 use heapprof_report::{RecordedProcess, ReportStyle};
 
 use crate::args::PsArgs;
 use crate::{messages, output};
-use heapprof_recorder::{ProfileNamePatterns, outside, resident};
 
 pub(super) fn run(args: &PsArgs) -> Result<()> {
     let found = outside::list().context("/proc: the list of processes cannot be read")?;

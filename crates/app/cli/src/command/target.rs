@@ -10,18 +10,18 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
+use heapprof_files::FileOwner;
 use heapprof_heap::{
     CoreMemory, HeapWalkError, LiveMemory, ProcessImage, capture, object_class, release,
 };
 use heapprof_process::maps::ProcessMapping;
 use heapprof_profile::Profile;
+use heapprof_recorder::outside::{open_core, root_of};
+use heapprof_recorder::rights::{ProcessRights, RightsLedger, is_root};
 use heapprof_report::UnitFormatter;
 use heapprof_symbolize::{FileSymbols, SymbolizeOptions, class_name, demangle};
 
 use crate::{name, named_process};
-use heapprof_files::FileOwner;
-use heapprof_recorder::outside::{open_core, root_of};
-use heapprof_recorder::rights::{ProcessRights, RightsLedger, is_root};
 
 /// Longest name of a class that is shown, in bytes.
 const MAX_CLASS_NAME_BYTES: usize = 1000;

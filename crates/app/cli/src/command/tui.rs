@@ -4,6 +4,11 @@ use std::fs::File;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, bail};
+use heapprof_recorder::inherited_state;
+use heapprof_terminal::feed::SnapshotFeed;
+use heapprof_terminal::files::FileFeed;
+use heapprof_terminal::run::{ViewSignals, run as show};
+use heapprof_terminal::screen::{TerminalScreen, tty};
 use signal_hook::consts::SIGTERM;
 use signal_hook::low_level::emulate_default_handler;
 
@@ -12,11 +17,6 @@ use super::view::{VIEW_ACTIONS, screen_style};
 use crate::args::TuiArgs;
 use crate::context::CommandContext;
 use crate::messages;
-use heapprof_recorder::inherited_state;
-use heapprof_terminal::feed::SnapshotFeed;
-use heapprof_terminal::files::FileFeed;
-use heapprof_terminal::run::{ViewSignals, run as show};
-use heapprof_terminal::screen::{TerminalScreen, tty};
 
 pub(super) fn run(context: &CommandContext, args: &TuiArgs) -> Result<()> {
     let names = report::expand_names(&context.sources.or_newest(&args.profiles.profiles)?)?;

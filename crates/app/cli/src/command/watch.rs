@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use heapprof_abi::environment as variable;
 use heapprof_analysis::store::{ProfileStore, WatchStart};
+use heapprof_recorder::sockets::{ListeningSocket, SocketKind};
+use heapprof_recorder::{ProgramExit, inherited_state, outside, run_unrecorded};
 use heapprof_report::ReportStyle;
 use heapprof_stores::make_database;
 use heapprof_watch::{ProcessWatcher, WatchRule, receive_marks};
@@ -27,8 +29,6 @@ use crate::args::WatchArgs;
 use crate::args::size::size;
 use crate::context::CommandContext;
 use crate::{messages, named_process, now, output};
-use heapprof_recorder::sockets::{ListeningSocket, SocketKind};
-use heapprof_recorder::{ProgramExit, inherited_state, outside, run_unrecorded};
 
 /// Longest wait between two checks whether the watch is over. Most events that end the watch also
 /// wake the thread.

@@ -9,7 +9,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use heapprof_files::FileOwner;
 use heapprof_process::ProcessIdentity;
+use heapprof_process::job_control::session_of;
 use rustix::fs::{CWD, Mode, OFlags, fcntl_setfl, openat};
 use rustix::io::Errno;
 use rustix::net::{
@@ -21,8 +23,6 @@ use crate::note::RecordingNote;
 use crate::peer::SocketPeer;
 use crate::rights::ProcessRights;
 use crate::sockets;
-use heapprof_files::FileOwner;
-use heapprof_process::job_control::session_of;
 
 /// Maximum number of processes that wait to be accepted. The kernel may have a lower limit.
 const MAX_BACKLOG: i32 = 4096;

@@ -2,13 +2,13 @@
 
 use std::os::fd::OwnedFd;
 
+use heapprof_files::FileOwner;
 use heapprof_live::{LedgerProcessState, SharedLedger};
 use heapprof_process::{CgroupFolder, is_there, status};
 use rustix::process::Pid;
 
 use super::callers::number_of;
 use crate::audit::is_readable;
-use heapprof_files::FileOwner;
 
 /// A process that keeps its ledger in a file.
 pub(super) struct LedgerProcess {

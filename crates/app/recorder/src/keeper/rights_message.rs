@@ -1,7 +1,8 @@
 //! The message that a process sends before it lowers its rights.
 
-use crate::rights::ProcessRights;
 use heapprof_files::FileOwner;
+
+use crate::rights::ProcessRights;
 
 /// The beginning of a message about lower rights.
 const LOWERED_RIGHTS_PREFIX: &str = "heapprof's lower rights 1";

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use heapprof_profile::{Profile, ReadOptions, decode_with};
 use heapprof_symbolize::SymbolizeOptions;
+use heapprof_terminal::feed::ProcessChoice;
 
 use super::program_output::ProgramOutput;
 use super::{SharedLiveState, lock_state};
@@ -24,7 +25,6 @@ use crate::list::{ASKED_FILE_NAME, ProfileList};
 use crate::outside::executable_of;
 use crate::rights::{ProcessNamer, ProcessRights, RightsLedger};
 use crate::tail::{LIVE_SUFFIX, MessageTail, TailMessage, find_others};
-use heapprof_terminal::feed::ProcessChoice;
 
 /// How long the thread sleeps between two scans.
 const SCAN_INTERVAL: Duration = Duration::from_millis(30);

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use heapprof_analysis::QuestionSource;
-use heapprof_profile::{Profile, merge_all};
-
-use crate::residents::resident;
 use heapprof_files::FileOwner;
+use heapprof_profile::{Profile, merge_all};
 use heapprof_terminal::feed::{
     CurvePoint, FeedNews, ProcessChoice, SnapshotPeak, ViewProcess, ViewSnapshot,
 };
+
+use crate::residents::resident;
 
 /// Maximum number of processes whose snapshots are kept. A new process replaces one that was silent
 /// for long.

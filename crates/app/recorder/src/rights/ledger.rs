@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use heapprof_files::FileOwner;
 use heapprof_process::ProcessIdentity;
 
 use super::ProcessRights;
-use heapprof_files::FileOwner;
 
 /// Maximum number of processes whose rights are remembered.
 const MAX_PROCESSES: usize = 1 << 16;

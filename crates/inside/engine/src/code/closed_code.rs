@@ -13,12 +13,13 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use crate::code::image::MappedImage;
-use crate::code::modules::LoadedModule;
-use crate::process::EngineProcess;
 use heapprof_abi::MappingGeneration;
 use heapprof_platform::lock::{ForkLock, LockedValue, rank};
 use heapprof_platform::sys;
+
+use crate::code::image::MappedImage;
+use crate::code::modules::LoadedModule;
+use crate::process::EngineProcess;
 
 /// The closed code, and its count, which each walk of a stack reads.
 pub(crate) struct ClosedCode {

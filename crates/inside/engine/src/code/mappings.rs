@@ -4,6 +4,12 @@ use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use heapprof_abi::MappingGeneration;
+use heapprof_platform::lock::{ForkLock, LockedValue, rank};
+use heapprof_platform::pages::PageSource;
+use heapprof_platform::table_file::TableLifetime;
+use heapprof_platform::weak;
+
 use crate::code::closed_code::{ClosedCode, ClosedMapping, ClosedMappings};
 use crate::code::image::MappedImage;
 use crate::code::maps;
@@ -11,11 +17,6 @@ use crate::code::modules::LoadedModule;
 use crate::process::EngineProcess;
 use crate::tables::chunks::ChunkedArray;
 use crate::tables::word_memory::WordMemory;
-use heapprof_abi::MappingGeneration;
-use heapprof_platform::lock::{ForkLock, LockedValue, rank};
-use heapprof_platform::pages::PageSource;
-use heapprof_platform::table_file::TableLifetime;
-use heapprof_platform::weak;
 
 mod first_use;
 

@@ -2,11 +2,12 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
-use crate::process::EngineProcess;
-use crate::tables::moments::{HeapMoments, MAX_MOMENTS};
 use heapprof_platform::lock::{ForkLock, LockedValue, rank};
 use heapprof_platform::table_file;
 use heapprof_profile::HeapMoment;
+
+use crate::process::EngineProcess;
+use crate::tables::moments::{HeapMoments, MAX_MOMENTS};
 
 /// The history of a recording. Times are in microseconds since the recording began.
 pub(crate) struct RecordingHistory {

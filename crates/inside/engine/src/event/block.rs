@@ -1,5 +1,9 @@
 //! Records allocations, frees and reallocations, in exact and in sampled mode.
 
+use heapprof_abi::{RecordingEpoch, StackNumber};
+use heapprof_platform::arch::prefetch;
+use heapprof_platform::tls::{self, ThreadSlot};
+
 use crate::drop_counters::count;
 use crate::engine::Engine;
 use crate::event::entry::CountdownState::{GoesOn, RanOut};
@@ -15,10 +19,6 @@ use crate::tables::log::{LogBlock, LogEventKind};
 use crate::tables::sampler;
 use crate::tables::spread::StackSpread;
 use crate::thread::state::{ThreadOwnState, ThreadState};
-use heapprof_abi::RecordingEpoch;
-use heapprof_abi::StackNumber;
-use heapprof_platform::arch::prefetch;
-use heapprof_platform::tls::{self, ThreadSlot};
 
 /// Makes an allocation that the countdown chose, and records the block that `real` returns.
 ///

@@ -2,14 +2,15 @@
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
-use crate::drop_counters::count;
-use crate::engine::Engine;
-use crate::mode::RecordingMode;
-use crate::thread::state::{self, ThreadOwnState, ThreadState};
 use heapprof_abi::RecordingEpoch;
 use heapprof_platform::sys;
 use heapprof_platform::table_file::TableMemory;
 use heapprof_platform::tls::{self, QUIET_COUNTDOWN, ThreadSlot};
+
+use crate::drop_counters::count;
+use crate::engine::Engine;
+use crate::mode::RecordingMode;
+use crate::thread::state::{self, ThreadOwnState, ThreadState};
 
 /// Takes the reentrancy guard: this thread is inside the engine until [`release_reentrancy_guard`].
 pub(crate) fn hold_reentrancy_guard() {

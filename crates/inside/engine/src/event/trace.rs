@@ -1,11 +1,12 @@
 //! Events in which an interpreter has made values. Such an event finds the number of the stack that
 //! made the values.
 
+use heapprof_abi::StackNumber;
+use heapprof_platform::tls;
+
 use crate::engine::Engine;
 use crate::event::entry::{CountdownState, StateOwnership, ThreadEvent};
 use crate::event::stack::find_script_stack;
-use heapprof_abi::StackNumber;
-use heapprof_platform::tls;
 
 /// A thread's event in which an interpreter traces values. What the thread allocates meanwhile is
 /// not recorded, and dumps that a signal requests are made afterwards.

@@ -1,5 +1,8 @@
 //! Counts the events that are never sampled: the program's own mappings.
 
+use heapprof_abi::{RecordingEpoch, StackNumber};
+use heapprof_platform::tls;
+
 use crate::drop_counters::count;
 use crate::engine::Engine;
 use crate::event::entry::{self, StateOwnership, acquire_state};
@@ -8,9 +11,6 @@ use crate::stack::call_site::CallSite;
 use crate::tables::counters::{CountOutcome, EventWeight};
 use crate::tables::sampler;
 use crate::thread::state::{ThreadOwnState, ThreadState};
-use heapprof_abi::RecordingEpoch;
-use heapprof_abi::StackNumber;
-use heapprof_platform::tls;
 
 /// The ledger's counters, for events that are counted one by one in both modes.
 pub(crate) struct EventCounter<'a> {

@@ -9,6 +9,9 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::Ordering;
 
+use heapprof_abi::{RecordingEpoch, StackNumber};
+use heapprof_platform::sys::{self, EngineFile};
+
 use crate::dump::growth_reports::{ReportedStack, growth_step};
 use crate::dump::output;
 use crate::engine::Engine;
@@ -16,9 +19,6 @@ use crate::options::RecordingOptions;
 use crate::recording::snapshot::{self, AddressHasher};
 use crate::recording::sums::{self, StackSums};
 use crate::tables::script_frames::FrameWord;
-use heapprof_abi::RecordingEpoch;
-use heapprof_abi::StackNumber;
-use heapprof_platform::sys::{self, EngineFile};
 
 /// A stack whose memory in use has changed.
 struct ChangedStack {

@@ -1,12 +1,13 @@
 //! Steps from a frame to its caller, by cached rules and through memory that is known to be
 //! readable.
 
+use heapprof_abi::FrameAddress;
+use heapprof_platform::sys::{self, PAGE_SIZE};
+
 use crate::arch::{UnwindRule, UnwindRuleKind, strip_pointer_authentication};
 use crate::code::ProgramCode;
 use crate::code::cfi::{self, FrameRegisters};
 use crate::process::EngineProcess;
-use heapprof_abi::FrameAddress;
-use heapprof_platform::sys::{self, PAGE_SIZE};
 
 /// Input of every walk: the program's code and its process.
 #[derive(Clone, Copy)]

@@ -7,11 +7,11 @@ use anyhow::{Context, Result};
 use heapprof_heap::{ChunkState, ImageRegion, ProcessImage};
 use heapprof_live::{BlocksInUse, LedgerSnapshot, LiveProcess, LiveProfileRow, StackNumber};
 use heapprof_profile::{Profile, ProfileBuilder};
+use heapprof_recorder::outside::{give_names, namer, namer_of, open_core};
 use heapprof_report::HeapDescriber;
 
 use crate::command::target::{WalkTarget, WalkTargetKind};
 use crate::messages;
-use heapprof_recorder::outside::{give_names, namer, namer_of, open_core};
 
 /// The sample types of a walked heap; the default one comes second.
 const HEAP_SAMPLE_TYPES: [(&str, &str); 8] = [

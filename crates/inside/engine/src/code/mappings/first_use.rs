@@ -9,12 +9,12 @@ use std::io::Write;
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 
+use heapprof_abi::MappingGeneration;
 use heapprof_platform::pages::PageSource;
 use heapprof_platform::sys;
 use heapprof_platform::weak::{self, LinkMap};
 
 use super::{CodeMapping, CodeMappings, KnownMappings, mark_replaced};
-use heapprof_abi::MappingGeneration;
 
 use crate::code::image::{CodePiece, MappedImage};
 use crate::code::modules::LoadedModule;

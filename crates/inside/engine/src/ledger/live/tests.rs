@@ -1,12 +1,14 @@
 //! The live table compared with a map, also while its parts change hands.
 
+use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
+
+use heapprof_abi::StackNumber;
+use heapprof_platform::pages::regions::region;
+
 use super::*;
 use crate::ledger::access::{self, LedgerAccess};
 use crate::thread::state::{ThreadState, ThreadStates};
-use heapprof_abi::StackNumber;
-use heapprof_platform::pages::regions::region;
-use std::collections::HashMap;
-use std::sync::atomic::AtomicBool;
 
 /// Number of steps of a random walk. Under an interpreter a step takes a thousand times as long.
 const STEPS: u64 = if cfg!(miri) { 1_500 } else { 300_000 };

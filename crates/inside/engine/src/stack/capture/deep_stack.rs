@@ -13,8 +13,9 @@
 //! A stack that returns goes back along the marks. It is unwound until the newest frames are
 //! complete again, and then down to the newest mark that is unchanged.
 
-use super::{CUT, FRAMES_PER_END, LastStack, MAX_REMEMBERED_FRAMES, hash_term};
 use heapprof_abi::FrameAddress;
+
+use super::{CUT, FRAMES_PER_END, LastStack, MAX_REMEMBERED_FRAMES, hash_term};
 
 use crate::stack::walk::{DirectMemory, FrameCursor, Unwinder};
 

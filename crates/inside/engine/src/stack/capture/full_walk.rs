@@ -1,8 +1,9 @@
 //! Walks a stack from end to end, without using the last one, and leaves out the middle of a deep
 //! one.
 
-use super::{FRAMES_PER_END, MAX_WALK_FRAMES};
 use heapprof_abi::FrameAddress;
+
+use super::{FRAMES_PER_END, MAX_WALK_FRAMES};
 
 use crate::arch::strip_pointer_authentication;
 use crate::stack::call_site::CallSite;

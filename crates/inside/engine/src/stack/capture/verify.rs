@@ -1,8 +1,9 @@
 //! Checks whether a recorded stack is unchanged in memory, and patches return addresses that may be
 //! patched.
 
-use super::{LastStack, MAX_REMEMBERED_FRAMES, hash_term};
 use heapprof_abi::FrameAddress;
+
+use super::{LastStack, MAX_REMEMBERED_FRAMES, hash_term};
 
 use crate::arch::UnwindRuleKind;
 use crate::stack::call_site::CallSite;
