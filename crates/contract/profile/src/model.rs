@@ -224,7 +224,7 @@ impl Samples {
     }
 
     /// Returns how many bytes of memory the samples take, without their spread.
-    fn memory(&self) -> u64 {
+    pub fn memory(&self) -> u64 {
         let stacks = self.frames() * size_of::<LocationIndex>() + self.len() * size_of::<usize>();
         (stacks + size_of_val(&self.value[..]) + size_of_val(&self.label_set[..])) as u64
     }

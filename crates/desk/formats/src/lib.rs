@@ -31,6 +31,7 @@ mod heap_samples;
 mod json;
 mod lines;
 mod mapped_files;
+mod memory_budget;
 mod open;
 #[cfg(test)]
 mod profile_text;

@@ -141,7 +141,10 @@ impl FormatReadOptions {
     /// Returns the maximum number of bytes of memory, roughly, that reading may take. It is the
     /// limit for the inflated size, but always enough for a small file.
     pub(crate) fn max_memory(&self) -> u64 {
-        self.max_inflated.max(64 << 20)
+        /// Number of bytes that are enough for a small file. In tests of this crate it is smaller,
+        /// so that a reader comes to its limit soon.
+        const MIN_MEMORY: u64 = if cfg!(test) { 8 << 20 } else { 64 << 20 };
+        self.max_inflated.max(MIN_MEMORY)
     }
 
     /// Sets the part to read.

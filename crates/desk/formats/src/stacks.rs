@@ -5,30 +5,69 @@ use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Line, Location, LocationIndex, Mapping, MappingIndex, Profile};
 
 use crate::address_map::AddressMap;
+use crate::error::FormatError;
 use crate::mapped_files::MappedFile;
+use crate::memory_budget::MemoryBudget;
+use crate::reading::FormatReadOptions;
 
 /// Locations by address, numbered in the order of their first occurrence.
-#[derive(Default)]
-pub(crate) struct AddressLocations(HashMap<u64, LocationIndex>);
+pub(crate) struct AddressLocations {
+    locations: HashMap<u64, LocationIndex>,
+    budget: MemoryBudget,
+}
 
 impl AddressLocations {
-    pub(crate) fn new() -> Self {
-        Self(HashMap::new())
+    /// Makes an empty table for a profile that may take the memory that the options allow.
+    pub(crate) fn new(options: &FormatReadOptions) -> Self {
+        Self {
+            locations: HashMap::new(),
+            budget: MemoryBudget::new(options),
+        }
     }
 
-    /// Returns the location of an address. A new location is added to the profile.
-    pub(crate) fn get(&mut self, profile: &mut Profile, address: u64) -> LocationIndex {
-        *self
-            .0
-            .entry(address)
-            .or_insert_with(|| push_location(profile, address))
+    /// Returns the location of an address. A new location is added to the profile. Too much memory
+    /// is an error.
+    pub(crate) fn get(
+        &mut self,
+        profile: &mut Profile,
+        address: u64,
+    ) -> Result<LocationIndex, FormatError> {
+        if let Some(&known) = self.locations.get(&address) {
+            return Ok(known);
+        }
+        let location = push_location(profile, address);
+        self.locations.insert(address, location);
+        self.count_growth(size_of::<Location>() + ENTRY_BYTES, || profile.memory())?;
+        Ok(location)
     }
 
     /// Returns the location of an address, if it has one.
     pub(crate) fn find(&self, address: u64) -> Option<LocationIndex> {
-        self.0.get(&address).copied()
+        self.locations.get(&address).copied()
+    }
+
+    /// Counts a new sample with `frames` frames. `used` computes the memory of the profile in
+    /// bytes. Too much memory is an error.
+    pub(crate) fn count_sample(
+        &mut self,
+        frames: usize,
+        used: impl FnOnce() -> u64,
+    ) -> Result<(), FormatError> {
+        self.count_growth(frames * size_of::<LocationIndex>() + ENTRY_BYTES, used)
+    }
+
+    fn count_growth(
+        &mut self,
+        bytes: usize,
+        used: impl FnOnce() -> u64,
+    ) -> Result<(), FormatError> {
+        let table = (self.locations.capacity() * ENTRY_BYTES) as u64;
+        self.budget.grow(bytes, || used().saturating_add(table))
     }
 }
+
+/// Number of bytes of an entry in a hash table of locations, with its share of free entries.
+const ENTRY_BYTES: usize = 2 * size_of::<(u64, LocationIndex)>();
 
 /// Adds a location without lines.
 pub(crate) fn push_location(profile: &mut Profile, address: u64) -> LocationIndex {

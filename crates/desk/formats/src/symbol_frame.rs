@@ -45,7 +45,7 @@ pub(crate) fn parse(text: &str) -> (TextFrame<'_>, bool) {
 pub(crate) fn location(tally: &mut SampleTally, text: &[u8]) -> Result<LocationIndex, FormatError> {
     tally.find_or_make(text, |tally| {
         let text = String::from_utf8_lossy(text);
-        Ok(tally.location(&[parse(&text).0]))
+        tally.location(&[parse(&text).0])
     })
 }
 

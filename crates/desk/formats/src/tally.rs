@@ -11,6 +11,7 @@ use heapprof_profile::{
 };
 
 use crate::error::FormatError;
+use crate::memory_budget::MemoryBudget;
 use crate::reading::FormatReadOptions;
 
 /// Maximum number of frames in all stacks together, for each byte of the file. This applies to
@@ -59,55 +60,48 @@ pub(crate) struct SampleTally {
     lines: Vec<Line>,
     /// The values of a new sample, which are all 0.
     nothing: Vec<i64>,
-    /// Maximum number of bytes of memory that the tally may take. The next field is the number of
-    /// bytes that were added since the last check.
-    limit: u64,
-    unchecked: usize,
+    budget: MemoryBudget,
     /// Total length of the texts in `seen`, in bytes.
     seen_bytes: usize,
 }
 
-/// Number of bytes that are added between two checks of the memory limit.
-const MEMORY_CHECK_INTERVAL: usize = 256 << 10;
-
 impl SampleTally {
-    /// Makes a tally without samples. `types` has the names and units of the sample types.
-    pub(crate) fn new(types: &[(&str, &str)]) -> Self {
+    /// Makes a tally without samples. `types` has the names and units of the sample types, and
+    /// `options` the memory limit.
+    pub(crate) fn new(types: &[(&str, &str)], options: &FormatReadOptions) -> Self {
+        Self::from_parts(ProfileBuilder::new(types), MemoryBudget::new(options))
+    }
+
+    fn from_parts(builder: ProfileBuilder, budget: MemoryBudget) -> Self {
         Self {
-            builder: ProfileBuilder::new(types),
+            builder,
             index: HashTable::new(),
             hasher: RandomState::default(),
             seen: HashMap::new(),
             lines: Vec::new(),
             nothing: Vec::new(),
-            limit: u64::MAX,
-            unchecked: 0,
+            budget,
             seen_bytes: 0,
         }
     }
 
-    /// Sets the memory limit from the options.
-    pub(crate) fn within(mut self, options: &FormatReadOptions) -> Self {
-        self.limit = options.max_memory();
-        self
-    }
-
     /// Counts bytes that were added to the tally. Too much memory is an error.
     pub(crate) fn count_growth(&mut self, bytes: usize) -> Result<(), FormatError> {
-        self.unchecked += bytes;
-        if self.unchecked < MEMORY_CHECK_INTERVAL {
-            return Ok(());
-        }
-        self.unchecked = 0;
-        // The builder also stores each location, function and mapping as a key.
-        let profile = 2 * self.builder.profile.memory();
-        let index = self.index.capacity() * 2 * size_of::<u32>();
-        let seen = self.seen_bytes + self.seen.capacity() * 2 * size_of::<(usize, usize, u32)>();
-        let limit = self.limit;
-        match profile.saturating_add((index + seen) as u64) <= limit {
-            true => Ok(()),
-            false => Err(ProfileError::TooMuchMemory { limit }.into()),
-        }
+        let Self {
+            builder,
+            index,
+            seen,
+            seen_bytes,
+            budget,
+            ..
+        } = self;
+        budget.grow(bytes, || {
+            // The builder also stores each location, function and mapping as a key.
+            let profile = 2 * builder.profile.memory();
+            let index = index.capacity() * 2 * size_of::<u32>();
+            let seen = *seen_bytes + seen.capacity() * 2 * size_of::<(usize, usize, u32)>();
+            profile.saturating_add((index + seen) as u64)
+        })
     }
 
     /// Returns the location for the text of a frame. If the text is new, `make` makes the location.
@@ -128,8 +122,11 @@ impl SampleTally {
     }
 
     /// Returns a location with a function for each named frame, innermost first. The first frame
-    /// determines the address and the module.
-    pub(crate) fn location(&mut self, frames: &[TextFrame<'_>]) -> LocationIndex {
+    /// determines the address and the module. Too much memory is an error.
+    pub(crate) fn location(
+        &mut self,
+        frames: &[TextFrame<'_>],
+    ) -> Result<LocationIndex, FormatError> {
         let mut lines = std::mem::take(&mut self.lines);
         lines.clear();
         for frame in frames.iter().filter(|f| !f.name.is_empty()) {
@@ -151,7 +148,11 @@ impl SampleTally {
         });
         let location = self.builder.location(mapping, first.address, false, &lines);
         self.lines = lines;
-        location
+        let texts = frames
+            .iter()
+            .map(|frame| frame.name.len() + frame.file.len());
+        self.count_growth(100 * (1 + frames.len()) + texts.sum::<usize>())?;
+        Ok(location)
     }
 
     fn function(&mut self, name: &str, file: &str) -> FunctionIndex {
@@ -160,7 +161,7 @@ impl SampleTally {
     }
 
     /// Returns a location that has only a name.
-    pub(crate) fn named_location(&mut self, name: &str) -> LocationIndex {
+    pub(crate) fn named_location(&mut self, name: &str) -> Result<LocationIndex, FormatError> {
         self.location(&[TextFrame {
             name,
             ..TextFrame::default()
@@ -254,8 +255,8 @@ impl SampleTally {
     /// Replaces each location by the entry of `locations` at its index. Samples whose stacks become
     /// equal are added up.
     pub(crate) fn relocated(mut self, locations: &[LocationIndex]) -> Result<Self, FormatError> {
-        let mut tally = Self::new(&[]);
-        std::mem::swap(&mut tally.builder, &mut self.builder);
+        let builder = std::mem::take(&mut self.builder);
+        let mut tally = Self::from_parts(builder, self.budget);
         let width = tally.builder.profile.sample_type.len();
         let samples = Samples::new(width);
         let samples = std::mem::replace(&mut tally.builder.profile.samples, samples);
@@ -359,7 +360,10 @@ mod tests {
 
     #[test]
     fn equal_stacks_are_one_sample() {
-        let mut tally = SampleTally::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
+        let mut tally = SampleTally::new(
+            &[("inuse_objects", "count"), ("inuse_space", "bytes")],
+            &FormatReadOptions::default(),
+        );
         let module = FrameModule {
             name: "/bin/app",
             base: 0x40_0000,
@@ -377,8 +381,8 @@ mod tests {
             name: "outer",
             ..inner
         };
-        let leaf = tally.location(&[inner, outer]);
-        let root = tally.named_location("main");
+        let leaf = tally.location(&[inner, outer]).unwrap();
+        let root = tally.named_location("main").unwrap();
         let none = tally.text_label_set("leak", "");
         let direct = tally.text_label_set("leak", "direct");
         tally.add(&[leaf, root], none, &[1, 10]).unwrap();
@@ -406,24 +410,24 @@ mod tests {
     #[test]
     fn memory_is_bounded() {
         let options = FormatReadOptions::default().max_inflated(0);
-        let mut tally = SampleTally::new(&[("space", "bytes")]).within(&options);
+        let mut tally = SampleTally::new(&[("space", "bytes")], &options);
         let none = tally.text_label_set("", "");
         let add = |i: u32| {
             let text = i.to_string();
             let location =
-                tally.find_or_make(text.as_bytes(), |tally| Ok(tally.named_location(&text)))?;
+                tally.find_or_make(text.as_bytes(), |tally| tally.named_location(&text))?;
             tally.add(&[location], none, &[1])
         };
         let error = (0..2_000_000).map(add).find_map(Result::err).unwrap();
-        let expected = "takes more than 67108864 bytes of memory";
+        let expected = "takes more than 8388608 bytes of memory";
         assert_eq!(error.to_string(), expected);
-        assert!(tally.builder.profile.memory() > 8 << 20);
+        assert!(tally.builder.profile.memory() > 1 << 20);
     }
 
     #[test]
     fn mappings_hold_their_addresses() {
         for (address, limit) in [(0, 4096), (4095, 4096), (4096, 8192), (u64::MAX, u64::MAX)] {
-            let mut tally = SampleTally::new(&[("space", "bytes")]);
+            let mut tally = SampleTally::new(&[("space", "bytes")], &FormatReadOptions::default());
             let module = FrameModule {
                 name: "lib.so",
                 ..FrameModule::default()
@@ -433,7 +437,7 @@ mod tests {
                 module,
                 ..TextFrame::default()
             };
-            let location = tally.location(&[frame]);
+            let location = tally.location(&[frame]).unwrap();
             let none = tally.text_label_set("", "");
             tally.add(&[location], none, &[1]).unwrap();
             let mapping = tally.finish().mapping[0];

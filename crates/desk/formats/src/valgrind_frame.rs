@@ -7,6 +7,7 @@
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::LocationIndex;
 
+use crate::error::FormatError;
 use crate::figures::{decimal, hex};
 use crate::tally::{FrameModule, SampleTally, TextFrame};
 use crate::texts::TextTable;
@@ -86,12 +87,12 @@ impl<'a> ValgrindStacks<'a> {
     }
 
     /// Returns the locations of a stack of frames, leaf first. Frame numbers that are not in the
-    /// table are left out.
+    /// table are left out. Too much memory is an error.
     pub(crate) fn locations(
         &mut self,
         tally: &mut SampleTally,
         frames: &[u32],
-    ) -> &[LocationIndex] {
+    ) -> Result<&[LocationIndex], FormatError> {
         let address = |number: u32| self.address.get(number as usize).copied().unwrap_or(0);
         self.stack.clear();
         let mut rest = frames;
@@ -108,20 +109,21 @@ impl<'a> ValgrindStacks<'a> {
                 None => {
                     let texts = group.iter().filter_map(|&f| self.frames.get(f));
                     let parsed: Vec<TextFrame<'_>> = texts.map(parse).collect();
-                    let location = tally.location(&parsed);
+                    let location = tally.location(&parsed)?;
                     self.known.insert(group.into(), location);
                     location
                 }
             };
             self.stack.push(location);
         }
-        &self.stack
+        Ok(&self.stack)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reading::FormatReadOptions;
 
     #[test]
     fn texts() {
@@ -198,10 +200,11 @@ mod tests {
         let [a, b, c] = ["0x10: a (x.c:1)", "0x10: b (x.c:2)", "0x20: c (x.c:3)"]
             .map(|text| frames.intern(text).unwrap());
         assert_eq!(frames.intern("0x10: a (x.c:1)"), Some(a));
-        let mut tally = SampleTally::new(&[("space", "bytes")]);
+        let mut tally = SampleTally::new(&[("space", "bytes")], &FormatReadOptions::default());
         let mut stacks = ValgrindStacks::new(&frames);
         let stack = stacks
             .locations(&mut tally, &[a, b, a, b, c, c, 99])
+            .unwrap()
             .to_vec();
         assert_eq!(stack.len(), 5);
         assert_eq!((stack[0], stack[2]), (stack[1], stack[3]));

@@ -50,7 +50,7 @@ pub(crate) fn read(
     options: &FormatReadOptions,
 ) -> Result<ProfileReading, FormatError> {
     let mut file = BpftraceFile {
-        tally: SampleTally::new(&[]).within(options),
+        tally: SampleTally::new(&[], options),
         frames: TextTable::default(),
         maps: BpftraceMaps::default(),
         stack: Vec::new(),
@@ -148,10 +148,10 @@ impl BpftraceFile {
         self.maps.fill(&columns, &mut values);
         let mut tally = self.tally.with_values(&types, values);
         let frames = (0..self.frames.len()).filter_map(|i| self.frames.get(i as u32));
-        let locations: Vec<LocationIndex> = frames
+        let locations: Result<Vec<LocationIndex>, FormatError> = frames
             .map(|frame| tally.location(&[symbol_frame::parse(frame).0]))
             .collect();
-        let mut tally = tally.relocated(&locations)?;
+        let mut tally = tally.relocated(&locations?)?;
         cut_frames::add_tracer_frames(&mut tally.builder.profile);
         if let Some(bytes) = columns.iter().find(|c| c.unit == "bytes") {
             let shown = tally.builder.text(&bytes.name);

@@ -27,11 +27,11 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
 
 pub(crate) fn read(
     lines: &mut LineReader<'_>,
-    _options: &FormatReadOptions,
+    options: &FormatReadOptions,
 ) -> Result<ProfileReading, FormatError> {
     let mut file = DhatFile::default();
     json::whole(lines, DhatFileSeed(&mut file))?;
-    file.reading()
+    file.reading(options)
 }
 
 /// Data that a file must record before a value of its program points is known.
@@ -90,7 +90,7 @@ struct ProgramPoints {
 }
 
 impl DhatFile {
-    fn reading(self) -> Result<ProfileReading, FormatError> {
+    fn reading(self, options: &FormatReadOptions) -> Result<ProfileReading, FormatError> {
         let sizes = self.sizes.as_deref().unwrap_or("bytes");
         let blocks = self.blocks.as_deref().unwrap_or("count");
         let time = self.time.as_deref().unwrap_or("");
@@ -112,14 +112,14 @@ impl DhatFile {
                 (_, name, _, _) => (name, time),
             })
             .collect();
-        let mut tally = SampleTally::new(&types);
+        let mut tally = SampleTally::new(&types, options);
         cut_frames::add_tracer_frames(&mut tally.builder.profile);
         let none = tally.text_label_set("", "");
         let mut stacks = ValgrindStacks::new(&self.frames);
         let mut values = Vec::new();
         let mut start = 0;
         for (point, &end) in self.points.value.iter().zip(&self.points.end) {
-            let stack = stacks.locations(&mut tally, &self.points.frame[start..end]);
+            let stack = stacks.locations(&mut tally, &self.points.frame[start..end])?;
             start = end;
             values.clear();
             values.extend(kept.iter().map(|&i| point[i]));

@@ -44,7 +44,7 @@ pub(crate) fn read(
         (v.r#type.as_str(), v.unit.as_str())
     });
     let mut record = DtraceRecord {
-        tally: SampleTally::new(&[kind]).within(options),
+        tally: SampleTally::new(&[kind], options),
         labels: Vec::new(),
         stack: Vec::new(),
         pending_value: None,

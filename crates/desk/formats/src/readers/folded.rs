@@ -127,7 +127,7 @@ impl FoldedFile {
             false => &[(name, unit)],
         };
         Ok(Self {
-            tally: SampleTally::new(types).within(options),
+            tally: SampleTally::new(types, options),
             stack: Vec::new(),
             is_difference,
             column,
@@ -140,7 +140,7 @@ impl FoldedFile {
             for name in stack.rsplit(|&b| b == b';').filter(|name| !name.is_empty()) {
                 let location = self.tally.find_or_make(name, |tally| {
                     let name = String::from_utf8_lossy(name);
-                    Ok(tally.location(&[frame(&name)]))
+                    tally.location(&[frame(&name)])
                 })?;
                 self.stack.push(location);
             }

@@ -13,6 +13,7 @@ use crate::heap_line::{HeapHeaderLine, HexAddresses};
 use crate::heap_samples::{EXPECTED_HEADER, HeapProfileKind, size_label};
 use crate::lines::LineReader;
 use crate::mapped_files;
+use crate::memory_budget::MemoryBudget;
 use crate::reading::{FormatReadOptions, ProfileReading};
 use crate::stacks;
 
@@ -32,6 +33,7 @@ pub(crate) fn read(
     let mut kind = HeapProfileKind::from_header(lines, options)?;
     let mut records = GoSampleReader {
         builder: ProfileBuilder::default(),
+        budget: MemoryBudget::new(options),
         pending: false,
         values: Vec::new(),
         mean_size: 0,
@@ -50,14 +52,14 @@ pub(crate) fn read(
             records.comment(lines)?;
             continue;
         }
-        records.flush();
+        records.flush()?;
         if mapped_files::begins(line) {
             files = mapped_files::read(lines)?;
             break;
         }
         records.sample(&mut kind, lines)?;
     }
-    records.flush();
+    records.flush()?;
     let has_names = records.has_names;
     let mut profile = records.builder.finish();
     stacks::assign_mappings(&mut profile, files);
@@ -86,6 +88,7 @@ struct GoNamedFrame {
 /// Reader of the samples, with the state of the sample whose comments are being read.
 struct GoSampleReader {
     builder: ProfileBuilder,
+    budget: MemoryBudget,
     pending: bool,
     values: Vec<i64>,
     mean_size: i64,
@@ -154,10 +157,11 @@ impl GoSampleReader {
         Ok(())
     }
 
-    /// Adds the sample that was read last, with the names from its comments.
-    fn flush(&mut self) {
+    /// Adds the sample that was read last, with the names from its comments. Too much memory is an
+    /// error.
+    fn flush(&mut self) -> Result<(), FormatError> {
         if !std::mem::take(&mut self.pending) {
-            return;
+            return Ok(());
         }
         let frames = frames(&self.addresses, &self.named);
         self.has_names |= !self.named.is_empty();
@@ -168,7 +172,12 @@ impl GoSampleReader {
             .collect();
         let label = size_label(&mut builder.profile, self.mean_size);
         let labels = builder.label_set(&mut [label]);
+        /// Number of bytes of a sample, and of a frame with its location, function and line.
+        const ENTRY_BYTES: usize = 200;
+        let bytes = ENTRY_BYTES * (1 + stack.len());
         builder.profile.samples.push(stack, &self.values, labels);
+        // The builder also stores each location and function as a key.
+        self.budget.grow(bytes, || 2 * builder.profile.memory())
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn read(
         return Err(lines.ended(EXPECTED_HEADER));
     }
     let mut kind = HeapProfileKind::from_header(lines, options)?;
-    let mut profile = samples(&mut kind, lines, |_| false)?;
+    let mut profile = samples(&mut kind, lines, options)?;
     let files = mapped_files::read(lines)?;
     stacks::assign_mappings(&mut profile, files);
     cut_frames::add_pprof_frames(&mut profile);
@@ -40,15 +40,14 @@ pub(crate) fn read(
     ))
 }
 
-/// Reads samples up to the memory map, or up to a line for which `ends` is true. `lines` then stays
-/// on that line.
-pub(crate) fn samples(
+/// Reads samples up to the memory map. `lines` then stays on the map's first line.
+fn samples(
     kind: &mut HeapProfileKind,
     lines: &mut LineReader<'_>,
-    ends: impl Fn(&[u8]) -> bool,
+    options: &FormatReadOptions,
 ) -> Result<Profile, FormatError> {
     let mut profile = kind.profile();
-    let mut locations = AddressLocations::new();
+    let mut locations = AddressLocations::new(options);
     let (mut values, mut calls, mut stack) = (Vec::new(), Vec::new(), Vec::new());
     while lines.advance()? {
         let line = lines.trimmed();
@@ -56,14 +55,17 @@ pub(crate) fn samples(
             kind.note(line, &mut profile);
             continue;
         }
-        if mapped_files::begins(line) || ends(line) {
+        if mapped_files::begins(line) {
             break;
         }
         let counted = kind.sample(lines, &mut values)?;
         let mean_size = counted.mean_size;
         counted.calls(lines, &mut calls)?;
         stack.clear();
-        stack.extend(calls.iter().map(|&call| locations.get(&mut profile, call)));
+        for &call in &calls {
+            stack.push(locations.get(&mut profile, call)?);
+        }
+        locations.count_sample(stack.len(), || profile.memory())?;
         let label = size_label(&mut profile, mean_size);
         let labels = profile.label_sets.intern(&mut [label], &profile.strings);
         let stack = stack.iter().copied();

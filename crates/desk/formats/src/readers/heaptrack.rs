@@ -268,10 +268,10 @@ impl HeaptrackFile {
         lines: &LineReader<'_>,
         options: &FormatReadOptions,
     ) -> Result<ProfileReading, FormatError> {
-        let mut tally = SampleTally::new(&sites::SAMPLE_TYPES).within(options);
+        let mut tally = SampleTally::new(&sites::SAMPLE_TYPES, options);
         cut_frames::add_tracer_frames(&mut tally.builder.profile);
         let none = tally.text_label_set("", "");
-        let locations = self.locations(&mut tally);
+        let locations = self.locations(&mut tally)?;
         let mut stack = Vec::new();
         let mut frames = FrameBudget::for_file_bytes(lines.bytes());
         for (trace, values) in self.sites.values() {
@@ -308,7 +308,7 @@ impl HeaptrackFile {
     }
 
     /// Makes a location for each instruction, and returns them in order.
-    fn locations(&self, tally: &mut SampleTally) -> Vec<LocationIndex> {
+    fn locations(&self, tally: &mut SampleTally) -> Result<Vec<LocationIndex>, FormatError> {
         let text = |number: u32| {
             number
                 .checked_sub(1)

@@ -34,7 +34,7 @@ pub(crate) fn read(
     lines.advance()?;
     let unit = attributes(lines)?;
     let mut builder = ProfileBuilder::new(&[("inuse_objects", "count"), ("inuse_space", &unit)]);
-    let mut locations = AddressLocations::new();
+    let mut locations = AddressLocations::new(options);
     let mut unsampler = Unsampler::new(SAMPLING_PERIOD, options.as_pprof);
     let mut stack = Vec::new();
     while lines.advance()? {
@@ -64,8 +64,9 @@ pub(crate) fn read(
         stack.clear();
         for id in HexAddresses(ids) {
             let id = id.map_err(|text| lines.wrong_part("an id of 64 bits", shortened(text)))?;
-            stack.push(locations.get(profile, id));
+            stack.push(locations.get(profile, id)?);
         }
+        locations.count_sample(stack.len(), || profile.memory())?;
         let label = size_label(profile, bytes / count);
         let labels = profile.label_sets.intern(&mut [label], &profile.strings);
         let values = [values.0, values.1];

@@ -47,8 +47,7 @@ pub(crate) fn read(
     let digits = period(lines.trimmed()).ok_or_else(|| lines.wrong(EXPECTED_HEADER))?;
     let period = value(digits)
         .ok_or_else(|| lines.wrong_part("a sampling period below 2^63", shortened(digits)))?;
-    let mut dump = JemallocDump::new(period);
-    dump.as_counted = options.threads_as_counted;
+    let mut dump = JemallocDump::new(period, options);
     let mut files = Vec::new();
     while lines.advance()? {
         let line = lines.trimmed();
@@ -110,17 +109,17 @@ struct JemallocDump {
 }
 
 impl JemallocDump {
-    fn new(period: i64) -> Self {
+    fn new(period: i64, options: &FormatReadOptions) -> Self {
         let mut builder = ProfileBuilder::new(&[]);
         builder.profile.period_type = Some(builder.value_type("space", "bytes"));
         builder.profile.period = period;
         Self {
             period,
-            as_counted: false,
+            as_counted: options.threads_as_counted,
             unsamplers: HashMap::new(),
             profile: builder.finish(),
             samples: Samples::new(2),
-            locations: AddressLocations::new(),
+            locations: AddressLocations::new(options),
             names: HashMap::new(),
             in_stacks: false,
             has_allocations: false,
@@ -174,7 +173,8 @@ impl JemallocDump {
                 .map_err(|text| lines.wrong_part("an address of 64 bits", shortened(text)))?;
             // All addresses are return addresses. The first one belongs to jemalloc's own call.
             let call = address.wrapping_sub(1);
-            self.stack.push(self.locations.get(&mut self.profile, call));
+            self.stack
+                .push(self.locations.get(&mut self.profile, call)?);
         }
         Ok(())
     }
@@ -273,7 +273,7 @@ impl JemallocDump {
         let threads = std::mem::take(&mut self.threads);
         if self.as_counted && !threads.is_empty() {
             for (thread, raw, counts) in threads {
-                self.push(Some(thread), raw, counts);
+                self.push(Some(thread), raw, counts)?;
             }
             self.stack.clear();
             return Ok(());
@@ -287,7 +287,7 @@ impl JemallocDump {
             product.is_some() && (weights[c] > 0 || total[c] == 0)
         });
         if !shared || threads.is_empty() {
-            self.push(None, raw, total);
+            self.push(None, raw, total)?;
         } else {
             let mut seen = [0i128; 4];
             let mut given = [0i64; 4];
@@ -303,14 +303,20 @@ impl JemallocDump {
                     share[c] = up_to - given[c];
                     given[c] = up_to;
                 }
-                self.push(Some(thread), raw, share);
+                self.push(Some(thread), raw, share)?;
             }
         }
         self.stack.clear();
         Ok(())
     }
 
-    fn push(&mut self, thread: Option<StringId>, raw: JemallocCounts, counts: JemallocCounts) {
+    /// Adds a sample of the current stack. Too much memory is an error.
+    fn push(
+        &mut self,
+        thread: Option<StringId>,
+        raw: JemallocCounts,
+        counts: JemallocCounts,
+    ) -> Result<(), FormatError> {
         let [count, bytes, all_count, all_bytes] = raw;
         let mean = bytes
             .checked_div(count)
@@ -330,6 +336,10 @@ impl JemallocDump {
         let wanted = if self.has_allocations { 0 } else { 2 };
         let stack = self.stack.iter().copied();
         self.samples.push(stack, &values[wanted..], labels);
+        let (profile, samples) = (&self.profile, &self.samples);
+        self.locations.count_sample(self.stack.len(), || {
+            profile.memory().saturating_add(samples.memory())
+        })
     }
 }
 

@@ -57,7 +57,7 @@ pub(crate) fn read(
 ) -> Result<ProfileReading, FormatError> {
     let types = [("inuse_objects", "count"), ("inuse_space", "bytes")];
     let mut report = LeakSanitizerReport {
-        tally: SampleTally::new(&types).within(options),
+        tally: SampleTally::new(&types, options),
         open: None,
         stack: Vec::new(),
         not_a_frame: None,
@@ -109,7 +109,7 @@ impl LeakSanitizerReport {
             let location = self.tally.find_or_make(text, |tally| {
                 let text = String::from_utf8_lossy(text);
                 let frame = frame(&text).ok_or_else(|| lines.wrong(EXPECTED_FRAME))?;
-                Ok(tally.location(&[frame]))
+                tally.location(&[frame])
             })?;
             self.stack.push(location);
             return Ok(());
@@ -186,7 +186,7 @@ impl LeakSanitizerReport {
                     ),
                 });
             }
-            let stack = [self.tally.named_location("(omitted by max_leaks)")];
+            let stack = [self.tally.named_location("(omitted by max_leaks)")?];
             let none = self.tally.text_label_set("", "");
             self.tally.add(&stack, none, &rest)?;
         }

@@ -68,7 +68,7 @@ pub(crate) fn read(
         }
     }
     match chosen {
-        Some(snapshot) => file.profile(&snapshot, &frames),
+        Some(snapshot) => file.profile(&snapshot, &frames, options),
         None if file.snapshots == 0 => Err(lines.ended("snapshot=, where a snapshot begins")),
         None => Err(file.no_part(options.part)),
     }
@@ -157,17 +157,18 @@ impl MassifFile {
         &self,
         snapshot: &MassifSnapshot,
         frames: &TextTable,
+        options: &FormatReadOptions,
     ) -> Result<ProfileReading, FormatError> {
         let measure = snapshot.measure();
         let types = match measure {
             Some(measure) => vec![measure],
             None => vec![("total_space", "bytes"), ("inuse_space", "bytes")],
         };
-        let mut tally = SampleTally::new(&types);
+        let mut tally = SampleTally::new(&types, options);
         let none = tally.text_label_set("", "");
         let mut stacks = ValgrindStacks::new(frames);
         snapshot.own_bytes(|path, bytes| {
-            let stack = stacks.locations(&mut tally, path);
+            let stack = stacks.locations(&mut tally, path)?;
             // The stack is borrowed from `stacks`, so no copy is needed.
             let values = [bytes; 2];
             tally.add(stack, none, &values[..types.len()]).map(|_| ())
@@ -177,7 +178,7 @@ impl MassifFile {
                 ("(heap administration)", snapshot.extra),
                 ("(stacks)", snapshot.stacks),
             ] {
-                let stack = [tally.named_location(name)];
+                let stack = [tally.named_location(name)?];
                 tally.add(&stack, none, &[bytes, 0])?;
             }
             if !self.has_heap {

@@ -35,14 +35,14 @@ pub(crate) fn read(
         part: options.part.unwrap_or(PartSelector::Last),
         reports: 0,
         largest: (0, -1),
-        current: MemleakReport::new(),
+        current: MemleakReport::new(options),
         chosen: None,
     };
     let mut is_open = false;
     while lines.advance()? {
         if is_report(lines.line()) {
             if is_open {
-                file.close()?;
+                file.close(options)?;
             }
             is_open = true;
             let time = lines.trimmed().strip_prefix(b"[").unwrap_or_default();
@@ -63,7 +63,7 @@ pub(crate) fn read(
     if !is_open {
         return Err(lines.ended("[TIME] Top N stacks with outstanding allocations:"));
     }
-    file.close()?;
+    file.close(options)?;
     file.reading()
 }
 
@@ -92,8 +92,8 @@ struct MemleakFile {
 
 impl MemleakFile {
     /// Ends the current report, and stores it if it is the selected one so far.
-    fn close(&mut self) -> Result<(), FormatError> {
-        let mut report = std::mem::replace(&mut self.current, MemleakReport::new());
+    fn close(&mut self, options: &FormatReadOptions) -> Result<(), FormatError> {
+        let mut report = std::mem::replace(&mut self.current, MemleakReport::new(options));
         report.close_stack()?;
         self.reports += 1;
         let is_largest = report.bytes > self.largest.1;
@@ -139,8 +139,11 @@ struct MemleakReport {
 }
 
 impl MemleakReport {
-    fn new() -> Self {
-        let mut tally = SampleTally::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
+    fn new(options: &FormatReadOptions) -> Self {
+        let mut tally = SampleTally::new(
+            &[("inuse_objects", "count"), ("inuse_space", "bytes")],
+            options,
+        );
         cut_frames::add_tracer_frames(&mut tally.builder.profile);
         Self {
             tally,

@@ -75,7 +75,7 @@ pub(crate) fn read(
     lines: &mut LineReader<'_>,
     options: &FormatReadOptions,
 ) -> Result<ProfileReading, FormatError> {
-    let mut tally = SampleTally::new(&[("calls", "count"), ("growth", "bytes")]).within(options);
+    let mut tally = SampleTally::new(&[("calls", "count"), ("growth", "bytes")], options);
     let (mut asked, mut names) = (Vec::new(), HashMap::<u32, Rc<str>>::new());
     let mut calls: Vec<MprofCallGroup> = Vec::new();
     // Ended calls whose caller is still running, with their growth.
@@ -88,7 +88,7 @@ pub(crate) fn read(
         let (name, before, after) = parts(line)
             .ok_or_else(|| lines.wrong_part("function:before:after, in pages", shortened(line)))?;
         let function = tally.find_or_make(name, |tally| {
-            Ok(tally.named_location(&String::from_utf8_lossy(name)))
+            tally.named_location(&String::from_utf8_lossy(name))
         })?;
         asked.push(MprofCall {
             function: Rc::clone(names.entry(function.0).or_insert_with(|| {

@@ -76,7 +76,7 @@ pub(crate) fn read(
     options: &FormatReadOptions,
 ) -> Result<ProfileReading, FormatError> {
     let mut file = PerfScriptFile {
-        tally: SampleTally::new(&[("events", "count"), ("bytes", "bytes")]).within(options),
+        tally: SampleTally::new(&[("events", "count"), ("bytes", "bytes")], options),
         block: None,
         frames: Vec::new(),
         ends: Vec::new(),
@@ -141,10 +141,10 @@ impl PerfScriptFile {
         }
         let labels = self.tally.builder.label_set(&mut labels);
         let unknown = self.tally.find_or_make(event.name, |tally| {
-            Ok(tally.named_location(&match &*name {
+            tally.named_location(&match &*name {
                 "" => "(no stack)".to_string(),
                 name => format!("({name}, no stack)"),
-            }))
+            })
         })?;
         self.block = Some((labels, unknown, bytes.unwrap_or(0)));
         self.events += 1;
@@ -191,7 +191,7 @@ impl PerfScriptFile {
                     .into_iter()
                     .map(|frame| TextFrame { module, ..frame })
                     .collect();
-                Ok(tally.location(&frames))
+                tally.location(&frames)
             })?;
             self.stack.push(location);
             from = to;

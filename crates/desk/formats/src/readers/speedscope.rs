@@ -33,7 +33,7 @@ pub(crate) fn read(
     lines: &mut LineReader<'_>,
     options: &FormatReadOptions,
 ) -> Result<ProfileReading, FormatError> {
-    let mut file = SpeedscopeFile::default();
+    let mut file = SpeedscopeFile::new(options);
     json::whole(lines, SpeedscopeFileSeed(&mut file))?;
     file.reading(options)
 }
@@ -85,7 +85,7 @@ impl SpeedscopeFile {
             .iter()
             .map(|c| (c.name.as_str(), c.unit.as_str()))
             .collect();
-        let mut tally = SampleTally::new(&types).within(options);
+        let mut tally = SampleTally::new(&types, options);
         self.add(
             &mut tally,
             &of_profile,
@@ -125,7 +125,7 @@ impl SpeedscopeFile {
                 line: frame.line,
                 column: frame.column,
                 ..folded::frame(text(&frame.name))
-            }]));
+            }])?);
         }
         let mut stack = Vec::new();
         let mut row = vec![0; tally.builder.profile.sample_type.len()];

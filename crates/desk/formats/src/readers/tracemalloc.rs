@@ -48,8 +48,10 @@ pub(crate) fn read(
     };
     let mut snapshot = TracemallocSnapshot {
         pickle: &pickle,
-        tally: SampleTally::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")])
-            .within(options),
+        tally: SampleTally::new(
+            &[("inuse_objects", "count"), ("inuse_space", "bytes")],
+            options,
+        ),
         frames: FrameBudget::for_file_bytes(offset),
         locations: HashMap::new(),
         samples: HashMap::new(),
@@ -127,7 +129,7 @@ impl TracemallocSnapshot<'_> {
             stack.push(self.location(file, line)?);
         }
         if stack.is_empty() {
-            stack.push(self.tally.named_location("(no frames)"));
+            stack.push(self.tally.named_location("(no frames)")?);
         }
         let domain_text = match domain {
             0 => String::new(),
@@ -156,10 +158,7 @@ impl TracemallocSnapshot<'_> {
             line,
             ..TextFrame::default()
         };
-        let location = self.tally.location(&[frame]);
-        // A long path may have many lines, each of which needs a text.
-        const LOCATION_BYTES: usize = 200;
-        self.tally.count_growth(2 * name.len() + LOCATION_BYTES)?;
+        let location = self.tally.location(&[frame])?;
         self.locations.insert((file, line), location);
         Ok(location)
     }

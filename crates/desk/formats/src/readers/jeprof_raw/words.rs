@@ -39,7 +39,7 @@ pub(super) fn read(
     let (r#type, unit) = values.map_or(("inuse_space", "bytes"), |v| (&v.r#type, &v.unit));
     let mut profile = ProfileBuilder::new(&[(r#type, unit)]).finish();
     let labels = profile.label_sets.intern(&mut [], &profile.strings);
-    let mut locations = AddressLocations::new();
+    let mut locations = AddressLocations::new(options);
     let mut stack = Vec::new();
     let mut files = Vec::new();
     while let Some(value) = words.next()? {
@@ -60,9 +60,11 @@ pub(super) fn read(
             break;
         }
         let value = i64::from_ne_bytes(value.to_ne_bytes());
-        let places: Vec<_> = (stack.iter())
-            .map(|&address| locations.get(&mut profile, address))
-            .collect();
+        let mut places = Vec::with_capacity(stack.len());
+        for &address in &stack {
+            places.push(locations.get(&mut profile, address)?);
+        }
+        locations.count_sample(places.len(), || profile.memory())?;
         profile.samples.push(places, &[value], labels);
     }
     stacks::assign_mappings(&mut profile, files);

@@ -121,9 +121,9 @@ impl MemrayCapture {
     ) -> Result<ProfileReading, FormatError> {
         // A file with sums does not contain the total of all allocations.
         let first = if header.is_aggregated { 2 } else { 0 };
-        let mut tally = SampleTally::new(&SAMPLE_TYPES[first..]).within(options);
-        let locations = self.stacks.locations(&mut tally, header);
-        let no_stack = tally.named_location("(no Python stack)");
+        let mut tally = SampleTally::new(&SAMPLE_TYPES[first..], options);
+        let locations = self.stacks.locations(&mut tally, header)?;
+        let no_stack = tally.named_location("(no Python stack)")?;
         let mut stack = Vec::new();
         let mut frames = FrameBudget::for_file_bytes(bytes);
         for ((thread, call, allocator), values) in self.sites.values() {

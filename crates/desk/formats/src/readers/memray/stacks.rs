@@ -233,10 +233,10 @@ impl MemrayStacks {
         &self,
         tally: &mut SampleTally,
         header: &MemrayHeader,
-    ) -> Vec<LocationIndex> {
+    ) -> Result<Vec<LocationIndex>, FormatError> {
         let mut order: Vec<u32> = (0..self.frame.len() as u32).collect();
         order.sort_unstable_by_key(|&frame| self.frame[frame as usize]);
-        let unknown = tally.named_location("(unknown function)");
+        let unknown = tally.named_location("(unknown function)")?;
         let mut locations = vec![unknown; self.frame.len()];
         // The frames of a function are found in one walk through its table.
         for frames in order.chunk_by(|&a, &b| self.frame[a as usize].0 == self.frame[b as usize].0)
@@ -270,11 +270,11 @@ impl MemrayStacks {
                     ..TextFrame::default()
                 };
                 if !name.is_empty() {
-                    locations[frame as usize] = tally.location(&[described]);
+                    locations[frame as usize] = tally.location(&[described])?;
                 }
             }
         }
-        locations
+        Ok(locations)
     }
 
     /// Returns the frames of a call and of its callers, innermost first.

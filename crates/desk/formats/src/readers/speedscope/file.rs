@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer};
 use super::timeline::{SpeedscopeEvent, SpeedscopeTimeline};
 use super::unit::{JsonNumber, SpeedscopeUnit};
 use crate::json::{EachElement, WholeNumber};
+use crate::reading::FormatReadOptions;
 use crate::tally::SampleTally;
 
 /// The content of a file.
@@ -26,8 +27,9 @@ pub(super) struct SpeedscopeFile {
     pub(super) stacks: SampleTally,
 }
 
-impl Default for SpeedscopeFile {
-    fn default() -> Self {
+impl SpeedscopeFile {
+    /// Makes an empty file, whose stacks may take the memory that the options allow.
+    pub(super) fn new(options: &FormatReadOptions) -> Self {
         Self {
             name: String::new(),
             exporter: String::new(),
@@ -35,7 +37,7 @@ impl Default for SpeedscopeFile {
             text: String::new(),
             frames: Vec::new(),
             profiles: Vec::new(),
-            stacks: SampleTally::new(&[]),
+            stacks: SampleTally::new(&[], options),
         }
     }
 }

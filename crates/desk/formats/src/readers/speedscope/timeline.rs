@@ -139,6 +139,7 @@ impl SpeedscopeTimeline {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reading::FormatReadOptions;
 
     /// Processes events that are written as `+0@1` (frame 0 opens at 1) and `-0@2`. Returns the
     /// stacks, root first, with their values.
@@ -161,7 +162,7 @@ mod tests {
                 }
             })
             .collect();
-        let mut stacks = SampleTally::new(&[]);
+        let mut stacks = SampleTally::new(&[], &FormatReadOptions::default());
         let entries =
             SpeedscopeTimeline::default().play(&events, SpeedscopeUnit::Time(1000), &mut stacks)?;
         let stack = |number| stacks.stack(number).iter().rev().map(|f| f.0).collect();
