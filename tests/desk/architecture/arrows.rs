@@ -13,7 +13,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
 /// Our crates by their folders in `crates/`, and which others each may use, by their names without
 /// `heapprof-`. An arrow that is not here is an error.
 pub(super) const ARROWS: &[(&str, &[&str])] = &[
-    ("contract/profile", &[]),
+    ("contract/profile", &["abi"]),
     ("contract/abi", &[]),
     ("contract/wiretap", &[]),
     ("inside/platform", &["abi", "memory"]),

@@ -14,11 +14,13 @@
 
 pub mod environment;
 mod frame_address;
+mod frame_word;
 mod ledger;
 pub mod letter;
 pub mod log;
 mod number;
 
 pub use frame_address::FrameAddress;
+pub use frame_word::FrameWord;
 pub use ledger::*;
 pub use number::{FrameNumber, MappingGeneration, RecordingEpoch, StackNumber, ThreadNumber};

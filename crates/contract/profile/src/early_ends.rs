@@ -6,6 +6,10 @@
 
 use std::fmt;
 
+use heapprof_abi::{FrameWord, MappingGeneration, stack_end};
+
+use crate::recording::RecordedCode;
+
 /// Reason why a stack walk ended at a frame that has a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EarlyEndReason {
@@ -131,9 +135,41 @@ pub struct EarlyEndCounts {
 }
 
 impl EarlyEndCounts {
+    /// Adds a stack, if it ends before its outermost frame. `end` is the ledger's word about the
+    /// stack's end, `words` are the stack's words, newest first, and `allocated` are the blocks and
+    /// bytes that the stack has allocated.
+    pub fn add_stack(
+        &mut self,
+        code: &RecordedCode<'_>,
+        end: u32,
+        generation: MappingGeneration,
+        words: &[u64],
+        allocated: [i64; 2],
+    ) {
+        let Some(reason) = EarlyEndReason::from_number(end & stack_end::REASON_MASK) else {
+            return;
+        };
+        let mut oldest = words
+            .iter()
+            .rev()
+            .filter_map(|&word| match FrameWord::from_word(word) {
+                FrameWord::Address(frame) => Some(frame),
+                _ => None,
+            });
+        let frame = match (reason, end & stack_end::CALLEE_FLAG) {
+            (EarlyEndReason::NoFile, _) => None,
+            (_, 0) => oldest.next(),
+            _ => oldest.nth(1),
+        };
+        let mapping = frame.and_then(|frame| code.find(frame.lookup_address(), generation));
+        self.add(mapping, reason, allocated, || {
+            mapping.map_or_else(String::new, |i| code.mappings[i].file_name())
+        });
+    }
+
     /// Adds a stack that ends in the mapping with a number, and that has allocated `objects` blocks
     /// of `bytes` bytes in total. `file` names the mapping.
-    pub fn add(
+    fn add(
         &mut self,
         mapping: Option<usize>,
         reason: EarlyEndReason,

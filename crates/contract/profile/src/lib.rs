@@ -60,6 +60,7 @@ mod parts;
 #[allow(missing_docs, unreachable_pub, dead_code)]
 #[cfg(test)]
 mod proto;
+pub mod recording;
 pub mod recording_texts;
 mod sample_type;
 mod scale;

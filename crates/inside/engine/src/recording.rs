@@ -4,6 +4,7 @@ pub(crate) mod account;
 #[cfg(not(shuttle))]
 mod audit;
 pub(crate) mod clock;
+mod code;
 #[cfg(not(shuttle))]
 mod delay;
 pub(crate) mod dumps;

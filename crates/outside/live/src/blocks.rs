@@ -146,7 +146,7 @@ pub(crate) fn blocks<M: Memory>(
             .iter()
             .find(|&&word| word & word::KIND_MASK == word::THREAD);
         let thread = thread.map(|&word| ThreadNumber::from_u32(word as u32));
-        let generation = thread.map_or(0, |thread| names.describe_thread(thread).2);
+        let generation = thread.map_or(0, |thread| names.describe_thread(thread).generation);
         found.generations.push(generation);
     }
     let [stride, place] = ledger.part.map(u64::from);

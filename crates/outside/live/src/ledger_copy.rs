@@ -5,6 +5,7 @@ use std::ops::Range;
 use heapprof_memory::Memory;
 use heapprof_process::maps::ProcessMapping;
 use heapprof_profile::Profile;
+use heapprof_profile::recording::RecordedMapping;
 
 use crate::blocks::{BlocksInUse, blocks};
 use crate::bounded_reads::BoundedMemoryReader;
@@ -12,14 +13,14 @@ use crate::error::LiveError;
 use crate::ledger::{self, LiveLedger};
 use crate::process::code;
 use crate::profile::profile_from_rows;
-use crate::writer::{LiveProfileRow, MappedCode};
+use crate::writer::LiveProfileRow;
 
 /// A ledger at one moment.
 pub struct LedgerSnapshot<M> {
     pub(crate) memory: M,
     /// Address of the ledger.
     pub(crate) ledger: u64,
-    pub(crate) code: Vec<MappedCode>,
+    pub(crate) code: Vec<RecordedMapping<'static>>,
 }
 
 impl<M: Memory> LedgerSnapshot<M> {

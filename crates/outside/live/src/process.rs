@@ -12,6 +12,7 @@ use heapprof_abi::RecordingEpoch;
 use heapprof_memory::Memory;
 use heapprof_process::maps::{self, ProcessMapping};
 use heapprof_process::{StatusCounters, status};
+use heapprof_profile::recording::RecordedMapping;
 use heapprof_profile::{Profile, recording_texts};
 use object::NativeEndian;
 use object::elf::{FileHeader64, NT_GNU_BUILD_ID, PT_NOTE};
@@ -23,7 +24,7 @@ use crate::error::LiveError;
 use crate::ledger::{self, LiveLedger};
 use crate::profile::{RecordingContext, profile};
 use crate::ring::LiveLogReader;
-use crate::writer::{MAX_FRAMES, MappedCode, STILL_MAPPED};
+use crate::writer::MAX_FRAMES;
 
 /// Maximum number of attempts to read a process. An attempt fails if the recording restarts
 /// meanwhile.
@@ -342,7 +343,7 @@ impl LiveProcess {
     }
 
     /// The code that is mapped now.
-    pub(crate) fn code(&self) -> Vec<MappedCode> {
+    pub(crate) fn code(&self) -> Vec<RecordedMapping<'static>> {
         let maps = std::fs::read(path(self.pid, "maps")).unwrap_or_default();
         code(&maps::parse(&maps), ResidentMemory(&self.memory))
     }
@@ -386,8 +387,8 @@ pub fn recorded_processes() -> io::Result<Vec<LiveProcess>> {
 }
 
 /// Returns the code among these mappings, with the build IDs of its files.
-pub(crate) fn code(maps: &[ProcessMapping], memory: impl Memory) -> Vec<MappedCode> {
-    let mut all: Vec<MappedCode> = Vec::new();
+pub(crate) fn code(maps: &[ProcessMapping], memory: impl Memory) -> Vec<RecordedMapping<'static>> {
+    let mut all: Vec<RecordedMapping<'static>> = Vec::new();
     // For each file, the last mapping so far of the file's first byte.
     let mut images: HashMap<&[u8], &ProcessMapping> = HashMap::new();
     for map in maps {
@@ -406,23 +407,24 @@ pub(crate) fn code(maps: &[ProcessMapping], memory: impl Memory) -> Vec<MappedCo
         // Adjacent mappings that continue each other in the file are joined.
         if let Some(last) = all.last_mut()
             && last.end == map.start
-            && last.path == path
+            && *last.path == *path
             && last.offset.wrapping_add(last.end - last.start) == map.offset
         {
             last.end = map.end;
             continue;
         }
         let image = images.get(&map.path[..]);
-        all.push(MappedCode {
+        all.push(RecordedMapping {
             start: map.start,
             end: map.end,
             offset: map.offset,
-            path: path.to_vec(),
+            path: path.to_vec().into(),
             is_deleted: intact.is_some(),
             build_id: image
                 .and_then(|image| build_id(memory, image))
-                .unwrap_or_default(),
-            last: STILL_MAPPED,
+                .unwrap_or_default()
+                .into(),
+            last: RecordedMapping::STILL_MAPPED,
         });
     }
     all

@@ -7,6 +7,7 @@ use heapprof_abi::{
     StackNumber, moments, name,
 };
 use heapprof_memory::Memory;
+use heapprof_profile::recording::{RecordedCode, RecordedMapping, RecordingHeader};
 use heapprof_profile::{
     HeapHistory, HeapMoment, HeapPeak, Profile, ResidentMoment, recording_texts,
 };
@@ -15,7 +16,7 @@ use crate::bounded_reads::{BoundedMemoryReader, u32_at, u64_at};
 use crate::error::LiveError;
 use crate::ledger::LiveLedger;
 use crate::sums::{AllThreadSums, LiveStackSums, MAX_STACKS, read_sums};
-use crate::writer::{LiveProfileRow, LiveProfileWriter, LiveThreadNames, MappedCode, STILL_MAPPED};
+use crate::writer::{LiveProfileRow, LiveProfileWriter, LiveThreadNames};
 
 /// Maximum number of mappings; no program has more.
 const MAX_MAPPINGS: u32 = 1 << 16;
@@ -34,7 +35,7 @@ pub(crate) struct RecordingContext<'a> {
     /// Resident bytes now, and their maximum so far; 0 if unknown.
     pub(crate) resident: [u64; 2],
     /// The code that is mapped now.
-    pub(crate) code: Vec<MappedCode>,
+    pub(crate) code: Vec<RecordedMapping<'static>>,
     /// Returns the duration of the recording in nanoseconds. The arguments are the time at which it
     /// began: in nanoseconds since 1970, and on the monotonic clock.
     pub(crate) duration: &'a dyn Fn(i64, i64) -> i64,
@@ -99,20 +100,13 @@ pub(crate) fn profile<M: Memory>(
         (class.allocated, class.in_use) = (class.allocated.max(0), class.in_use.max(0));
     }
     comments.push(sizes.comment());
-    for comment in comments {
-        let text = builder.text(&comment);
-        builder.profile.comment.push(text);
-    }
-    let space = builder.value_type("space", "bytes");
-    let default = builder.text("inuse_space");
-    let wrappers = builder.text(&recording_texts::drop_frames(around.wrappers));
-    let profile = &mut builder.profile;
-    profile.drop_frames = wrappers;
-    profile.period_type = Some(space);
-    profile.period = i64::try_from(period).unwrap_or(i64::MAX);
-    profile.default_sample_type = default;
-    profile.duration_nanos = duration;
-    profile.time_nanos = started.saturating_add(duration);
+    let header = RecordingHeader {
+        period,
+        started,
+        duration,
+    };
+    header.write(&mut builder, comments);
+    builder.profile.drop_frames = builder.text(&recording_texts::drop_frames(around.wrappers));
     Ok(builder.finish())
 }
 
@@ -122,7 +116,7 @@ pub(crate) fn profile<M: Memory>(
 pub(crate) fn stacks<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     ledger: &LiveLedger,
-    code: &[MappedCode],
+    code: &[RecordedMapping<'static>],
     first: StackNumber,
 ) -> Result<(Profile, StackNumber), LiveError> {
     const VALUE_COUNT: usize = 2;
@@ -152,7 +146,7 @@ fn stack_numbers(first: StackNumber) -> impl Iterator<Item = StackNumber> {
 pub(crate) fn profile_from_rows<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     ledger: &LiveLedger,
-    code: &[MappedCode],
+    code: &[RecordedMapping<'static>],
     types: &[(&str, &str)],
     key: &str,
     rows: &[LiveProfileRow<'_>],
@@ -185,8 +179,8 @@ pub(crate) fn threads<M: Memory>(
 fn known_code<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     ledger: &LiveLedger,
-    now: &[MappedCode],
-) -> Result<Vec<MappedCode>, LiveError> {
+    now: &[RecordedMapping<'static>],
+) -> Result<RecordedCode<'static>, LiveError> {
     let len = reader.u32(ledger.mappings)?;
     if len > MAX_MAPPINGS {
         return Err(LiveError::LedgerDamaged(
@@ -207,29 +201,29 @@ fn known_code<M: Memory>(
             Ok(())
         },
     )?;
-    let place = |code: &MappedCode| (code.start, code.end, code.path.clone());
+    let place = |code: &RecordedMapping<'static>| (code.start, code.end, code.path.clone());
     let mut newest: HashMap<_, usize> = HashMap::new();
     for (i, code) in all.iter().enumerate() {
         newest.insert(place(code), i);
     }
     for code in now {
         // Another build of the file may be mapped there by now.
-        let is_same = |known: &MappedCode| {
+        let is_same = |known: &RecordedMapping<'static>| {
             known.build_id.is_empty() || code.build_id.is_empty() || known.build_id == code.build_id
         };
         match newest.get(&place(code)) {
-            Some(&i) if is_same(&all[i]) => all[i].last = STILL_MAPPED,
+            Some(&i) if is_same(&all[i]) => all[i].last = RecordedMapping::STILL_MAPPED,
             _ => all.push(code.clone()),
         }
     }
-    Ok(all)
+    Ok(RecordedCode { mappings: all })
 }
 
 /// Reads a mapping in the ledger; `None` if it is being written at this moment.
 fn read_known_mapping<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     bytes: &[u8; size_of::<Known>()],
-) -> Result<Option<MappedCode>, LiveError> {
+) -> Result<Option<RecordedMapping<'static>>, LiveError> {
     use std::mem::offset_of;
     let number = |offset: usize| u64_at(bytes, offset);
     let short = |offset: usize| u32_at(bytes, offset);
@@ -247,13 +241,13 @@ fn read_known_mapping<M: Memory>(
     let name = reader.text(path, path_len)?;
     let id = offset_of!(Known, id);
     let id_len = (short(offset_of!(Known, id_len)) as usize).min(64);
-    Ok(Some(MappedCode {
+    Ok(Some(RecordedMapping {
         start,
         end,
         offset: number(offset_of!(Known, offset)),
-        path: name,
+        path: name.into(),
         is_deleted: short(offset_of!(Known, is_deleted)) != 0,
-        build_id: bytes[id..id + id_len].to_vec(),
+        build_id: bytes[id..id + id_len].to_vec().into(),
         last: MappingGeneration::from_u32(short(offset_of!(Known, last))),
     }))
 }

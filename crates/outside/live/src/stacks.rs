@@ -2,6 +2,7 @@
 
 use heapprof_abi::{FrameNumber, MappingGeneration, StackNumber, frame, stack};
 use heapprof_memory::Memory;
+use heapprof_profile::recording::RecordedFrame;
 
 use crate::bounded_reads::{BoundedMemoryReader, u16_at, u32_at};
 use crate::error::LiveError;
@@ -120,15 +121,6 @@ impl<'r, M: Memory> LiveStackReader<'r, M> {
     }
 }
 
-/// An interpreter frame.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LiveScriptFrame {
-    pub(crate) name: Vec<u8>,
-    pub(crate) file: Vec<u8>,
-    pub(crate) start_line: u32,
-    pub(crate) line: u32,
-}
-
 /// A reader of interpreter frames, which knows the address of each frame.
 pub(crate) struct LiveScriptFrameReader<'r, M> {
     reader: &'r BoundedMemoryReader<M>,
@@ -153,7 +145,10 @@ impl<'r, M: Memory> LiveScriptFrameReader<'r, M> {
     }
 
     /// Reads a frame; `None` if it does not exist.
-    pub(crate) fn read(&self, number: FrameNumber) -> Result<Option<LiveScriptFrame>, LiveError> {
+    pub(crate) fn read(
+        &self,
+        number: FrameNumber,
+    ) -> Result<Option<RecordedFrame<'static>>, LiveError> {
         let Some(&at) = self.place.get(number.to_index()).filter(|&&at| at != 0) else {
             return Ok(None);
         };
@@ -169,9 +164,9 @@ impl<'r, M: Memory> LiveScriptFrameReader<'r, M> {
             .reader
             .text(at.wrapping_add(frame::LEN as u64), name + file)?;
         let file = text.split_off(name as usize);
-        Ok(Some(LiveScriptFrame {
-            name: text,
-            file,
+        Ok(Some(RecordedFrame {
+            name: text.into(),
+            file: file.into(),
             start_line: u32_at(&head, frame::START_LINE),
             line: u32_at(&head, frame::LINE),
         }))

@@ -4,13 +4,15 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 use heapprof_abi::{
-    FrameAddress, FrameNumber, MAX_NAMED_THREADS, MappingGeneration, StackNumber, ThreadNumber,
-    name, stack_end, word,
+    FrameNumber, MAX_NAMED_THREADS, MappingGeneration, StackNumber, ThreadNumber, name, stack_end,
+    word,
 };
 use heapprof_memory::Memory;
+use heapprof_profile::recording::{
+    LedgerSource, RecordedCode, RecordedFrame, RecordedLocations, RecordedThread,
+};
 use heapprof_profile::{
-    EarlyEndCounts, EarlyEndReason, FrameText, Label, LabelSetIndex, LocationIndex, Mapping,
-    MappingIndex, ProfileBuilder, recording_texts,
+    EarlyEndCounts, FrameText, Label, LabelSetIndex, LocationIndex, ProfileBuilder, recording_texts,
 };
 
 use crate::bounded_reads::{BoundedMemoryReader, u32_at};
@@ -21,22 +23,6 @@ use crate::sums::LiveStackSums;
 
 /// Maximum number of frames of all stacks together, unless a caller sets a lower limit.
 pub(crate) const MAX_FRAMES: usize = 1 << 26;
-
-/// Code of a file that is or was mapped.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct MappedCode {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-    pub(crate) offset: u64,
-    pub(crate) path: Vec<u8>,
-    pub(crate) is_deleted: bool,
-    pub(crate) build_id: Vec<u8>,
-    /// The last generation of mappings in which the code was mapped.
-    pub(crate) last: MappingGeneration,
-}
-
-/// The value of [`MappedCode::last`] for code that is mapped now.
-pub(crate) const STILL_MAPPED: MappingGeneration = MappingGeneration::from_u32(u32::MAX);
 
 /// A sample whose values are computed by the caller, not read from the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,16 +37,37 @@ pub struct LiveProfileRow<'a> {
     pub values: Vec<i64>,
 }
 
+/// A ledger that is read from outside, from which a profile gets the frames of its stacks.
+struct LiveLedgerSource<'r, M> {
+    reader: &'r BoundedMemoryReader<M>,
+    code: RecordedCode<'static>,
+    frames: LiveScriptFrameReader<'r, M>,
+}
+
+impl<M: Memory> LedgerSource for LiveLedgerSource<'_, M> {
+    type Error = LiveError;
+
+    fn code(&self) -> &RecordedCode<'_> {
+        &self.code
+    }
+
+    fn begin_search(&self) -> Result<(), LiveError> {
+        // The mappings may be searched twice.
+        self.reader.work(8 * self.code.mappings.len())
+    }
+
+    fn script_frame(&self, number: FrameNumber) -> Result<Option<RecordedFrame<'_>>, LiveError> {
+        let read = self.reader.if_reachable(self.frames.read(number))?;
+        Ok(read.flatten())
+    }
+}
+
 pub(crate) struct LiveProfileWriter<'r, M> {
     reader: &'r BoundedMemoryReader<M>,
     pub(crate) builder: ProfileBuilder,
     stacks: LiveStackReader<'r, M>,
-    frames: LiveScriptFrameReader<'r, M>,
-    code: Vec<MappedCode>,
-    /// The profile's index of each piece of code.
-    mappings: Vec<MappingIndex>,
-    /// The location of each word of a stack, by the generation of mappings and the word.
-    locations: HashMap<(MappingGeneration, u64), LocationIndex, RandomState>,
+    source: LiveLedgerSource<'r, M>,
+    locations: RecordedLocations<RandomState>,
     /// The label set of each thread and label text.
     labels: HashMap<(Option<ThreadNumber>, String), LabelSetIndex>,
     /// Number of frames of all samples so far.
@@ -108,48 +115,35 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
         ledger: &LiveLedger,
         types: &[(&str, &str)],
         stacks: usize,
-        code: Vec<MappedCode>,
+        code: RecordedCode<'static>,
         names: LiveThreadNames<'r>,
     ) -> Result<Self, LiveError> {
-        let mut writer = Self {
+        let mut builder = ProfileBuilder::new(types);
+        let locations = RecordedLocations::new(&mut builder, &code);
+        let stacks = LiveStackReader::new(reader, ledger, stacks)?;
+        let source = LiveLedgerSource {
             reader,
-            builder: ProfileBuilder::new(types),
-            stacks: LiveStackReader::new(reader, ledger, stacks)?,
-            frames: LiveScriptFrameReader::new(reader, ledger)?,
             code,
-            mappings: Vec::new(),
-            locations: HashMap::default(),
+            frames: LiveScriptFrameReader::new(reader, ledger)?,
+        };
+        Ok(Self {
+            reader,
+            builder,
+            stacks,
+            source,
+            locations,
             labels: HashMap::new(),
             frames_added: 0,
             max_frames: MAX_FRAMES,
             names,
             lacks_labels: false,
             early_ends: EarlyEndCounts::default(),
-        };
-        writer.add_mappings();
-        Ok(writer)
+        })
     }
 
     /// Sets the maximum number of frames of all stacks together.
     pub(crate) fn limit_frames(&mut self, max: usize) {
         self.max_frames = max;
-    }
-
-    fn add_mappings(&mut self) {
-        for code in &self.code {
-            let filename =
-                recording_texts::mapped_file(&code.path, code.is_deleted, &code.build_id);
-            let hex = recording_texts::hex(&code.build_id);
-            let mapping = Mapping {
-                memory_start: code.start,
-                memory_limit: code.end,
-                file_offset: code.offset,
-                filename: self.builder.text(&filename),
-                build_id: self.builder.text(&hex),
-                ..Mapping::default()
-            };
-            self.mappings.push(self.builder.mapping(mapping));
-        }
     }
 
     /// Adds a sample for each stack number, with the stack's sums.
@@ -204,7 +198,10 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
                 let samples = &mut self.builder.profile.samples;
                 samples.push(last.stack.iter().copied(), &row.values, labels);
             } else {
-                let place = self.named_location(row.place);
+                let place = self.builder.frame(&[FrameText {
+                    name: row.place,
+                    ..FrameText::default()
+                }]);
                 let samples = &mut self.builder.profile.samples;
                 samples.push([place], &row.values, labels);
             }
@@ -241,7 +238,13 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
         let newer = words[..words.len() - same].iter();
         let mut stack = Vec::with_capacity(words.len());
         for &word in newer {
-            stack.push(self.location(generation, word)?);
+            let Self {
+                locations,
+                builder,
+                source,
+                ..
+            } = self;
+            stack.push(locations.find_or_add(builder, source, generation, word)?);
         }
         stack.extend_from_slice(&last.stack[last.stack.len() - same..]);
         self.frames_added += stack.len();
@@ -265,82 +268,13 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
             .reader
             .if_reachable(self.stacks.end(number))?
             .unwrap_or(0);
-        let Some(reason) = EarlyEndReason::from_number(end & stack_end::REASON_MASK) else {
-            return Ok(());
-        };
-        let is_address = |word: &&u64| {
-            !matches!(
-                **word & word::KIND_MASK,
-                word::FRAME | word::LABEL | word::THREAD
-            )
-        };
-        let mut oldest = last.words.iter().rev().filter(is_address);
-        let word = match (reason, end & stack_end::CALLEE_FLAG) {
-            (EarlyEndReason::NoFile, _) => None,
-            (_, 0) => oldest.next(),
-            _ => oldest.nth(1),
-        };
-        self.reader.work(8 * self.code.len())?;
-        let oldest = word.map(|&word| FrameAddress::from_word(word));
-        let code =
-            oldest.and_then(|frame| find_code(&self.code, frame.lookup_address(), last.generation));
-        let known = code.map(|code| &self.code[code]);
-        self.early_ends.add(code, reason, allocated, || {
-            known.map_or_else(String::new, |code| {
-                recording_texts::mapped_file(&code.path, code.is_deleted, &code.build_id)
-            })
-        });
-        Ok(())
-    }
-
-    fn location(
-        &mut self,
-        generation: MappingGeneration,
-        word: u64,
-    ) -> Result<LocationIndex, LiveError> {
-        let is_frame = word & word::KIND_MASK == word::FRAME || word == word::CUT;
-        let of_word = match is_frame {
-            true => MappingGeneration::FIRST,
-            false => generation,
-        };
-        let key = (of_word, word);
-        if let Some(&known) = self.locations.get(&key) {
-            return Ok(known);
+        if end & stack_end::REASON_MASK != stack_end::OUTERMOST {
+            self.source.begin_search()?;
+            let (code, generation) = (&self.source.code, last.generation);
+            self.early_ends
+                .add_stack(code, end, generation, &last.words, allocated);
         }
-        let location = match word {
-            word::CUT => self.named_location(recording_texts::TRUNCATED_FRAME),
-            word::UNNAMED => self.named_location(recording_texts::NAMELESS_FRAME),
-            _ if is_frame => match self
-                .reader
-                .if_reachable(self.frames.read(FrameNumber::from_u32(word as u32)))?
-                .flatten()
-            {
-                Some(frame) => self.builder.frame(&[FrameText {
-                    name: &String::from_utf8_lossy(&frame.name),
-                    filename: &String::from_utf8_lossy(&frame.file),
-                    line: frame.line.into(),
-                    start_line: frame.start_line.into(),
-                }]),
-                None => self.named_location(recording_texts::NAMELESS_FRAME),
-            },
-            _ => {
-                let address = FrameAddress::from_word(word).lookup_address();
-                // The code may be searched twice.
-                self.reader.work(8 * self.code.len())?;
-                let mapping = find_code(&self.code, address, generation);
-                let mapping = mapping.map(|i| self.mappings[i]);
-                self.builder.location(mapping, address, false, &[])
-            }
-        };
-        self.locations.insert(key, location);
-        Ok(location)
-    }
-
-    fn named_location(&mut self, name: &str) -> LocationIndex {
-        self.builder.frame(&[FrameText {
-            name,
-            ..FrameText::default()
-        }])
+        Ok(())
     }
 
     /// Returns the label set for a stack of a thread. `other` is the key and the text of one more
@@ -359,19 +293,8 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
         }
         let mut labels: Vec<Label> = Vec::new();
         if let Some(number) = thread {
-            let (name, id, generation) = self.names.describe_thread(number);
-            labels.push(
-                self.builder
-                    .text_label(recording_texts::THREAD_LABEL, &name),
-            );
-            let mut add = |key, value: u32| {
-                labels.push(self.builder.number_label(key, value.into(), ""));
-            };
-            id.into_iter()
-                .for_each(|id| add(recording_texts::TID_LABEL, id));
-            if generation != 0 {
-                add(recording_texts::GENERATION_LABEL, generation.into());
-            }
+            let thread = self.names.describe_thread(number);
+            thread.add_labels(&mut self.builder, &mut labels);
         }
         labels.extend(other.map(|(key, text)| self.builder.text_label(key, text)));
         let set = self.builder.label_set(&mut labels);
@@ -398,29 +321,26 @@ impl<'r> LiveThreadNames<'r> {
         })
     }
 
-    /// Returns a thread's name, its number in the kernel, and the generation of its process.
-    pub(crate) fn describe_thread(&self, number: ThreadNumber) -> (String, Option<u32>, u8) {
+    /// Returns a thread as profiles show it.
+    pub(crate) fn describe_thread(&self, number: ThreadNumber) -> RecordedThread {
         let Some(bytes) = number
             .to_index()
             .and_then(|index| self.recorded_names.get(index))
         else {
-            return (recording_texts::OTHER_THREADS.to_string(), None, 0);
+            return RecordedThread {
+                name: recording_texts::OTHER_THREADS.to_string(),
+                id: None,
+                generation: 0,
+            };
         };
         let id = Some(u32_at(bytes, name::ID)).filter(|&id| id != 0);
         let is_gone = bytes[name::IS_GONE] != 0;
         let now = id.filter(|_| !is_gone).and_then(self.now);
         let kept = || recording_texts::thread_name(&bytes[name::NAME..]);
-        (now.unwrap_or_else(kept), id, bytes[name::GENERATION])
+        RecordedThread {
+            name: now.unwrap_or_else(kept),
+            id,
+            generation: bytes[name::GENERATION],
+        }
     }
-}
-
-/// Finds the code that was mapped at `address` in `generation`. This is the first code at that
-/// address which was still mapped in the generation, because code that replaced other code is of a
-/// later generation. If there is none, the last code at that address is returned.
-fn find_code(code: &[MappedCode], address: u64, generation: MappingGeneration) -> Option<usize> {
-    let holds = |code: &MappedCode| code.start <= address && address < code.end;
-    let then = code
-        .iter()
-        .position(|code| holds(code) && generation <= code.last);
-    then.or_else(|| code.iter().rposition(holds))
 }

@@ -580,18 +580,5 @@ fn add_code(all: &mut Vec<CodeMapping>, line: &[u8]) {
     });
 }
 
-/// Returns the index of the mapping that contained `address` in `generation`: of all mappings that
-/// ever contained it, the first one that still existed in that generation. Code that took the
-/// address later belongs to a later generation.
-pub(crate) fn find(
-    known: &[CodeMapping],
-    address: usize,
-    generation: MappingGeneration,
-) -> Option<usize> {
-    let holds = |m: &CodeMapping| m.start <= address && address < m.end;
-    let then = known.iter().position(|m| holds(m) && generation <= m.last);
-    then.or_else(|| known.iter().rposition(holds))
-}
-
 #[cfg(test)]
 mod tests;

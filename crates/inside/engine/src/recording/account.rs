@@ -6,13 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use heapprof_abi::StackNumber;
+use heapprof_abi::{FrameWord, StackNumber};
 
 use crate::code::data::read_data;
 use crate::engine::Engine;
 use crate::recording::sums::StackSums;
 use crate::stack::provider::ProviderReport;
-use crate::tables::script_frames::FrameWord;
 
 /// The label that names the purpose of a stack's memory.
 const HOLDS_LABEL: &str = "holds";

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::Ordering;
 
-use heapprof_abi::{RecordingEpoch, StackNumber};
+use heapprof_abi::{FrameWord, RecordingEpoch, StackNumber};
 use heapprof_platform::sys::{self, EngineFile};
 
 use crate::dump::growth_reports::{ReportedStack, growth_step};
@@ -18,7 +18,6 @@ use crate::engine::Engine;
 use crate::options::RecordingOptions;
 use crate::recording::snapshot::{self, AddressHasher};
 use crate::recording::sums::{self, StackSums};
-use crate::tables::script_frames::FrameWord;
 
 /// A stack whose memory in use has changed.
 struct ChangedStack {

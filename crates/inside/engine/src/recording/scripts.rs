@@ -1,11 +1,10 @@
 //! The engine's interface for crates that know an interpreter's frames.
 
-use heapprof_abi::{RecordingEpoch, StackNumber};
+use heapprof_abi::{FrameWord, RecordingEpoch, StackNumber};
 
 use crate::engine::Engine;
 use crate::options::FrameChoice;
 use crate::stack::provider::{RegistrationError, StackProvider};
-use crate::tables::script_frames::FrameWord;
 
 /// The handle for an engine's providers of stacks.
 #[derive(Clone, Copy)]

@@ -1,35 +1,38 @@
 //! Makes the profile of the present moment from the tables, while the program goes on.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io::{self, Write};
 use std::sync::atomic::Ordering;
 
-use heapprof_abi::{MappingGeneration, StackNumber, ThreadNumber};
+use heapprof_abi::{FrameNumber, FrameWord, MappingGeneration, StackNumber, ThreadNumber};
+use heapprof_profile::recording::{
+    LedgerSource, RecordedCode, RecordedFrame, RecordedLocations, RecordedThread, RecordingHeader,
+};
 use heapprof_profile::{
-    FrameText, Label, LabelSetIndex, LocationIndex, Mapping as ProfileMapping, MappingIndex,
-    ProfileBuilder, QuickSample, SizeHistogram, encode_samples_quickly, recording_texts,
+    Label, LabelSetIndex, ProfileBuilder, QuickSample, SizeHistogram, encode_samples_quickly,
+    recording_texts,
 };
 
 use heapprof_platform::{status, sys};
 
-use crate::code::mappings::{self, CodeMapping, CodeScanOutcome};
+use crate::code::mappings::CodeScanOutcome;
 use crate::engine::Engine;
 use crate::options::FrameChoice;
 use crate::process::EngineProcess;
 use crate::reason::DumpReason;
 use crate::recording::account::account;
+use crate::recording::code::to_recorded;
 use crate::recording::early_ends::early_ends;
 use crate::recording::notes::notes;
 use crate::recording::pools::{self, PoolPartSums};
 use crate::recording::sums::{StackSums, sums_and_sizes};
 use crate::recording::values::{ValueOrigin, ValueRows};
-use crate::stack::capture::CUT;
 use crate::stack::provider::ProviderReport;
-use crate::tables::script_frames::FrameWord;
 use crate::tables::spread;
 use crate::tables::stacks::stack_reader::ExpandedStack;
-use crate::thread::names::{self, NamedThread};
+use crate::thread::names;
 
 /// Returns how many bytes a dump may take at most: sums by stack, locations by frame, text, gzip.
 pub(super) fn memory_needed(engine: &Engine) -> usize {
@@ -86,8 +89,7 @@ impl Hasher for AddressHasher {
     }
 }
 
-type LocationsByAddress =
-    HashMap<(MappingGeneration, u64), LocationIndex, BuildHasherDefault<AddressHasher>>;
+type AddressLocations = RecordedLocations<BuildHasherDefault<AddressHasher>>;
 
 /// The sums of a profile that was written, over all its stacks, in bytes.
 #[derive(Default)]
@@ -202,12 +204,12 @@ fn write_stacks<'a>(
     writer: &mut dyn Write,
 ) -> io::Result<()> {
     let known = engine.code.mappings.known_mappings(&engine.process);
-    let indices: Vec<MappingIndex> = known
-        .iter()
-        .map(|mapping| add_mapping(&mut builder, mapping))
-        .collect();
-    let mut locations = LocationsByAddress::default();
-    let (mut labels, mut threads, mut cut) = (HashMap::new(), ThreadsByNumber::new(), None);
+    let source = EngineLedger {
+        engine,
+        code: to_recorded(&known),
+    };
+    let mut locations = AddressLocations::new(&mut builder, &source.code);
+    let (mut labels, mut threads) = (HashMap::new(), ThreadsByNumber::new());
     builder.profile.drop_frames = builder.text(&recording_texts::drop_frames(wrappers));
     let (mut stack, mut last) = (ExpandedStack::default(), (None, 0));
     let next = |builder: &mut ProfileBuilder, sample: &mut QuickSample| {
@@ -246,28 +248,8 @@ fn write_stacks<'a>(
         };
         let newer = part.into_iter().chain(frames[same..].iter().rev().copied());
         sample.newer.extend(newer.map(|word| {
-            if word == CUT {
-                return *cut.get_or_insert_with(|| {
-                    builder.frame(&[FrameText {
-                        name: recording_texts::TRUNCATED_FRAME,
-                        ..FrameText::default()
-                    }])
-                });
-            }
-            let frame = match FrameWord::from_word(word) {
-                FrameWord::Address(frame) => frame,
-                _ => {
-                    let new = || script_location(builder, engine, word);
-                    return *locations
-                        .entry((MappingGeneration::FIRST, word))
-                        .or_insert_with(new);
-                }
-            };
-            let address = frame.lookup_address();
-            *locations.entry((generation, address)).or_insert_with(|| {
-                let mapping = mappings::find(&known, address as usize, generation);
-                builder.location(mapping.map(|i| indices[i]), address, false, &[])
-            })
+            let Ok(location) = locations.find_or_add(builder, &source, generation, word);
+            location
         }));
         Some(same)
     };
@@ -278,28 +260,36 @@ fn write_stacks<'a>(
     }
 }
 
-/// Returns the location of an interpreter's frame.
-fn script_location(builder: &mut ProfileBuilder, engine: &Engine, word: u64) -> LocationIndex {
-    let frame = match FrameWord::from_word(word) {
-        FrameWord::Frame(Some(number)) => engine.scripts.names.get(number),
-        _ => None,
-    };
-    let Some(frame) = frame else {
-        return builder.frame(&[FrameText {
-            name: recording_texts::NAMELESS_FRAME,
-            ..FrameText::default()
-        }]);
-    };
-    builder.frame(&[FrameText {
-        name: &String::from_utf8_lossy(frame.name),
-        filename: &String::from_utf8_lossy(frame.file),
-        line: frame.line.into(),
-        start_line: frame.start_line.into(),
-    }])
+/// The engine's tables, from which a profile gets the frames of its stacks.
+struct EngineLedger<'a> {
+    engine: &'a Engine,
+    code: RecordedCode<'a>,
+}
+
+impl LedgerSource for EngineLedger<'_> {
+    type Error = Infallible;
+
+    fn code(&self) -> &RecordedCode<'_> {
+        &self.code
+    }
+
+    fn begin_search(&self) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn script_frame(&self, number: FrameNumber) -> Result<Option<RecordedFrame<'_>>, Infallible> {
+        let frame = self.engine.scripts.names.get(number);
+        Ok(frame.map(|frame| RecordedFrame {
+            name: frame.name.into(),
+            file: frame.file.into(),
+            start_line: frame.start_line,
+            line: frame.line,
+        }))
+    }
 }
 
 /// The names of threads in a profile, so that each thread has one name in it.
-type ThreadsByNumber = HashMap<ThreadNumber, NamedThread>;
+type ThreadsByNumber = HashMap<ThreadNumber, RecordedThread>;
 
 /// Returns the set of labels for which `words` stand.
 fn label_set(
@@ -328,38 +318,12 @@ fn label_set(
             FrameWord::Thread(number) => {
                 let named = threads.entry(number);
                 let named = named.or_insert_with(|| engine.threads.names.find_named(number));
-                labels.push(builder.text_label(recording_texts::THREAD_LABEL, &named.name));
-                let id = named
-                    .id
-                    .map(|id| builder.number_label(recording_texts::TID_LABEL, id.into(), ""));
-                labels.extend(id);
-                if let generation @ 1.. = i64::from(named.generation) {
-                    labels.push(builder.number_label(
-                        recording_texts::GENERATION_LABEL,
-                        generation,
-                        "",
-                    ));
-                }
+                named.add_labels(builder, &mut labels);
             }
             FrameWord::Address(_) | FrameWord::Frame(_) => {}
         }
     }
     builder.label_set(&mut labels)
-}
-
-fn add_mapping(builder: &mut ProfileBuilder, mapping: &CodeMapping) -> MappingIndex {
-    let build_id = mapping.image.build_id();
-    let filename = recording_texts::mapped_file(&mapping.path, mapping.deleted, build_id);
-    let filename = builder.text(&filename);
-    let build_id = builder.text(&recording_texts::hex(build_id));
-    builder.mapping(ProfileMapping {
-        memory_start: mapping.start as u64,
-        memory_limit: mapping.end as u64,
-        file_offset: mapping.offset,
-        filename,
-        build_id,
-        ..ProfileMapping::default()
-    })
 }
 
 /// Returns comments that say which frames stacks have, and why some are missing. There are none if
@@ -469,17 +433,10 @@ fn describe(
         comments.push(recording_texts::EMPTY_COMMENT.to_string());
     }
     comments.extend(notes(engine, facts.sums, facts.sizes, resident));
-    for comment in comments {
-        let text = builder.text(&comment);
-        builder.profile.comment.push(text);
-    }
-    let space = builder.value_type("space", "bytes");
-    let default = builder.text("inuse_space");
-    let profile = &mut builder.profile;
-    profile.period_type = Some(space);
-    profile.period = period as i64;
-    profile.default_sample_type = default;
-    profile.duration_nanos = duration.max(1);
-    // All dumps of a recording have the same beginning, even if the clock was set meanwhile.
-    profile.time_nanos = started + profile.duration_nanos;
+    let header = RecordingHeader {
+        period,
+        started,
+        duration,
+    };
+    header.write(builder, comments);
 }

@@ -6,12 +6,12 @@
 
 use std::ffi::CStr;
 
-use heapprof_abi::StackNumber;
+use heapprof_abi::{FrameWord, StackNumber};
 
 use crate::engine::Engine;
 use crate::options::FrameChoice;
 use crate::stack::provider::{StackProvider, TracedValues};
-use crate::tables::script_frames::{FrameWord, ScriptFrame};
+use crate::tables::script_frames::ScriptFrame;
 
 /// The origin of values.
 #[derive(Clone, Copy)]

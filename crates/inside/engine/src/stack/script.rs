@@ -9,7 +9,7 @@
 //! As with native stacks, a stack's identity is a sum of one term for each word, which is mixed
 //! with its distance from the root.
 
-use heapprof_abi::StackNumber;
+use heapprof_abi::{FrameWord, StackNumber};
 
 use crate::process::EngineProcess;
 use crate::stack::capture::{CUT, FRAMES_PER_END, PlacedFrame, hash_term};
@@ -20,7 +20,7 @@ use crate::stack::provider::{
 };
 use crate::stack::walk::StackBounds;
 use crate::stack::watched_blocks::WatchedBlocks;
-use crate::tables::script_frames::{FrameWord, ScriptFrame, ScriptFrames};
+use crate::tables::script_frames::{ScriptFrame, ScriptFrames};
 
 /// Maximum number of frames of a stack: those of both ends, and one for the part that was left out
 /// between them.

@@ -6,8 +6,9 @@
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use heapprof_abi::word::{FRAME, KIND_MASK, LABEL, THREAD, UNNAMED};
-use heapprof_abi::{FrameAddress, FrameNumber, ThreadNumber};
+use heapprof_abi::{FrameNumber, FrameWord};
+use heapprof_platform::lock::{ForkLock, LockedValue, rank};
+use heapprof_platform::table_file::TableLifetime;
 
 use crate::process::EngineProcess;
 use crate::tables::chunks::ChunkedArray;
@@ -21,62 +22,6 @@ pub(crate) struct ScriptFrame<'a> {
     pub(crate) file: &'a [u8],
     pub(crate) start_line: u32,
     pub(crate) line: u32,
-}
-
-/// The meaning of a word of a stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FrameWord {
-    /// The address of a native frame.
-    Address(FrameAddress),
-    /// A frame of an interpreter; `None` if there was no memory for it.
-    Frame(Option<FrameNumber>),
-    /// A provider's label for the whole stack: the provider's number, and the label.
-    Label(usize, u64),
-    /// The thread to which the stack belongs.
-    Thread(ThreadNumber),
-}
-
-use heapprof_platform::lock::{ForkLock, LockedValue, rank};
-use heapprof_platform::table_file::TableLifetime;
-/// Number of bits of a provider's label.
-const LABEL_BITS: u32 = 48;
-
-impl FrameWord {
-    /// Returns the meaning of `word`.
-    #[inline]
-    pub(crate) fn from_word(word: u64) -> Self {
-        match word & KIND_MASK {
-            FRAME if word == UNNAMED => Self::Frame(None),
-            FRAME => Self::Frame(Some(FrameNumber::from_u32(word as u32))),
-            LABEL => {
-                let provider = word >> LABEL_BITS & 0xff;
-                Self::Label(provider as usize, word & ((1 << LABEL_BITS) - 1))
-            }
-            THREAD => Self::Thread(ThreadNumber::from_u32(word as u32)),
-            _ => Self::Address(FrameAddress::from_word(word)),
-        }
-    }
-
-    /// Whether `word` is a label of the whole stack instead of one of its frames. Such words are a
-    /// stack's newest ones.
-    #[inline]
-    pub(crate) fn is_label(word: u64) -> bool {
-        matches!(Self::from_word(word), Self::Label(..) | Self::Thread(_))
-    }
-
-    /// Returns the word with this meaning.
-    #[inline]
-    pub(crate) const fn to_word(self) -> u64 {
-        match self {
-            Self::Address(address) => address.to_word(),
-            Self::Frame(Some(number)) => FRAME | number.to_u32() as u64,
-            Self::Frame(None) => UNNAMED,
-            Self::Label(provider, label) => {
-                LABEL | (provider as u64) << LABEL_BITS | label & ((1 << LABEL_BITS) - 1)
-            }
-            Self::Thread(number) => THREAD | number.to_u32() as u64,
-        }
-    }
 }
 
 /// The frames of interpreters in a process.
@@ -210,30 +155,5 @@ impl ScriptFrames {
             memory,
         } = self;
         [&by_text.lock, &memory.lock]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_word_is_what_it_was_made_of() {
-        for word in [
-            FrameWord::Frame(Some(FrameNumber::from_u32(0))),
-            FrameWord::Frame(Some(FrameNumber::from_u32(7_000_000))),
-            FrameWord::Frame(None),
-            FrameWord::Label(0, 0),
-            FrameWord::Label(7, (1 << LABEL_BITS) - 1),
-            FrameWord::Thread(ThreadNumber::from_u32(0)),
-            FrameWord::Thread(ThreadNumber::from_u32(u32::MAX)),
-            FrameWord::Address(FrameAddress::from_word(1)),
-            FrameWord::Address(FrameAddress::from_word(0x7fff_ffff_f000)),
-            // Such addresses occur in the kernel's code and with five levels of page tables.
-            FrameWord::Address(FrameAddress::from_word(0x00ff_ffff_ffff_f000)),
-            FrameWord::Address(FrameAddress::from_word(0xffff_ffff_8000_0000)),
-        ] {
-            assert_eq!(FrameWord::from_word(word.to_word()), word);
-        }
     }
 }

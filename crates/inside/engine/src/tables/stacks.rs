@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use heapprof_abi::stack_end::OUTERMOST;
-use heapprof_abi::{MappingGeneration, StackNumber, ThreadNumber};
+use heapprof_abi::{FrameWord, MappingGeneration, StackNumber, ThreadNumber};
 use heapprof_platform::lock::{ForkLock, LockedValue, rank};
 use heapprof_platform::sys;
 use heapprof_platform::table_file::TableLifetime;
@@ -16,7 +16,6 @@ use heapprof_platform::table_file::TableLifetime;
 use crate::process::EngineProcess;
 use crate::tables::chunks::ChunkedArray;
 use crate::tables::probe_table::ProbeTable;
-use crate::tables::script_frames::FrameWord;
 use crate::tables::word_memory::WordMemory;
 
 pub(crate) mod stack_reader;

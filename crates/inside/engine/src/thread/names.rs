@@ -15,6 +15,7 @@ use heapprof_platform::pages::PageSource;
 use heapprof_platform::sys::{self, EngineFile, THREAD_NAME_LEN};
 use heapprof_platform::table_file::TableLifetime;
 use heapprof_platform::tls::{self, ThreadSlot};
+use heapprof_profile::recording::RecordedThread;
 use heapprof_profile::recording_texts::{OTHER_THREADS, thread_name};
 
 use crate::process::EngineProcess;
@@ -50,16 +51,6 @@ pub(crate) struct ThreadNameEntry {
     /// get parts of both names, but it reads them only if the kernel does not know the thread any
     /// more.
     pub(crate) name: [AtomicU64; THREAD_NAME_LEN / 8],
-}
-
-/// A thread's name and id, as profiles show them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NamedThread {
-    /// Kernel's id of the thread, if this is one thread and the id is known.
-    pub(crate) id: Option<u32>,
-    pub(crate) name: String,
-    /// Number of forks between the first process and the one to which the thread belonged.
-    pub(crate) generation: u8,
 }
 
 impl ThreadNames {
@@ -176,9 +167,9 @@ impl ThreadNames {
     }
 
     /// Returns the thread with this number.
-    pub(crate) fn find_named(&self, number: ThreadNumber) -> NamedThread {
+    pub(crate) fn find_named(&self, number: ThreadNumber) -> RecordedThread {
         let Some(entry) = self.get(number) else {
-            return NamedThread {
+            return RecordedThread {
                 id: None,
                 name: OTHER_THREADS.to_string(),
                 generation: 0,
@@ -193,7 +184,7 @@ impl ThreadNames {
             thread_name(bytes.as_flattened())
         });
         let generation = entry.generation.load(Ordering::Relaxed);
-        NamedThread {
+        RecordedThread {
             id,
             name,
             generation,
@@ -278,7 +269,7 @@ mod tests {
                 let id = Some(sys::thread_id() as u32);
                 let name = text.to_string();
                 let generation = 0;
-                let named = NamedThread {
+                let named = RecordedThread {
                     id,
                     name,
                     generation,
