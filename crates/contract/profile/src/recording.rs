@@ -1,7 +1,7 @@
 //! The parts of a recording's profile: code, frames, threads and times. The collector writes them
 //! from its tables, and a reader outside the process writes them from a copy of these tables.
 //!
-//! The texts in the profile are in [`recording_texts`](crate::recording_texts).
+//! The texts in the profile are in [`recording_texts`].
 
 mod code;
 mod frames;
