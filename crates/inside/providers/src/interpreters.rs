@@ -11,25 +11,29 @@ use heapprof_memory::{Memory, OwnMemory};
 
 use crate::kernel_memory::KernelMemory;
 use crate::loaded_objects::{loaded_objects, note};
-use crate::perl::PERL;
-use crate::provider::{InterpreterProvider, ScannedObject};
-use crate::python::PYTHON;
+use crate::provider::ScannedObject;
+use crate::{PROVIDERS, examine_each};
 
-/// Declares the list of interpreters, and what is generated from it.
+/// Declares the list of interpreters, and what is generated from it. An interpreter is the static
+/// value of a module.
 macro_rules! interpreters {
-    ($($provider:ident)*) => {
+    ($($module:ident::$provider:ident)*) => {
         /// The providers of all interpreters.
-        static PROVIDERS: [&dyn InterpreterProvider; [$(stringify!($provider)),*].len()] =
-            [$(&$provider),*];
+        static PROVIDERS: [&dyn $crate::provider::InterpreterProvider;
+            [$(stringify!($provider)),*].len()] = [$(&$module::$provider),*];
 
         /// Looks for each interpreter in an object.
-        fn examine_each<M: Memory>(memory: M, scanned: &ScannedObject) {
-            $($provider.examine(memory, scanned);)*
+        fn examine_each<M: heapprof_memory::Memory>(
+            memory: M,
+            scanned: &$crate::provider::ScannedObject,
+        ) {
+            use $crate::provider::InterpreterProvider;
+            $($module::$provider.examine(memory, scanned);)*
         }
     };
 }
 
-interpreters! { PERL PYTHON }
+pub(crate) use interpreters;
 
 /// Looks for each interpreter in an object.
 fn examine_object<M: Memory>(memory: M, object: LoadedObject, is_early: bool) {
