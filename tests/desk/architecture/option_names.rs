@@ -87,10 +87,10 @@ fn texts(source: &str) -> Vec<(usize, String)> {
     found.collect()
 }
 
-/// Returns the options that a text names.
+/// Returns the options that a text names. `--{` is one whose name is put in later.
 fn options(text: &str) -> Vec<String> {
     static OPTION: LazyLock<Regex> = LazyLock::new(|| {
-        let long = r#"(?:^|[\s(\["'`])(--[a-z][a-z-]*[a-z])"#;
+        let long = r#"(?:^|[\s(\["'`])(--(?:[a-z][a-z-]*[a-z]|\{))"#;
         let short = r"\bheapprof [a-z-]+ (-[a-zA-Z])\b|(?:^|[\s(])(-n) [0-9]";
         Regex::new(&format!("{long}|{short}")).unwrap()
     });

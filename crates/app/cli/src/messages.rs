@@ -7,7 +7,7 @@ use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
 use clap::error::{ContextKind, ErrorKind};
-use heapprof_analysis::TotalsError;
+use heapprof_analysis::{AnalysisError, TotalsError};
 use heapprof_bench::RunError;
 use heapprof_page::QuestionError;
 use heapprof_report::ReportError;
@@ -32,12 +32,28 @@ pub(crate) fn text(error: &anyhow::Error) -> String {
 /// Returns the text of one cause of an error. The error of a library names only a wrong value. For
 /// such an error, the text also names the command-line option that the value came from.
 fn cause_text(cause: &(dyn std::error::Error + 'static)) -> String {
+    if let Some(TotalsError::Filter { filter, text, why }) = totals_error(cause) {
+        return format!("--{filter} {text:?}: {why}");
+    }
     match cause.downcast_ref() {
         Some(ReportError::Unit { unit, why }) => format!("--unit {unit:?}: {why}"),
         _ => match cause.downcast_ref() {
             Some(error) => question_error_text(error),
             None => cause.to_string(),
         },
+    }
+}
+
+/// Returns the error of computing numbers that an error of a library consists of.
+fn totals_error<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a TotalsError> {
+    match cause.downcast_ref() {
+        Some(AnalysisError::Totals(error)) => return Some(error),
+        Some(_) => return None,
+        None => {}
+    }
+    match cause.downcast_ref() {
+        Some(ReportError::Analysis(AnalysisError::Totals(error))) => Some(error),
+        _ => cause.downcast_ref(),
     }
 }
 
@@ -85,7 +101,7 @@ fn option(error: &StoreError) -> &'static str {
 /// Returns advice on an error of a library. The libraries do not give it, because only the program
 /// has options.
 fn advice(error: &(dyn std::error::Error + 'static)) -> Option<String> {
-    use heapprof_analysis::AnalysisError as Analysis;
+    use AnalysisError as Analysis;
     use heapprof_formats::{FormatError as Formats, SQLITE_DESCRIPTION};
     if let Some(error) = error.downcast_ref::<Formats>() {
         return match error {
@@ -128,8 +144,7 @@ fn advice(error: &(dyn std::error::Error + 'static)) -> Option<String> {
 }
 
 /// Adds the name of the option to the error of a rule.
-pub(crate) fn rule_error(error: heapprof_analysis::AnalysisError) -> anyhow::Error {
-    use heapprof_analysis::AnalysisError;
+pub(crate) fn rule_error(error: AnalysisError) -> anyhow::Error {
     match error {
         AnalysisError::Rule { rule, why } => anyhow::anyhow!("--fail-if {rule:?}: {why}"),
         error => error.into(),

@@ -5,11 +5,11 @@
 #[non_exhaustive]
 pub enum TotalsError {
     /// A filter is neither a regular expression nor a range.
-    #[error("--{option} {text:?}: {why}")]
+    #[error("{filter} {text:?}: {why}")]
     Filter {
-        /// The option, without dashes.
-        option: &'static str,
-        /// The text of the option.
+        /// Name of the filter, e.g. `focus`.
+        filter: &'static str,
+        /// The text of the filter.
         text: String,
         /// Description of the error in the text.
         why: String,

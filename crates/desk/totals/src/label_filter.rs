@@ -47,11 +47,11 @@ struct NumberBound {
 }
 
 impl LabelFilter {
-    /// Parses the filter that was set with `option`. Fails if the filter is neither a range nor a
+    /// Parses the text of the filter with a name. Fails if the text is neither a range nor a
     /// regular expression.
-    pub fn parse(option: &'static str, text: &str) -> Result<Self, TotalsError> {
+    pub fn parse(filter: &'static str, text: &str) -> Result<Self, TotalsError> {
         let error = |why: String| TotalsError::Filter {
-            option,
+            filter,
             text: text.to_string(),
             why,
         };

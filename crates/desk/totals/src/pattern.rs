@@ -19,11 +19,11 @@ pub fn regex_error(error: &regex::Error) -> String {
     )
 }
 
-/// Compiles the expression of an option, if the option is set.
-pub fn compile(option: &'static str, text: &Option<String>) -> Result<Option<Regex>, TotalsError> {
+/// Compiles the expression of a filter, if the filter is set.
+pub fn compile(filter: &'static str, text: &Option<String>) -> Result<Option<Regex>, TotalsError> {
     let Some(text) = text else { return Ok(None) };
     let regex = Regex::new(text).map_err(|error| TotalsError::Filter {
-        option,
+        filter,
         text: text.clone(),
         why: regex_error(&error),
     })?;
