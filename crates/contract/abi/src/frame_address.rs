@@ -1,46 +1,46 @@
-//! Addresses of frames, and the address by which the code of a frame is found.
+//! Type for the addresses in a stack, and its conversion to an address inside the frame's code.
 
 /// Address of a frame's code, as it is stored in a stack.
 ///
-/// For the frame of a call, this is the return address, which lies behind the call, and maybe
-/// behind the function. For the frame of an instruction (at a signal, or where a walk begins), it
-/// is the address of the instruction plus one. So [`lookup_address`](Self::lookup_address) is right
-/// for both.
+/// A frame that has made a call is stored with its return address. This address lies behind the
+/// call, and maybe behind the function. A frame that was interrupted (by a signal, or by the
+/// beginning of a walk) is stored with the address of its next instruction plus one. So
+/// [`lookup_address`](Self::lookup_address) is right for both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct FrameAddress(u64);
 
 impl FrameAddress {
-    /// Returns the address of a frame that will continue at `address` when its callee returns.
+    /// Makes a frame address from a return address.
     #[inline(always)]
     #[must_use]
     pub const fn from_return_address(address: u64) -> Self {
         Self(address)
     }
 
-    /// Returns the address of a frame whose next instruction is at `address`.
+    /// Makes a frame address from the address of the frame's next instruction.
     #[inline(always)]
     #[must_use]
     pub const fn from_instruction(address: u64) -> Self {
         Self(address.wrapping_add(1))
     }
 
-    /// Returns the address that a stack's `word` contains.
+    /// Makes a frame address from a word of a stack.
     #[inline(always)]
     #[must_use]
     pub const fn from_word(word: u64) -> Self {
         Self(word)
     }
 
-    /// Returns the word by which a stack contains the address.
+    /// Returns the address as a word of a stack.
     #[inline(always)]
     #[must_use]
     pub const fn to_word(self) -> u64 {
         self.0
     }
 
-    /// Returns an address inside the frame's call or instruction, by which unwinding rules,
-    /// functions and files are found.
+    /// Returns an address inside the frame's call or instruction. It is the key to look up
+    /// unwinding rules, functions and files.
     #[inline(always)]
     #[must_use]
     pub const fn lookup_address(self) -> u64 {

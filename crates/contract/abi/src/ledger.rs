@@ -32,8 +32,8 @@ pub struct LedgerHeader {
     pub version: u32,
     /// Number of bytes of this header.
     pub size: u32,
-    /// Address of this header, which is not the address of a copy of it; null if nothing was
-    /// recorded.
+    /// Address of this header itself, which distinguishes it from a copy of the header; null if
+    /// nothing was recorded.
     pub own: TableAddress,
     /// `i32`: id of the recording process.
     pub process: TableAddress,
@@ -61,10 +61,10 @@ pub struct LedgerHeader {
     pub frames: TableAddress,
     /// [`chunks`] of `u64`: address of each interpreter [`frame`], by its number.
     pub frame: TableAddress,
-    /// `u32`: number of threads that have requested a name. At most [`MAX_NAMED_THREADS`] of them
-    /// have one.
+    /// `u32`: number of threads that have requested a name. At most [`MAX_NAMED_THREADS`] threads
+    /// have a name.
     pub names: TableAddress,
-    /// [`chunks`] of thread [`name`]s. The first one belongs to thread number 1.
+    /// [`chunks`] of thread [`name`]s. The first name belongs to thread number 1.
     pub name: TableAddress,
     /// [`moments`]: history of the heap.
     pub moments: TableAddress,
@@ -76,7 +76,7 @@ pub struct LedgerHeader {
     pub mapping: TableAddress,
     /// The parts of the table of blocks in use, [`PART_COUNT`] in number.
     pub parts: TableAddress,
-    /// Length of one part in bytes, and offset of the [`table`] in it.
+    /// Length of a part in bytes, and offset of the [`table`] in a part.
     pub part: [u32; 2],
     /// Offsets of the fields of a [`thread`], in bytes.
     pub thread: thread::ThreadOffsets,
@@ -149,8 +149,7 @@ pub mod process_state {
     pub const BEFORE_EXEC: u32 = 2;
 }
 
-/// A thread's part of the sums. Threads form a list. An ended thread remains in the list with its
-/// sums.
+/// The counts of one thread. The threads form a linked list, in which an ended thread remains.
 pub mod thread {
     /// Offsets of a thread's fields, in bytes from its beginning.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,26 +184,26 @@ pub mod chunks {
 pub mod counters {
     /// Length of a stack's counters in bytes.
     pub const LEN: usize = 64;
-    /// Offset of the objects and bytes that were allocated.
+    /// Offset of the number of allocated objects, followed by the number of their bytes.
     pub const ALLOCATED: usize = 0;
-    /// Offset of the objects and bytes that were freed.
+    /// Offset of the number of freed objects, followed by the number of their bytes.
     pub const FREED: usize = 16;
     /// Offset of the objects and bytes in use at the peak. They are valid if `FALL` equals the
-    /// process's number of falls.
+    /// process's current number of falls from a peak.
     pub const AT_PEAK: usize = 32;
-    /// Offset of the process's number of falls from a peak at the time at which `AT_PEAK` was
-    /// written.
+    /// Offset of the number of falls from a peak that the process had when `AT_PEAK` was written.
     pub const FALL: usize = 48;
 }
 
-/// The uncertainty of a thread's sums of one stack: the number of samples (`u64`) and the variances
-/// of objects and of bytes (`f64`), first for allocations and then for frees.
+/// The uncertainty of a thread's counters of one stack. For allocations and then for frees, an
+/// entry has the number of samples (`u64`), the variance of objects and the variance of bytes
+/// (`f64` each).
 pub mod spread {
     /// Length of one entry in bytes.
     pub const LEN: usize = 48;
 }
 
-/// Sums over the process, at these offsets. In sampled mode, bytes are in units of
+/// Sums over all threads of the process, at these offsets. In sampled mode, bytes are in units of
 /// 2^-[`BYTE_BITS`].
 pub mod heap {
     /// `i64`: bytes in use. Budgets that threads have reserved in advance count as in use.
@@ -216,8 +215,8 @@ pub mod heap {
     pub const PHASE: usize = 16;
 }
 
-/// A stack, followed by those of its frames that it does not share (`u64`, newest first). Its
-/// oldest frames may be shared with another stack, which has a lower number.
+/// A stack. Its header is followed by its newest frames (`u64` each, newest first). Its oldest
+/// frames may be stored in another stack, which has a lower number.
 pub mod stack {
     /// Number of bytes before the frames.
     pub const LEN: usize = 16;
@@ -247,8 +246,9 @@ pub mod stack_end {
     pub const NO_FILE: u32 = 4;
     /// Bits for the reason.
     pub const REASON_MASK: u32 = 0xff;
-    /// Flag in addition to the reason: the oldest frame is not code of a file, and was found by a
-    /// frame pointer which its callee may not have set. The reason is then about the callee.
+    /// Flag in addition to the reason: the reason is about the callee of the oldest frame. The
+    /// oldest frame's code is in no file, and it was found by a frame pointer that the callee may
+    /// not have set.
     pub const CALLEE_FLAG: u32 = 0x100;
 }
 
@@ -262,7 +262,7 @@ pub mod word {
     pub const LABEL: u64 = 0x9 << 60;
     /// Kind: the number of the thread to which the stack belongs, in the lower 32 bits.
     pub const THREAD: u64 = 0xa << 60;
-    /// An interpreter frame without a name, because there was no memory for it.
+    /// An interpreter frame without a name, because there was no memory for the name.
     pub const UNNAMED: u64 = FRAME | u32::MAX as u64;
     /// A mark for the frames that were left out of a stack that was too deep.
     pub const CUT: u64 = 1;
@@ -282,7 +282,7 @@ pub mod frame {
     pub const FILE: usize = 12;
 }
 
-/// The entry of a thread, with the thread's name.
+/// An entry with the name of a thread.
 pub mod name {
     /// Length of an entry in bytes.
     pub const LEN: usize = 24;
@@ -336,9 +336,9 @@ pub struct LedgerMapping {
 /// A part of the table of blocks in use.
 pub mod table {
     /// `u64`: address of the part's entries, of 16 bytes each. The lower 45 bits of an entry's
-    /// first word are `address / 8`, and the other bits are the block's size divided by 2^32. The
-    /// lower 32 bits of the second word are the number of the stack, and the upper ones are the
-    /// rest of the size. An empty entry has two zeros.
+    /// first word are `address / 8`. Its other bits are the upper part of the block's size: the
+    /// size divided by 2^32. The lower 32 bits of the second word are the number of the stack, and
+    /// its upper 32 bits are the lower part of the size. Both words of an empty entry are zero.
     pub const ENTRY: usize = 0;
     /// Number of bits of the first word for the address.
     pub const ADDRESS_BITS: u32 = 45;
@@ -348,12 +348,12 @@ pub mod table {
     pub const BLOCKS: usize = 16;
 }
 
-/// Shadow of a region of 64 KiB in which blocks lie close together. It has a word for each address
-/// at which a block may begin. A block is either in a shadow or in [`table`].
+/// Shadow of a region of 64 KiB in which blocks are close together. A shadow has a word for each
+/// address at which a block may begin. A block is either in a shadow or in [`table`].
 ///
-/// Shadows are in chunks of 16, 32, 64 and so on. The shadows of a chunk are followed by a `u64`
-/// for each: the address of the shadow's region, divided by the region's size. The shadow is not in
-/// use yet while this number is 0.
+/// The first chunk has 16 shadows, the next one 32, and so on. A chunk begins with its shadows.
+/// Then it has a `u64` for each of them: the address of the shadow's region divided by the region's
+/// size, or 0 while the shadow is not in use.
 pub mod shadow {
     /// Number of words of a shadow.
     pub const WORDS: usize = 4096;
@@ -362,7 +362,7 @@ pub mod shadow {
     /// Bit of a word that is set if a block begins at the word's address. The lower 32 bits are the
     /// number of the stack, and the bits between are the block's size.
     pub const PRESENT_FLAG: u64 = 1 << 63;
-    /// Maximum number of chunks.
+    /// Maximum number of chunks of shadows.
     pub const MAX_SHADOW_CHUNKS: usize = 28;
     /// Binary logarithm of the number of shadows in the first chunk.
     const FIRST_BITS: u32 = 4;
@@ -391,18 +391,18 @@ pub mod shadow {
 /// Number of parts into which the table of blocks in use is divided.
 pub const PART_COUNT: usize = 128;
 
-/// Number of size classes by which a thread counts. The first class is for objects without bytes,
-/// the second for those of one byte. The sizes of each further class are twice as large. The last
-/// class is for mappings.
+/// Number of size classes in which a thread counts objects. The first class is for objects without
+/// bytes, and the second for objects of one byte. The sizes of each further class are twice as
+/// large. The last class is for mappings.
 pub const SIZE_COUNT: usize = 66;
 
 /// Maximum number of threads that have a name in the ledger.
 pub const MAX_NAMED_THREADS: u32 = 4096;
 
-/// Binary logarithm of the units for each object. In sampled mode, objects are counted in units of
+/// Number of fraction bits in a count of objects. In sampled mode, objects are counted in units of
 /// 2^-16.
 pub const OBJECT_BITS: u32 = 16;
-/// Binary logarithm of the units for each byte. In sampled mode, bytes are counted in units of
+/// Number of fraction bits in a count of bytes. In sampled mode, bytes are counted in units of
 /// 2^-8.
 pub const BYTE_BITS: u32 = 8;
 

@@ -1,10 +1,10 @@
 //! The protocol between an attacher outside a program and the library inside it: an
 //! [`AttachLetter`] in the program's memory.
 //!
-//! The attacher maps a region into the program: a page of code, then the letter, then a stack for
-//! the thread that uses both. It writes its request into the letter, and diverts a thread to the
-//! code. The code saves the thread's state, loads the library if necessary, calls the library's
-//! `heapprof_letter`, and restores the thread. docs/dev/attach.md describes the protocol.
+//! The attacher maps a region into the program: a page of code, then the letter, then a stack. It
+//! writes its request into the letter, and diverts a thread of the program to the code. The code
+//! saves the thread's state, loads the library if necessary, calls the library's `heapprof_letter`,
+//! and restores the thread. docs/dev/attach.md describes the protocol.
 
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
@@ -44,9 +44,10 @@ pub mod progress {
     pub const DONE: u32 = 4;
 }
 
-/// The effects of signals on the system call in which a thread was stopped, and which it repeats.
+/// The effects of signals on a system call. The diverted thread was stopped in this call, and
+/// repeats it later.
 pub mod stopped_call {
-    /// Effect: there is no such call, or no signal ends it.
+    /// Effect: the thread was in no system call, or no signal ends the call.
     pub const NONE: u32 = 0;
     /// Effect: a signal ends the call, unless the signal's handler requests a restart (SA_RESTART).
     pub const RESTARTS: u32 = 1;
@@ -54,7 +55,7 @@ pub mod stopped_call {
     pub const ENDS: u32 = 2;
 }
 
-/// Reasons for which a request failed; 0 if it succeeded.
+/// Reasons why a request failed. The value 0 means that it succeeded.
 pub mod failure {
     /// Reason: no memory file for the library could be made.
     /// [`AttachLetter::file`](super::AttachLetter::file) is the negated errno.
@@ -70,8 +71,8 @@ pub mod failure {
     pub const OWN_MALLOC: u32 = 5;
     /// Reason: the library is already recording, because the program has requested it.
     pub const ALREADY_RECORDING: u32 = 6;
-    /// Reason: no recording could be begun, because there is no memory for it, or because a thread
-    /// does not leave an earlier one.
+    /// Reason: no recording could begin, because memory is missing, or because a thread is still in
+    /// an earlier recording.
     pub const NOT_BEGUN: u32 = 7;
     /// Reason: nothing in the program refers to malloc.
     pub const NO_SLOTS: u32 = 8;
@@ -100,7 +101,8 @@ pub struct AttachLetter {
     pub size: u32,
     /// Registers with which the thread resumes its own work.
     pub registers: [AtomicU64; REGISTER_COUNT],
-    /// Effect of a signal on the system call that the thread repeats: one of [`stopped_call`].
+    /// Effect of a signal on the system call in which the thread was stopped: one of
+    /// [`stopped_call`].
     pub stopped_call: u32,
     /// Whether the library may write the ledger to a file.
     pub may_share_ledger: u32,
@@ -135,8 +137,8 @@ pub struct AttachLetter {
     pub is_exact: u32,
     /// Mean bytes between samples.
     pub period: u64,
-    /// The frames with which a stack in an interpreter is recorded: 1 interpreter frames, 2 native
-    /// frames, 3 both.
+    /// Which frames of an interpreter's stack are recorded: 1 interpreter frames, 2 native frames,
+    /// 3 both.
     pub frames: u32,
     /// Whether memory is counted for each thread separately.
     pub by_thread: u32,
@@ -148,7 +150,7 @@ pub struct AttachLetter {
     pub is_file_taken: AtomicU32,
     /// Number of the program's slots that lead to the library.
     pub slots: AtomicU32,
-    /// Whether the program is attached to, or was forked from a program that was.
+    /// Whether this process is attached, or was forked from an attached process.
     pub is_attached: AtomicU32,
     /// Id of the attached process; 0 if there is none.
     pub owner: u32,
@@ -156,7 +158,7 @@ pub struct AttachLetter {
     pub owner_began: u64,
     /// Inode number of the PID namespace in which `owner` is valid.
     pub owner_namespace: u64,
-    /// The path of the library for the loader, or the loader's message.
+    /// The path by which the loader finds the library, or the loader's error message.
     pub text: [u8; 256],
 }
 

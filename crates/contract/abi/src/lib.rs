@@ -1,9 +1,9 @@
 //! The contract between the collector inside a program and the tools outside.
 //!
 //! * The [ledger](LedgerHeader): the layout of the engine's tables in memory, and in the file that
-//!   outlives a process. Readers outside the program find the tables by it.
+//!   outlives a process. Readers outside the program use it to find the tables.
 //! * The numbers by which the ledger refers to its entries, such as [`StackNumber`].
-//! * The [`log`] of events, to which the ledger leads.
+//! * The [`log`] of events, whose address is in the ledger.
 //! * The [`letter`] by which `heapprof attach` sends requests to a program that has loaded the
 //!   library.
 //! * The [`environment`] variables.

@@ -18,7 +18,7 @@ pub struct EventRing {
     pub next: AtomicU64,
     /// Number of the first event of the recording.
     pub first: AtomicU64,
-    /// Time at which the recording began, by the clock of the events.
+    /// Time at which the recording began, in nanoseconds of the clock `CLOCK_MONOTONIC`.
     pub since: AtomicU64,
     /// The events. Event `n`, counted from 0, is at `n % RING_CAPACITY`.
     pub events: [RingEvent; RING_CAPACITY],
@@ -28,7 +28,7 @@ pub struct EventRing {
 #[derive(Debug)]
 #[repr(C)]
 pub struct RingEvent {
-    /// The event's number plus one, which is written after the other fields. It is 0 before the
+    /// The event's number plus one. It is written after the other fields. The value is 0 before the
     /// first event, and [`BUSY_EVENT`] while an event is written.
     pub number: AtomicU64,
     /// Time of the event in nanoseconds by the clock `CLOCK_MONOTONIC`, with the flag
@@ -38,8 +38,9 @@ pub struct RingEvent {
     pub address: AtomicU64,
     /// Size of the block in bytes.
     pub size: AtomicU64,
-    /// Two numbers: in the lower 32 bits, that of the stack that allocated the block; in the upper
-    /// 32 bits, that of the thread, as in [`LedgerHeader::name`](super::LedgerHeader::name).
+    /// Two numbers. The lower 32 bits are the number of the stack that allocated the block. The
+    /// upper 32 bits are the number of the thread, as in
+    /// [`LedgerHeader::name`](super::LedgerHeader::name).
     pub who: AtomicU64,
 }
 

@@ -26,7 +26,7 @@ macro_rules! number {
     };
 }
 
-/// Adds conversions between a number that begins with 0 and an index in a table.
+/// Adds conversions between a type of numbers from 0 and indices in a table.
 macro_rules! index {
     ($($name:ident)*) => {$(
         impl $name {
@@ -67,7 +67,7 @@ number! {
 
 number! {
     /// Generation of the mappings of code, from 0. A new generation begins when other code is
-    /// mapped at an address that was in use. The first one is the default.
+    /// mapped at an address that was in use. The first generation is the default.
     #[derive(Default)]
     pub struct MappingGeneration(u32);
 }

@@ -15,7 +15,7 @@ struct InterpreterOptions {
     flags: &'static str,
     /// Letters that a number may follow. Other letters may follow the number.
     numbers: &'static str,
-    /// Letters whose value is the rest of the word, if there is any.
+    /// Letters whose value is the rest of the word, which may be empty.
     rests: &'static str,
     /// Letters whose value is the rest of the word, or the next word.
     values: &'static str,
@@ -140,7 +140,8 @@ enum OptionEffect {
 }
 
 impl InterpreterOptions {
-    /// Returns the effect of an option word, which begins with `-` or `+`.
+    /// Returns the effect of a word on the meaning of the next words. The word is an option: it
+    /// begins with `-` or `+`.
     fn behind(&self, word: &str) -> OptionEffect {
         if word.starts_with("--") {
             return match word {
@@ -233,7 +234,7 @@ pub(crate) fn title(program: &str, command_line: &[u8]) -> Option<String> {
 
 /// Writes a command line as words that a shell can read: plain words as they are, other words in
 /// quotes, and control characters and bytes that are not text as escapes, as in `$'a\n\xff'`. At
-/// most `max` bytes are shown. A note at the end says if bytes were left out.
+/// most `max` bytes are written. If bytes were left out, a note follows at the end.
 pub(crate) fn whole(program: &str, command_line: &[u8], max: usize) -> String {
     let is_cut = command_line.len() > max;
     let bytes = &command_line[..command_line.len().min(max)];

@@ -36,8 +36,8 @@ const MAX_SAMPLE_TYPES: usize = 1024;
 pub struct ReadOptions {
     /// Maximum number of bytes that a file may inflate to. This limit stops a gzip bomb.
     pub max_inflated: u64,
-    /// Approximate maximum of the memory that reading may take, in bytes. In some files one byte
-    /// becomes sixteen in memory.
+    /// Approximate maximum of the memory that reading may take, in bytes. In some files, one byte
+    /// becomes sixteen bytes in memory.
     pub max_memory: u64,
     /// Whether stacks stay encoded, as in the file, until a caller asks for frames. This suits
     /// callers that only pass the profile on. Once a caller has asked for frames, both the encoded
@@ -208,8 +208,8 @@ struct RawValueType {
     unit: u64,
 }
 
-/// The parts of a profile that have been read so far. String numbers stay as they are until the
-/// whole string table is known.
+/// A profile that is being decoded. Texts are numbers of the string table until the whole table is
+/// read.
 #[derive(Default)]
 struct ProfileDecoder {
     sample_type: Vec<RawValueType>,
@@ -224,8 +224,8 @@ struct ProfileDecoder {
     comment: Vec<u64>,
     default_sample_type: u64,
     doc_url: u64,
-    /// Whether there was a second empty text, or a sample type after the string table and samples.
-    /// Each of these means that two profiles are in one stream.
+    /// Whether two profiles are in one stream. The sign is a second empty text, or a sample type
+    /// after the string table and samples.
     concatenated: bool,
 }
 
@@ -236,8 +236,8 @@ impl ProfileDecoder {
         comment as u64 + self.samples.memory() + self.tables.memory()
     }
 
-    /// Checks that a long value, whatever it holds, fits in memory once it is decoded, together
-    /// with the buffer that holds it now.
+    /// Checks that the memory limit allows a long value: the buffer that holds it now, and its
+    /// decoded form.
     #[inline]
     fn fits(&self, field: u32, value: WireValue<'_>, limit: u64) -> Result<(), Error> {
         match value {

@@ -17,14 +17,13 @@ pub enum EarlyEndReason {
     NoTables,
     /// The unwind tables of the file do not cover the code of the frame.
     NotCovered,
-    /// The unwind tables give a place for the caller, but no caller is there.
+    /// The unwind tables describe how to find the caller, but there is none.
     NoCaller,
     /// The code belongs to no file, because a program generated it at run time.
     NoFile,
 }
 
-/// Each reason with its text, in the order of the collector's numbers for the reasons, which begin
-/// with 1.
+/// All reasons with their texts. The collector's number of a reason is its index here plus one.
 const REASONS: [(EarlyEndReason, &str); 4] = [
     (EarlyEndReason::NoTables, "no unwind tables"),
     (
@@ -55,7 +54,7 @@ pub struct EarlyEnds {
     pub stacks: u64,
     /// Number of blocks that these stacks allocated.
     pub objects: i64,
-    /// Number of bytes in these blocks.
+    /// Number of bytes that these stacks allocated.
     pub bytes: i64,
 }
 
@@ -116,7 +115,7 @@ impl EarlyEnds {
         comments.into_iter().filter_map(Self::parse).collect()
     }
 
-    /// Returns these stacks with the counts of `other` added.
+    /// Returns the sum of both: these stacks, with the counts of `other` added.
     fn and(self, other: &Self) -> Self {
         Self {
             stacks: self.stacks.saturating_add(other.stacks),

@@ -193,7 +193,7 @@ impl<W: Write> ProfileEncoder<W> {
         })
     }
 
-    /// Writes the collected bytes, if there are at least `part` of them.
+    /// Writes the collected bytes, if they are at least `part` bytes.
     fn flush(&mut self) -> io::Result<()> {
         if self.buf.len() >= self.part {
             self.writer.write_all(&self.buf)?;
@@ -351,8 +351,8 @@ impl<W: Write> ProfileEncoder<W> {
         ]
     }
 
-    /// Writes the string table and the header fields, which follow the functions. The string table
-    /// comes first, although some of its texts belong to the header fields.
+    /// Writes the end of the file: the string table, and then the header fields. Texts of the
+    /// header are added to the table before it is written.
     fn header(mut self, profile: &Profile) -> io::Result<W> {
         let drop_frames = self.text(profile.drop_frames);
         let keep_frames = self.text(profile.keep_frames);
@@ -514,7 +514,7 @@ mod tests {
         assert_eq!(message.encode_to_vec(), ours);
     }
 
-    /// Checks that locations written by hand have the same bytes as those that prost writes.
+    /// Checks that this encoder and prost write locations with the same bytes.
     #[test]
     fn locations_are_as_prost_writes_them() {
         let mut builder = ProfileBuilder::new(&[("space", "bytes")]);

@@ -63,7 +63,7 @@ pub enum Error {
         /// Text to add after the defect.
         hint: &'static str,
     },
-    /// A sum or product does not fit 64 bits.
+    /// A sum or product does not fit in 64 bits.
     #[error("{what} does not fit in 64 bits; the profile's values are not plausible")]
     Overflow {
         /// Name of the number that overflowed.
@@ -103,7 +103,7 @@ pub enum GzipDefect {
     /// The data or its checksum is wrong.
     #[error("the gzip data is damaged ({0})")]
     Corrupt(String),
-    /// Something that is not gzip follows the last member.
+    /// Data that are not gzip follow the last member.
     #[error("something that is not gzip follows the gzip data")]
     TrailingJunk,
 }
@@ -204,7 +204,7 @@ pub enum Warning {
     /// The mapping of some locations is not in the file.
     #[error("{0} locations name a mapping that is not in the file; taken as unknown")]
     MissingMapping(usize),
-    /// Not all merged profiles have this sample type.
+    /// A sample type was left out, because not all merged profiles have it.
     #[error("sample type {0} is not in every profile and was left out of the merge")]
     TypeLeftOut(String),
     /// Profiles taken at different sampling periods were merged.

@@ -10,8 +10,8 @@
 use crate::model::Profile;
 
 /// Sample types of inherited memory that was copied for a child, because the child or its parent
-/// wrote to it. `objects` counts the allocations that lie in the copied memory; `space` counts
-/// their bytes there.
+/// wrote to it. `objects` counts the allocations in the copied memory, and `space` counts their
+/// bytes in it.
 pub const COW_TYPES: [(&str, &str); 2] = [
     ("cow_unshared_objects", "count"),
     ("cow_unshared_space", "bytes"),
@@ -35,7 +35,7 @@ pub(crate) fn is_ours(comment: &str) -> bool {
         })
 }
 
-/// How a child ended, or [`Running`](Self::Running).
+/// How a child ended, or that it was still running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChildEnding {
     /// The child was about to end.
@@ -114,10 +114,11 @@ figures! {
     huge "huge",
     /// Private memory that did not exist at the fork, without heapprof's own memory.
     new "new",
-    /// Private memory that was inherited and is still shared, without heapprof's own memory.
-    shared "shared",
-    /// Private memory that was inherited and that only the child has now, without heapprof's own
+    /// Memory of private mappings that was inherited and is still shared, without heapprof's own
     /// memory.
+    shared "shared",
+    /// Memory of private mappings that was inherited and that only the child has now, without
+    /// heapprof's own memory.
     unshared "unshared",
     /// Memory of heapprof itself, which `new`, `shared` and `unshared` exclude.
     own "own",

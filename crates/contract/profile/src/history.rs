@@ -131,7 +131,7 @@ impl HeapHistory {
     }
 
     /// Reads the history of a profile. Returns `None` if the profile has no history, an invalid
-    /// one, or the histories of several processes.
+    /// history, or the histories of several processes.
     #[must_use]
     pub fn from_profile(profile: &Profile) -> Option<Self> {
         let text = one(profile, HISTORY_PREFIX)?;
@@ -162,7 +162,8 @@ fn replace(profile: &mut Profile, begins: &str, comment: &str) {
     profile.comment.push(id);
 }
 
-/// Appends the count of the numbers, and then each number's difference from the number before.
+/// Appends the count of the numbers, and then each number as its difference from the previous
+/// number.
 fn column(out: &mut Vec<u8>, numbers: impl Iterator<Item = i64>) {
     let numbers: Vec<i64> = numbers.collect();
     varint(out, numbers.len() as u64);

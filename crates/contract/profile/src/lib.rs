@@ -1,4 +1,4 @@
-//! The pprof heap profile, the model that the other crates of heapprof share.
+//! The pprof heap profile: the model of a profile that heapprof's crates share.
 //!
 //! A [`Profile`] is a list of samples (a stack, values, labels) and the tables that explain them
 //! (mappings, locations, functions, text). This crate decodes profiles as a stream, from gzipped or

@@ -1,5 +1,5 @@
-//! Adds profiles up. Equal stacks with equal labels become one sample. A place in the code becomes
-//! one location, even if its address differs between runs.
+//! Adds profiles up. Equal stacks with equal labels become one sample. An instruction becomes one
+//! location, even if its address differs between runs.
 //!
 //! The keys of samples and tables follow pprof (profile/merge.go) without its losses: a conversion
 //! of units keeps every sample, lines keep their columns, the default sample type stays, and the
@@ -39,9 +39,8 @@ pub fn merge(a: Profile, b: Profile) -> Result<Profile, Error> {
 
 /// Adds profiles up as they arrive. Only the sum and one more profile are in memory at a time.
 ///
-/// Only sample types that all profiles have are kept (a [`Warning`] names the others). Values get
-/// the finest unit of all profiles. Samples whose values are all 0 are left out, unless they are
-/// estimates.
+/// The sum has only the sample types that all profiles have (a [`Warning`] names the other types).
+/// Values get the finest unit of all profiles. Exact samples whose values are all 0 are left out.
 ///
 /// ```
 /// use heapprof_profile::{Error, ProfileBuilder, merge, merge_all};
@@ -89,8 +88,8 @@ pub fn merge_all<E: From<Error>>(
     Ok(merger.finish())
 }
 
-/// Key that identifies a mapping of a file across runs: its size rounded up to pages, its offset,
-/// and the build id or, without one, the file name.
+/// Key that identifies a mapping of a file in all runs: its size rounded up to pages, its offset,
+/// and the file's build id. The file name replaces a missing build id.
 type MappingKey = (u64, u64, StringId);
 
 fn mapping_key(m: &Mapping) -> MappingKey {
@@ -139,8 +138,8 @@ impl ProfileMerger {
         }
     }
 
-    /// Converts the sum and `profile` to their common sample types, each in the finer unit of the
-    /// two.
+    /// Reduces the sum and `profile` to their common sample types. Each type gets the finer of its
+    /// two units.
     fn agree(&mut self, mut profile: Profile) -> Result<Profile, Error> {
         let name = |p: &Profile, t: &ValueType| p.text(t.r#type).to_string();
         let sum = &mut self.builder.profile;

@@ -507,8 +507,8 @@ impl Profile {
         lines.all(|line| self.is_nameless(&self.function[line.function.index()]))
     }
 
-    /// Sets whether functions, files and lines are known, in each mapping for which `which` returns
-    /// true, from the mapping's locations.
+    /// Updates the flags of each mapping for which `which` returns true: whether functions, files
+    /// and lines are known. The mapping's locations show this.
     pub fn mark_symbolized(&mut self, which: impl Fn(MappingIndex) -> bool) {
         let nameless: Vec<bool> = self.function.iter().map(|f| self.is_nameless(f)).collect();
         for location in &self.location {

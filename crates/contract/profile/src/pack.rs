@@ -31,8 +31,8 @@ pub(crate) struct GzipPacker<W> {
     untried: usize,
 }
 
-/// Number of consecutive failed trials after which this number of blocks is stored without a trial.
-/// The blocks that follow are likely to be similar, or few in comparison.
+/// Number of consecutive failed trials after which the next blocks are stored without a trial. As
+/// many blocks as have failed are stored in this way, because they are likely to be similar.
 const MAX_FAILED_TRIALS: usize = 16;
 
 impl<W: Write> GzipPacker<W> {
@@ -101,8 +101,8 @@ impl<W: Write> GzipPacker<W> {
         Ok(())
     }
 
-    /// Compresses `bytes` into `packed`, without references to earlier bytes, and padded to whole
-    /// bytes.
+    /// Compresses `bytes` into `packed`. The result has no references to earlier bytes, and is
+    /// padded to whole bytes.
     fn pack(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.packed.clear();
         let begin = self.compress.total_in();

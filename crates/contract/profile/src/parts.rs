@@ -10,9 +10,9 @@ pub(crate) fn range(end: &[usize], i: usize) -> Range<usize> {
     begin..end[i]
 }
 
-/// Estimates how many bytes a hash table for `capacity` entries takes. An eighth of the table is
-/// empty, and each entry takes one byte more. While the table grows, the smaller old table is in
-/// memory, too.
+/// Estimates how many bytes a hash table for `capacity` entries takes. The estimate assumes that an
+/// eighth of the table is empty, and that each entry takes one additional byte. While the table
+/// grows, the smaller old table is in memory, too.
 pub(crate) fn hash_table_memory<T>(capacity: usize) -> u64 {
     (capacity as u64).saturating_mul(size_of::<T>() as u64 + 1) / 2 * 3
 }

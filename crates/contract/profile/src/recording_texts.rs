@@ -1,5 +1,5 @@
-//! Texts and names in a recording's profile. The collector uses them when it writes a profile, and
-//! so does another process that makes a profile from the collector's ledger.
+//! Texts and names in a recording's profile. They are used by the collector when it writes a
+//! profile, and by a process that makes a profile from the collector's ledger.
 
 use crate::{ALLOCATOR_REGEX, command_line};
 
@@ -44,8 +44,8 @@ const DROPPED_TEXTS: [&str; 6] = [
     "children, forked while an event was interrupted by a signal handler: they record nothing",
 ];
 
-/// Returns a regular expression for the functions that reports leave out: those of
-/// [`ALLOCATOR_REGEX`], and those that match `wrappers`, which is a regular expression or empty.
+/// Returns a regular expression for the functions that reports leave out. It matches the functions
+/// of [`ALLOCATOR_REGEX`], and the functions of `wrappers`, which is a regular expression or empty.
 pub fn drop_frames(wrappers: &str) -> String {
     match wrappers {
         "" => ALLOCATOR_REGEX.to_string(),
@@ -106,8 +106,8 @@ pub fn resident(now: u64, peak: u64) -> [String; 2] {
     ]
 }
 
-/// Returns the comment about the `others` threads that are not listed by name, beyond the first
-/// `most`; `None` if `others` is 0.
+/// Returns the comment that the first `most` threads are listed by name, and `others` more threads
+/// are not; `None` if `others` is 0.
 pub fn threads(most: u32, others: u32) -> Option<String> {
     (others != 0).then(|| format!("threads: {most} by name; {others} more are {OTHER_THREADS}"))
 }

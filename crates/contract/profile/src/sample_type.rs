@@ -104,8 +104,8 @@ pub fn find_sample_type(names: &[&str], asked: &str) -> Result<usize, SampleType
         })
 }
 
-/// Returns the position of the sample type to show first: the one that the profile names (`chosen`,
-/// empty if there is none), otherwise `inuse_space`, otherwise the last type.
+/// Returns the position of the sample type to show first. This is the type `chosen`, which the
+/// profile names (empty if it names none), otherwise `inuse_space`, otherwise the last type.
 pub fn default_sample_type(names: &[&str], chosen: &str) -> usize {
     let position = |name: &str| names.iter().position(|n| *n == name);
     Some(chosen)

@@ -1,4 +1,4 @@
-//! Encodes numbers, and fields of one number each, in protobuf's format.
+//! Encodes numbers, and fields with one number each, in protobuf's format.
 //!
 //! Format: protobuf.dev, "Encoding". A number has seven bits in each byte, the lowest first.
 
@@ -32,13 +32,13 @@ pub(crate) fn varint_len(number: u64) -> usize {
     (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-/// Returns how many bytes the fields of one number each take. A number that is 0 is not written.
+/// Returns how many bytes fields with one number each take. Numbers that are 0 are not written.
 pub(crate) fn fields_len(fields: &[(u8, u64)]) -> usize {
     let there = fields.iter().filter(|(_, number)| *number != 0);
     there.map(|&(_, number)| 1 + varint_len(number)).sum()
 }
 
-/// Adds fields of one number each, except those that are 0.
+/// Adds fields with one number each. Numbers that are 0 are not written.
 pub(crate) fn fields(out: &mut Vec<u8>, fields: &[(u8, u64)]) {
     for &(field, number) in fields.iter().filter(|(_, number)| *number != 0) {
         out.push(field << 3);
@@ -46,7 +46,8 @@ pub(crate) fn fields(out: &mut Vec<u8>, fields: &[(u8, u64)]) {
     }
 }
 
-/// Adds a message of fields of one number each. The message is written even if all numbers are 0.
+/// Adds a message whose fields have one number each. The message is written even if all numbers are
+/// 0.
 pub(crate) fn message(out: &mut Vec<u8>, field: u8, numbers: &[(u8, u64)]) {
     out.push(field << 3 | 2);
     varint(out, fields_len(numbers) as u64);

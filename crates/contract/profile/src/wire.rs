@@ -93,7 +93,7 @@ fn quick_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     }
 }
 
-/// Adds to the defect of a varint the number of the field that holds it.
+/// Returns the defect of a varint, with the number of its field added.
 fn in_field(field: u32, defect: WireDefect) -> WireDefect {
     match defect {
         WireDefect::Truncated { .. } => WireDefect::Truncated { field },
@@ -358,8 +358,7 @@ impl<R: Read> WireStream<R> {
         (self.input.head(), &self.head)
     }
 
-    /// Reads more data and discards it, so that the gzip layer, if there is one, can report an
-    /// error.
+    /// Reads more data and discards it, so that a gzip layer can report an error at its end.
     pub(crate) fn drain(&mut self) -> Result<(), Error> {
         let mut rest = self.base + self.end as u64;
         let end = rest.saturating_add(MAX_DRAINED_BYTES).min(self.limit);
@@ -373,7 +372,7 @@ impl<R: Read> WireStream<R> {
         Ok(())
     }
 
-    /// Reads until `want` bytes, or all remaining ones, are in the buffer. The buffer grows with
+    /// Reads until `want` bytes, or all remaining bytes, are in the buffer. The buffer grows with
     /// the bytes that arrive, never with the length that a field claims.
     fn fill(&mut self, want: usize) -> Result<usize, Error> {
         while self.end - self.pos < want {
@@ -481,8 +480,8 @@ impl<R: Read> WireStream<R> {
 mod tests {
     use super::*;
 
-    /// Checks that a varint read as a word is the same as one read byte by byte, whatever follows
-    /// it.
+    /// Checks that a varint has the same value whether it is read as a word or byte by byte,
+    /// whatever follows it.
     #[test]
     fn varints_in_words() {
         let edges = (0..64).flat_map(|bits| [1u64 << bits, (1 << bits) - 1, u64::MAX >> bits]);

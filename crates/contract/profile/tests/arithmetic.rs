@@ -1,5 +1,5 @@
-//! Tests of adding up, negating, scaling and converting, without the losses that pprof has (D6 to
-//! D10).
+//! Tests of adding up, negating, scaling and converting, without the losses that pprof has. D6 to
+//! D10 are numbers in docs/differences-from-pprof.md.
 
 use heapprof_profile::{
     HeapHistory, Profile, ProfileBuilder, SizeHistogram, Warning, is_for_machines, merge, merge_all,
@@ -35,8 +35,8 @@ fn equal_stacks_become_one_sample() {
     assert_eq!(shape(&sum).1, [[1, 10], [5, 50], [4, 40]]);
 }
 
-/// A sum drops the curve and the sizes of one process, which do not describe the sum. A user's
-/// comments stay.
+/// Tests that a sum has no history and sizes, because these describe one process. A user's comments
+/// stay.
 #[test]
 fn a_sum_has_no_history() {
     let mut a = profile(&HEAP, &[("main;a", &[1, 10])]);
@@ -55,7 +55,7 @@ fn a_sum_has_no_history() {
     assert_eq!(comments, ["# a user's own"]);
 }
 
-/// D6: a sample of objects without bytes stays when the bytes' unit is converted.
+/// Tests D6: a sample of objects without bytes stays when the bytes' unit is converted.
 #[test]
 fn converting_units_loses_no_sample() {
     let a = profile(&HEAP, &[("main;a", &[9, 0])]);
@@ -70,7 +70,7 @@ fn converting_units_loses_no_sample() {
     }
 }
 
-/// D7: two locations that differ only in a column stay separate.
+/// Tests D7: two locations that differ only in a column stay separate.
 #[test]
 fn columns_tell_places_apart() {
     let mut builder = ProfileBuilder::new(&HEAP);
@@ -94,8 +94,8 @@ fn columns_tell_places_apart() {
     assert_eq!(shape(&sum).1, [[2, 20], [4, 40]]);
 }
 
-/// D8: the default sample type stays the first profile's, and a type that only one profile has is
-/// not invented for the other.
+/// Tests D8: the default sample type stays that of the first profile, and a type that only one
+/// profile has is left out.
 #[test]
 fn types_that_not_all_have_are_left_out_and_said() {
     let four = [
@@ -125,7 +125,7 @@ fn types_that_not_all_have_are_left_out_and_said() {
     );
 }
 
-/// D9: the time is the earliest that is known, in any order of the profiles.
+/// Tests D9: the time is the earliest known time, in any order of the profiles.
 #[test]
 fn the_earliest_known_time() {
     for times in [[5, 3, 0], [5, 0, 3], [0, 3, 5], [3, 5, 0]] {

@@ -1,5 +1,5 @@
-//! Reads files that take far more memory than their own size. Reading each of them ends at the
-//! memory limit, before the process takes much more.
+//! Reads files that need far more memory than their size. Each read ends at the memory limit,
+//! before the process takes much more memory.
 //!
 //! There is one test only, so that no other test runs in the process: the test reads the process's
 //! peak of memory.
@@ -55,7 +55,7 @@ impl<F: FnMut(u64) -> Vec<u8>> Read for Endless<F> {
     }
 }
 
-/// Makes a field that claims a length without end: only the bytes that arrive may count.
+/// Makes a field that claims an enormous length. A reader must count only the bytes that arrive.
 fn long(field: u64, byte: u8) -> impl FnMut(u64) -> Vec<u8> {
     move |number| match number {
         0 => [varint(field << 3 | 2), varint(1 << 40)].concat(),
@@ -119,8 +119,8 @@ fn memory_stays_below_the_limit() {
     assert!(most <= 2 * LIMIT + (8 << 20), "{} MiB", most >> 20);
 }
 
-/// Samples of two bytes each, a billion of which fit in 18 MB of gzip, are refused at the first
-/// one.
+/// Tests that samples of two bytes each are refused at the first sample. A billion such samples fit
+/// in 18 MB of gzip.
 fn samples_of_nothing_end_at_once() {
     let mut count = 0;
     let endless = Endless {

@@ -14,8 +14,8 @@ pub(crate) const FIRST_LINE: &str = "heapprof wiretap 1";
 /// The beginning of the signature's line.
 pub(crate) const MAC_PREFIX: &str = "mac=";
 
-/// Maximum number of a datagram, and maximum number of datagrams that a sender may report as sent.
-/// It keeps the sums over a million senders below 2^63.
+/// Largest allowed number of a datagram, and largest count that an `end` datagram may report. The
+/// limit keeps sums over a million senders below 2^63.
 pub(crate) const MAX_SEQ: u64 = 1_000_000_000_000;
 /// The latest time, in milliseconds since 1970: the end of the year 9999.
 pub(crate) const MAX_TIME_MS: u64 = 253_402_300_799_999;
@@ -27,15 +27,15 @@ pub(crate) const MAX_LOAD_US: u64 = 3_600_000_000;
 pub struct WiretapDatagram {
     /// The name of the sender's machine.
     pub host: String,
-    /// A random number that the sender has chosen for its process. It changes when the process
-    /// becomes another program.
+    /// A random number that the sender has chosen for its process. The sender chooses a new number
+    /// after an exec.
     pub sender: u64,
-    /// The number of the sender's process.
+    /// The id of the sender's process.
     pub pid: u32,
-    /// The number of the parent of the sender's process.
+    /// The id of the parent of the sender's process.
     pub parent: u32,
-    /// The number of this datagram among those of the sender, from 1. An `end` datagram has the
-    /// number of the datagram before it.
+    /// The sequence number of this datagram at its sender, from 1. An `end` datagram repeats the
+    /// number of the previous datagram.
     pub seq: u64,
     /// The time at which the datagram was sent, in milliseconds since 1970 UTC.
     pub ms: u64,
@@ -53,7 +53,7 @@ pub enum WiretapEvent {
         /// The place from which the code was called; may be empty.
         site: String,
     },
-    /// A program loaded a module, or tried to.
+    /// A program has loaded a module, or has failed to load it.
     Load {
         /// The file of the module.
         code: String,

@@ -1,4 +1,4 @@
-//! Decodes datagrams, which any process may have sent.
+//! Decodes datagrams, and checks them strictly, because any process may send one.
 
 use std::fmt;
 
@@ -15,12 +15,12 @@ pub enum DatagramError {
     TooLong,
     /// The datagram is not UTF-8, or does not end with a line feed.
     NotText,
-    /// The datagram's first line is not that of a wiretap datagram of this version.
+    /// The datagram does not begin with the first line of a wiretap datagram of this version.
     NotOurs,
     /// The datagram is of an unknown kind.
     Kind,
-    /// A line is not `key=value`, has an unknown key or one that this kind does not have, or is
-    /// repeated.
+    /// A line is not `key=value`, is repeated, or has a key that this kind of datagram does not
+    /// have.
     Line,
     /// A required line is missing.
     Missing,
@@ -109,7 +109,7 @@ fn nibble(digit: u8) -> Option<u8> {
     }
 }
 
-/// The values of a datagram by their keys, before escapes are decoded.
+/// The values of a datagram by their keys, with escapes as they were sent.
 #[derive(Default)]
 struct DatagramFields<'a> {
     kind: Option<&'a str>,

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use crate::datagram::{FIRST_LINE, MAC_PREFIX, MAX_DATAGRAM_BYTES, ModuleOutcome};
 use crate::key::SigningKey;
 
-/// Maximum size of the host's name in a datagram, in bytes with escapes. With this limit and the
-/// next two every datagram is small enough.
+/// Maximum size of the host's name in a datagram, in bytes with escapes. This limit and the next
+/// two constants together ensure that a datagram has at most [`MAX_DATAGRAM_BYTES`] bytes.
 const MAX_HOST_BYTES: usize = 100;
 const MAX_CODE_BYTES: usize = 400;
 const MAX_SITE_BYTES: usize = 300;

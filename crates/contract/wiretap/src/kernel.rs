@@ -50,9 +50,9 @@ pub(crate) fn close(fd: c_int) {
     unsafe { libc::syscall(libc::SYS_close, c_long::from(fd)) };
 }
 
-/// Returns the kernel's number of the socket with this descriptor; `None` if it is no socket. No
-/// two open sockets have one number. So if the program has closed the socket, another file with its
-/// descriptor is not taken for it.
+/// Returns the kernel's number of the socket with this descriptor; `None` if it is no socket. Each
+/// open socket has a different number. So if the program has closed the socket, a later file with
+/// its descriptor is not mistaken for it.
 pub(crate) fn socket_number(fd: c_int) -> Option<u32> {
     let mut found = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: `found` has room for what is written.
@@ -112,7 +112,7 @@ fn send_to<A>(fd: c_int, bytes: &[u8], address: &A) {
     };
 }
 
-/// Returns a random number, so that no two senders have one number.
+/// Returns a random number, which distinguishes a sender from all others.
 pub(crate) fn random() -> u64 {
     let mut bytes = [0u8; 8];
     // SAFETY: the kernel writes at most as many bytes as there are.

@@ -64,8 +64,8 @@ impl SigningKey {
         mac.finalize().into_bytes().into()
     }
 
-    /// Whether a signature is the right one for some bytes. The time of the comparison does not
-    /// reveal where the signature is wrong.
+    /// Whether `signature` is the signature of `bytes`. The time of the comparison does not reveal
+    /// where the signature is wrong.
     pub(crate) fn verify(&self, bytes: &[u8], signature: &[u8]) -> bool {
         let mut mac = self.0.clone();
         mac.update(bytes);
@@ -80,7 +80,8 @@ pub enum KeyError {
     Unreadable(std::io::Error),
     /// The file is not a regular file.
     NoFile,
-    /// The file belongs to another user than this one or root, or others may write to it.
+    /// The file belongs to a user who is neither this process's user nor root, or other users may
+    /// write to it.
     OthersWrite,
     /// The key has more than 4096 bytes.
     TooLong,

@@ -1,7 +1,7 @@
 //! The wiretap: datagrams by which a program reports which parts of its code ran.
 //!
 //! A program sends a datagram by UDP for each call of `alive`, without waiting. The listener counts
-//! datagrams by code, and detects lost ones by their numbers. [`DatagramSender`] is for the
+//! datagrams by code, and detects lost datagrams by their numbers. [`DatagramSender`] is for the
 //! program; [`decode()`] and [`LossTracker`] are for the listener. The crate must not depend on a
 //! database, a terminal or a command line, because it is a part of every profiled program.
 #![deny(unsafe_code)]

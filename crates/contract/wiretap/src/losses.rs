@@ -1,4 +1,4 @@
-//! Counts the datagrams that were received from each sender, and those that were lost.
+//! Counts the received and the lost datagrams of each sender.
 
 use std::collections::HashMap;
 
@@ -8,8 +8,8 @@ use crate::datagram::{WiretapDatagram, WiretapEvent};
 /// for the longest time are forgotten.
 pub const MAX_SENDERS: usize = 16_384;
 
-/// Number of a sender's newest datagrams that are remembered one by one. Older datagrams are
-/// refused, because it is not known whether they were received before.
+/// Number of a sender's newest datagrams whose receipt is remembered for each datagram. Older
+/// datagrams are refused, because it is not known whether they were received before.
 const SEQ_WINDOW: u64 = 4096;
 
 /// Silence in milliseconds after which the end of a sender counts as unknown.
@@ -49,9 +49,9 @@ pub struct SenderLosses {
     pub sender: u64,
     /// The name of the sender's machine.
     pub host: String,
-    /// The number of the sender's process.
+    /// The id of the sender's process.
     pub pid: u32,
-    /// The number of the parent of the sender's process.
+    /// The id of the parent of the sender's process.
     pub parent: u32,
     /// Number of received datagrams, without repetitions.
     pub received: u64,
@@ -70,7 +70,7 @@ pub struct SenderLosses {
 pub enum DatagramReceipt {
     /// The datagram is new.
     New,
-    /// The datagram was received before, or it is so old that this is not known.
+    /// The datagram was received before, or it is too old to know.
     Repeated,
 }
 
@@ -83,8 +83,8 @@ struct SenderRecord {
     highest: u64,
     /// The count in the sender's `end` datagram, if it was received.
     count: Option<u64>,
-    /// One bit for each of the newest numbers, at its remainder by [`SEQ_WINDOW`]: whether the
-    /// datagram was received.
+    /// One bit for each of the newest numbers: whether the datagram was received. The index of the
+    /// bit is the number modulo [`SEQ_WINDOW`].
     came: Box<[u64; SEQ_WINDOW as usize / 64]>,
     is_silent: bool,
     is_changed: bool,
@@ -159,7 +159,8 @@ impl SenderRecord {
     }
 }
 
-/// Returns the index of the word, and the bit in it, for a number in [`SenderRecord::came`].
+/// Returns the position of a number's bit in [`SenderRecord::came`]: the index of the word, and the
+/// mask of the bit.
 fn place(seq: u64) -> (usize, u64) {
     let at = seq % SEQ_WINDOW;
     ((at / 64) as usize, 1 << (at % 64))
@@ -274,9 +275,9 @@ impl LossTracker {
         DatagramReceipt::New
     }
 
-    /// Forgets the senders that have ended. If these are at most a quarter of all senders, also
-    /// forgets a quarter of the others: those that were silent for the longest time. Their ends are
-    /// then unknown.
+    /// Forgets the senders that have ended. If at most a quarter of all senders have ended, also
+    /// forgets the quarter of the others that was silent for the longest time. The ends of these
+    /// senders are then unknown.
     fn forget(&mut self) {
         let before = self.senders.len();
         let (gone, forgotten) = (&mut self.forgotten_senders, &mut self.forgotten_sums);
@@ -379,8 +380,7 @@ mod tests {
         datagram(sender, count.max(1), WiretapEvent::End { count })
     }
 
-    /// Returns the received count, the lost count and the state after these datagrams of one
-    /// sender.
+    /// Returns the received count, the lost count and the state of a sender after `datagrams`.
     fn after(datagrams: &[WiretapDatagram]) -> (u64, u64, SenderState) {
         let mut losses = LossTracker::new(10);
         for datagram in datagrams {

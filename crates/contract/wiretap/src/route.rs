@@ -24,7 +24,7 @@ impl WiretapRoute {
     /// Host names are not looked up.
     ///
     /// # Errors
-    /// The address is malformed, the file has no key, or the address is that of another machine and
+    /// The address is malformed, the file has no key, or the address belongs to another machine and
     /// there is no key. Then nothing is sent.
     pub fn new(address: &[u8], key_file: Option<&Path>) -> Result<Self, RouteError> {
         let to = std::str::from_utf8(address).ok();
@@ -56,7 +56,7 @@ impl WiretapRoute {
 pub enum RouteError {
     /// The address is not `IP:PORT`.
     Address,
-    /// The address is that of another machine, and there is no key.
+    /// The address belongs to another machine, and there is no key.
     NeedsKey,
     /// The key file has no key that can be used.
     Key(KeyError),

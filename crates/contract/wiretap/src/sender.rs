@@ -12,15 +12,15 @@ use crate::encode::{EncodedDatagram, OutgoingEvent, SenderIdentity};
 use crate::kernel;
 use crate::route::WiretapRoute;
 
-/// Maximum number of times that a call checks whether another thread has chosen the number of this
-/// process.
+/// Maximum number of times that a call checks whether another thread has finished choosing this
+/// process's random number.
 const MAX_TRIES: u32 = 1000;
 
 /// Sends datagrams, once it has a route. There is one sender in a process.
 pub struct DatagramSender {
     route: OnceLock<WiretapRoute>,
-    /// The process to which the numbers below belong, and whether a thread is changing these
-    /// numbers now.
+    /// The id of the process to which the other fields belong, and whether a thread is changing
+    /// them now.
     process: AtomicU64,
     parent: AtomicU32,
     id: AtomicU64,
@@ -32,12 +32,12 @@ pub struct DatagramSender {
     socket: AtomicU64,
 }
 
-/// Returns the value of `process` for a process whose numbers are valid.
+/// Returns the value of [`DatagramSender::process`] while the fields are valid.
 fn settled_word(pid: u32) -> u64 {
     u64::from(pid) << 1
 }
 
-/// Returns the value of `process` while a thread changes the numbers.
+/// Returns the value of [`DatagramSender::process`] while a thread changes the fields.
 fn changing_word(pid: u32) -> u64 {
     settled_word(pid) | 1
 }
@@ -71,8 +71,8 @@ impl DatagramSender {
         self.route.get().is_some()
     }
 
-    /// Records that this process was forked. A forked child calls this before it starts a thread.
-    /// If it can't, the change is noticed by the process id.
+    /// Records that this process was forked. A forked child should call this before it starts a
+    /// thread. Otherwise the sender notices the fork by the new process id.
     pub fn note_fork(&self) {
         if self.is_set() {
             kernel::keeping_errno(|| {
@@ -137,9 +137,8 @@ impl DatagramSender {
         });
     }
 
-    /// Returns the id of this process and the number that it has chosen. `None` if this call has
-    /// interrupted the thread that chooses the number. The datagram is then not sent, and gets no
-    /// number.
+    /// Returns the id of this process and its random number. `None` if a signal handler calls this
+    /// while its own thread chooses the number. Then the datagram is not sent, and gets no number.
     fn origin(&self) -> Option<(u32, u64)> {
         let pid = std::process::id();
         for _ in 0..MAX_TRIES {
@@ -194,8 +193,8 @@ impl DatagramSender {
         }
     }
 
-    /// Returns the socket, and opens a new one if the program has closed it. A file of the program
-    /// that has the socket's descriptor now is not changed.
+    /// Returns the socket, and opens a new one if the program has closed it. If the program reuses
+    /// the socket's descriptor for a file of its own, that file is left alone.
     fn socket(&self, to: &SocketAddr) -> Option<i32> {
         let descriptor = |kept: u64| (kept >> 32) as i32 - 1;
         let kept = self.socket.load(Ordering::Acquire);

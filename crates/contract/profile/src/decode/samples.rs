@@ -1,5 +1,5 @@
-//! Reads the samples of a file, which are the bulk of it, straight into columns: in one pass and
-//! without an allocation for each sample.
+//! Reads the samples of a file directly into columns, in one pass and without an allocation for
+//! each sample. Samples are most of a file.
 
 use std::hash::BuildHasher;
 
@@ -42,7 +42,7 @@ pub(super) struct RawSamples {
     pub(super) locations: StandIns,
     /// The stacks in the encoded form of the file, if the caller asked for that.
     pub(super) written: Option<EncodedStacks>,
-    /// The distinct label sets, each with the number of the sample that first had it. Set 0 is the
+    /// The distinct label sets, each with the number of the first sample that has it. Set 0 is the
     /// empty set.
     pub(super) label_sets: Vec<(Vec<RawLabel>, usize)>,
     /// Total number of labels in all sets.
@@ -55,7 +55,7 @@ pub(super) struct RawSamples {
     scratch: Vec<u8>,
     /// Whether fields that pprof does not know are ignored.
     pub(super) without_spread: bool,
-    /// Counts of sampled blocks behind the values of the last sample.
+    /// Numbers of sampled blocks, one for each value of the last sample.
     sampled: Vec<u64>,
     variance: Vec<f64>,
 }

@@ -3,7 +3,7 @@
 
 use crate::model::LocationIndex;
 
-/// Number of bytes in which the ends of numbers are found in one step.
+/// Number of bytes that are searched for the ends of numbers in one step.
 const BLOCK_SIZE: usize = 64;
 
 /// Masks for the lowest bytes of a word. The index is the number of bytes.

@@ -8,7 +8,7 @@ use crate::parts::hash_table_memory;
 /// Smallest id that does not stand for itself.
 const FIRST_HUGE_ID: u64 = 1 << 31;
 
-/// The ids of one table that do not stand for themselves, and the stand-in of each.
+/// The ids of one table that do not stand for themselves, each with its stand-in.
 #[derive(Default)]
 pub(super) struct StandIns {
     huge: Vec<u64>,

@@ -20,7 +20,7 @@ impl EncodeOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Gzip {
-    /// Everything is compressed well. This suits files that are stored.
+    /// Everything is compressed, for a small file. This suits files that are stored.
     #[default]
     Full,
     /// Data that gzip does not halve is stored uncompressed. This suits tools whose users wait.

@@ -13,8 +13,8 @@ const MAX_SHORT_ID_BYTES: usize = 7;
 /// The ids of locations as varints, by position.
 #[derive(Default)]
 pub(super) struct EncodedIds {
-    /// For each location, the bytes of its id, with their number in the uppermost byte. The word is
-    /// 0 if the id is in `long`.
+    /// A word for each location, with the bytes of its id, and the number of these bytes in the
+    /// uppermost byte. The word is 0 if the id is in `long`.
     short: Vec<u64>,
     long: HashMap<u32, Vec<u8>>,
 }
@@ -98,7 +98,7 @@ impl PackedStack {
         &self.room[..self.length]
     }
 
-    /// Replaces the stack by another one, leaf first.
+    /// Packs another stack, leaf first, in place of the current one.
     pub(super) fn set(&mut self, stack: &[LocationIndex], ids: &EncodedIds) {
         self.length = ids.put(stack, &mut self.room, 0);
         self.frames = stack.len();

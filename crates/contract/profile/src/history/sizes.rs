@@ -21,7 +21,7 @@ pub const fn class_of(size: u64) -> usize {
 pub struct SizeClass {
     /// Number of objects that were allocated.
     pub allocated: i64,
-    /// Number of these objects that are in use.
+    /// Number of objects that are in use.
     pub in_use: i64,
 }
 

@@ -11,8 +11,9 @@ use crate::model::{MappingIndex, Profile};
 use crate::sample_type::agree_names;
 use crate::unit::Unit;
 
-/// Moves each file of `b` that `a` maps, too, to its addresses in `a`. A place in the code then has
-/// the same address in both, and a frame without symbols the same name.
+/// Changes addresses in `b`, so that each file has the same addresses in both profiles. Then a
+/// frame without symbols also has the same name in both. Files that only `b` maps stay where they
+/// are.
 pub fn agree_addresses(a: &Profile, b: &mut Profile) {
     // A file may be mapped more than once. Mappings that start at the same address in both profiles
     // are paired first, then the rest in their order.
@@ -72,12 +73,12 @@ fn is_file(name: &str) -> bool {
     !name.is_empty() && !other.iter().any(|other| name.starts_with(other))
 }
 
-/// Gives each sample type that both profiles have one name and the finer of its two units, so that
-/// its values can be compared.
+/// Makes the values of two profiles comparable: a sample type that both have gets the same name in
+/// both, and the finer of the two units.
 ///
 /// # Errors
-/// Returns [`Error::Overflow`] when a value in the finer unit does not fit in 64 bits. It is no
-/// error when units do not convert into each other; they stay as they are.
+/// Returns [`Error::Overflow`] when a value in the finer unit does not fit in 64 bits. Units that
+/// do not convert into each other stay as they are, which is no error.
 pub fn agree_units(a: &mut Profile, b: &mut Profile) -> Result<(), Error> {
     agree_names(a, b);
     for i in 0..a.sample_type.len() {
@@ -91,8 +92,8 @@ pub fn agree_units(a: &mut Profile, b: &mut Profile) -> Result<(), Error> {
     Ok(())
 }
 
-/// Converts one of two sample types to the unit of the other, if that unit is finer. Returns
-/// whether both have the same unit now.
+/// Converts the coarser one of two sample types to the finer unit. Returns whether both have the
+/// same unit now.
 fn convert_coarser(a: &mut Profile, i: usize, b: &mut Profile, j: usize) -> Result<bool, Error> {
     let ours = a.text(a.sample_type[i].unit).to_string();
     let theirs = b.text(b.sample_type[j].unit).to_string();

@@ -1,5 +1,5 @@
-//! Merges, subtracts and normalizes profiles with pprof's results, including its losses. `heapprof
-//! pprof` uses this.
+//! Merges, subtracts and normalizes profiles exactly as pprof does, including its losses of data.
+//! `heapprof pprof` uses this.
 //!
 //! The code is shared with [`merge_all`](super::merge_all). The differences are in this file or
 //! named in [`MergeRules`]:
@@ -95,8 +95,8 @@ fn compatible(a: &Profile, b: &Profile) -> Result<(), Error> {
     Ok(())
 }
 
-/// Keeps the sample types whose names occur as often, in all profiles together, as there are
-/// profiles. Their order is that of the first profile.
+/// Keeps the sample types that all profiles share, in the order of the first profile. As in pprof,
+/// a name is shared if it occurs N times in N profiles together.
 fn keep_common_types(profiles: &mut [Profile]) -> Result<(), Error> {
     let count = |name: &str| {
         let names = profiles.iter().flat_map(|p| {
@@ -179,8 +179,8 @@ fn agree_units(profiles: &mut [Profile], units: UnitRules) -> Result<(), Error> 
     Ok(())
 }
 
-/// Returns the finest unit among pairs of a type and its unit. The types must be equal except for a
-/// plural.
+/// Returns the finest unit of `types`, which are pairs of a type and its unit. The types must be
+/// equal except for a plural.
 fn finest(types: &[(String, String)], units: UnitRules) -> Result<String, String> {
     let Some((mut least, rest)) = types.split_first() else {
         return Ok(String::new());
@@ -266,9 +266,10 @@ impl Profile {
         Ok(())
     }
 
-    /// Multiplies the values of each sample type by its ratio and rounds them. Unless all ratios
-    /// are 1, a sample is removed if all its *multiplied* values are 0. Numbers beyond 64 bits
-    /// become the least 64-bit number. A sample type without a ratio stays unchanged.
+    /// Multiplies the values of each sample type by its ratio and rounds them. A sample is removed
+    /// if all its *multiplied* values are 0. (No sample is removed if all ratios are 1.) Numbers
+    /// beyond 64 bits become the least 64-bit number. A sample type without a ratio stays
+    /// unchanged.
     ///
     /// # For whom
     /// This is for a tool that stands in for pprof. Other callers use [`scale`](Self::scale), which

@@ -1,8 +1,8 @@
 //! Numbers the nodes of the tree of all stacks, from the root.
 //!
-//! Samples are grouped frame by frame, so that samples whose stacks begin alike are in one group.
-//! Looking up each frame of each sample in a table of all nodes took ten times as long for a
-//! million samples, because such a table fits in no cache.
+//! Samples are grouped frame by frame, so that samples whose stacks begin alike are in one group. A
+//! lookup of each frame in a table of all nodes took ten times as long for a million samples,
+//! because such a table fits in no cache.
 
 use super::Samples;
 

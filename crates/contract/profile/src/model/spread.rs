@@ -29,7 +29,7 @@ pub struct SampleSpread<'a> {
 pub(crate) const MAX_SAMPLED: u64 = i64::MAX as u64;
 
 impl SpreadTable {
-    /// Makes the spread of a number of exact values.
+    /// Makes a spread for `values` exact values.
     pub(crate) fn exact(values: usize) -> Self {
         Self {
             sampled: vec![0; values],
@@ -238,7 +238,7 @@ mod tests {
         }
     }
 
-    /// Checks that fields written by hand have the same bytes as those that prost writes.
+    /// Checks that this encoder and prost write the fields of a spread with the same bytes.
     #[test]
     fn fields_are_as_prost_writes_them() {
         use prost::Message;

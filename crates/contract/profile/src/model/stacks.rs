@@ -1,8 +1,8 @@
-//! Stacks of all samples: as positions of locations or, until a caller asks for frames, as the
-//! encoded bytes of the file.
+//! Stacks of all samples. Each stack is a list of positions of locations. Stacks may also stay the
+//! encoded bytes of the file until a caller asks for frames.
 //!
-//! Without the encoded bytes, decoding and encoding ids would be half of the work of passing a
-//! profile on.
+//! Encoded bytes save time if a profile is only passed on: decoding and encoding ids would be half
+//! of the work.
 
 use std::sync::OnceLock;
 
@@ -67,8 +67,8 @@ impl SampleStacks {
         range(&self.end, i).len()
     }
 
-    /// Returns the encoded stacks for a file with these locations; `None` unless the stacks stayed
-    /// encoded and the ids of the locations are 1, 2, 3, ...
+    /// Returns the encoded stacks, if they can be written to a file with these locations. `None` if
+    /// the stacks were decoded, or if the ids of the locations are not 1, 2, 3, ...
     pub(crate) fn bytes_for(&self, locations: &[Location]) -> Option<&EncodedStacks> {
         let written = self.written.as_ref()?;
         let mut numbered = locations.iter().zip(1..);
