@@ -45,7 +45,8 @@ pub trait Memory: Copy {
         self.read(at, &mut bytes).then(|| bytes[0])
     }
 
-    /// Reads 8 bytes at each of these distances from `at`, such as the fields of a structure.
+    /// Reads 8 bytes at each distance of `distances` from `at`, for example the fields of a
+    /// structure.
     #[inline(always)]
     fn fields<const N: usize>(self, at: u64, distances: [u32; N]) -> Option<[u64; N]> {
         let mut fields = [0; N];
@@ -55,8 +56,9 @@ pub trait Memory: Copy {
         Some(fields)
     }
 
-    /// Reads like [`fields`](Self::fields), at an address that is not null and is known to be
-    /// readable: that of a structure that was read before and is still in use.
+    /// Reads like [`fields`](Self::fields), where an implementation may leave out checks of the
+    /// address. The caller knows that `at` is readable: a structure was read there before, and is
+    /// still in use.
     #[inline(always)]
     fn known_fields<const N: usize>(self, at: u64, distances: [u32; N]) -> Option<[u64; N]> {
         self.fields(at, distances)

@@ -11,7 +11,7 @@ use crate::Memory;
 /// An object (executable or library) that the loader has loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadedObject {
-    /// The difference between the object's addresses in memory and those in its file.
+    /// The difference between an address of the object in memory and the address in its file.
     pub base: u64,
     /// Address of the object's dynamic section.
     dynamic: u64,
@@ -27,11 +27,11 @@ pub struct DynamicSymbol {
     pub size: u64,
 }
 
-/// Maximum number of loaded objects. A longer list is taken for damaged.
+/// Maximum number of loaded objects. A longer list counts as damaged.
 const MAX_OBJECTS: usize = 100_000;
-/// Maximum number of entries in a dynamic section. A longer one is taken for damaged.
+/// Maximum number of entries in a dynamic section. A longer section counts as damaged.
 const MAX_DYNAMIC_ENTRIES: u64 = 1000;
-/// Maximum length of a chain of symbols with equal hashes. A longer one is taken for damaged.
+/// Maximum length of a chain of symbols with equal hashes. A longer chain counts as damaged.
 const MAX_HASH_CHAIN: u64 = 100_000;
 
 /// Iterates over the objects in the list of the `r_debug` at `at`, which glibc exports as
@@ -103,8 +103,8 @@ pub fn auxiliary_value(auxiliary: &[u8], key: u64) -> Option<u64> {
     Some(u64::from_ne_bytes(pair[1]))
 }
 
-/// Iterates over the loaded objects of the process with this executable. The executable comes
-/// first.
+/// Iterates over the loaded objects of a process, of which only the executable is known. The
+/// executable comes first.
 pub fn objects_from_executable<M: Memory>(
     memory: M,
     executable: LoadedObject,
@@ -120,7 +120,7 @@ impl LoadedObject {
         Self { base, dynamic }
     }
 
-    /// Returns the address of the section with a `tag` in the dynamic section.
+    /// Returns the address of a section: the value with a `tag` in the dynamic section.
     pub fn section<M: Memory>(self, memory: M, tag: u64) -> Option<u64> {
         let value = self.entry(memory, tag)?;
         // Old versions of glibc overwrite the value from the file with the address.
@@ -187,7 +187,8 @@ impl LoadedObject {
         None
     }
 
-    /// Returns the symbol with the table entry at `at`, if the object defines it under this name.
+    /// Returns the symbol whose table entry is at `at`, if it has this name and the object defines
+    /// it.
     fn symbol_at<M: Memory>(
         self,
         memory: M,

@@ -1,4 +1,4 @@
-//! This process's own memory, read directly.
+//! Reads this process's own memory directly.
 
 use crate::Memory;
 

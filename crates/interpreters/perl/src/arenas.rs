@@ -3,8 +3,8 @@
 //!
 //! A value has a head of 24 bytes, and mostly a body, whose size depends on the type. Perl takes
 //! both from arenas of some 4 KiB. Each arena has one kind of item, and unused items are in lists.
-//! An arena is allocated by the line that happens to need an item when a list is empty. So that
-//! line does not show which lines' values are in the arena.
+//! An arena is allocated by the line that happens to need an item when a list is empty. Values of
+//! other lines are in the arena, too.
 //!
 //! The layout of arenas and lists is that of Perl's sv.c, `S_more_sv` and `Perl_more_bodies`.
 
@@ -32,17 +32,18 @@ const LIST_ENTRY_SIZE: usize = 24;
 const MAX_LIST_ENTRIES: usize = 169;
 /// The number of types of bodies, by Perl's numbers.
 pub(crate) const TYPE_COUNT: usize = crate::sv::TYPE_COUNT;
-/// The number for the bodies of hashes with auxiliary data, from 5.36. Perl uses the number of
-/// integers for them, because integers need no body.
+/// The type number for the bodies of hashes with auxiliary data, from 5.36. It is the number of
+/// integers, which need no body.
 const HASH_AUX_TYPE: usize = 1;
 /// The type number of floating-point numbers.
 const NUMBER_TYPE: usize = 2;
 /// Maximum number of words above a call that are searched for the caller of Perl's own malloc.
 const MAX_CALLER_WORDS: usize = 24;
-/// Maximum number of arenas. A longer list is taken for a loop.
+/// Maximum number of arenas. A longer list counts as an endless loop.
 const MAX_ARENAS: u64 = 1 << 26;
 
-/// Whether one of the innermost calls comes from each of these ranges of code.
+/// Determines, for each range of `code`, whether it contains the return address of an innermost
+/// call.
 fn are_callers<const N: usize>(
     above: impl Iterator<Item = u64>,
     code: [(u64, u64); N],
@@ -65,13 +66,13 @@ pub fn may_be_slab(size: usize) -> bool {
     without_header.is_power_of_two() && (512..=16384).contains(&without_header)
 }
 
-/// The kind of item that an arena consists of.
+/// The kind of items in an arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArenaType {
     /// Heads of values.
     Heads,
-    /// Bodies of the type with this number of Perl's. Types without bodies have low numbers, which
-    /// Perl uses for other items.
+    /// Bodies of one type, by Perl's number for the type. Types without bodies have low numbers,
+    /// which Perl uses for other items.
     Bodies(u8),
     /// Lists of arenas of bodies.
     Lists,
@@ -185,14 +186,14 @@ pub trait FreeLists {
     /// Records an arena with items of `size` bytes, for the next [`count`](Self::count).
     fn arena(&mut self, address: u64, length: u64, size: u64);
 
-    /// Returns the number of free items in the list that begins at `first`, in the recorded arenas,
-    /// and forgets these arenas. `None` if the list can't be followed, or is longer than `most`.
+    /// Counts the items in the list of free items that begins at `first`, and forgets the recorded
+    /// arenas. `None` if an item is outside of these arenas, or if the list is longer than `most`.
     fn count(&mut self, first: u64, most: u64) -> Option<u64>;
 }
 
 impl PerlRuntime {
     /// Whether an allocation of `size` bytes is an arena. `above` yields the words on the stack,
-    /// from the allocation's return address on.
+    /// beginning with the allocation's return address.
     #[cold]
     #[inline(never)]
     pub fn is_arena<M: Memory>(
@@ -234,8 +235,8 @@ impl PerlRuntime {
         (1..=MAX_LIST_ENTRIES).contains(&(taken as usize)) && memory.u64(entry) == Some(0)
     }
 
-    /// Whether an allocation for which [`may_be_slab`] is true is a slab. `above` yields the words
-    /// on the stack, from the allocation's return address on.
+    /// Whether an allocation is a slab, if [`may_be_slab`] is true for its size. `above` yields the
+    /// words on the stack, beginning with the allocation's return address.
     #[cold]
     #[inline(never)]
     pub fn is_slab(&self, above: impl Iterator<Item = u64>) -> bool {
@@ -243,9 +244,9 @@ impl PerlRuntime {
         is_caller
     }
 
-    /// Calls `each` for every arena of heads, with the address of its first head that may belong to
-    /// a value, and the number of such heads. Returns `None` if the arenas can't be read, or as
-    /// soon as `each` returns `None`.
+    /// Calls `each` for every arena of heads. The arguments are the address of the arena's first
+    /// head that may belong to a value, and the number of such heads. Returns `None` if the arenas
+    /// can't be read, or as soon as `each` returns `None`.
     pub fn each_arena_of_heads<M: Memory>(
         &self,
         memory: M,
@@ -256,7 +257,8 @@ impl PerlRuntime {
         each_head_arena(memory, memory.u64(newest)?, each)
     }
 
-    /// Calls `each` with the address of every arena of bodies, and of every list of such arenas.
+    /// Calls `each` with the address of every arena of bodies, and with the address of every list
+    /// of these arenas.
     pub(crate) fn each_other_arena<M: Memory>(
         &self,
         memory: M,
@@ -353,9 +355,9 @@ impl PerlRuntime {
     }
 }
 
-/// Calls `each` for every arena of bodies, from the newest list of arenas on. The arguments are
-/// whether the arena is the first one of a list, its type, its address and its length. Stops if
-/// `each` returns `None`.
+/// Calls `each` for every arena of bodies, from the newest list of arenas on. The arguments
+/// describe the arena: whether it is the first arena of a list, its type, its address and its
+/// length. Stops if `each` returns `None`.
 fn each_body_arena<M: Memory>(
     memory: M,
     newest: u64,
@@ -385,9 +387,9 @@ fn each_body_arena<M: Memory>(
     Some(())
 }
 
-/// Calls `each` for every arena of heads, from the newest one on, with the address of its first
-/// head that may belong to a value, and the number of such heads. Returns `None` if the arenas
-/// can't be read, or as soon as `each` returns `None`.
+/// Calls `each` for every arena of heads, the newest first. The arguments are the address of the
+/// arena's first head that may belong to a value, and the number of such heads. Returns `None` if
+/// the arenas can't be read, or as soon as `each` returns `None`.
 pub(crate) fn each_head_arena<M: Memory>(
     memory: M,
     newest: u64,

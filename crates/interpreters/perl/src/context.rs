@@ -1,8 +1,8 @@
-//! Reads the contexts of a stack: Perl's records of the subs, evals and blocks that are running,
-//! and the frames of these contexts.
+//! Reads the contexts of a stack, and makes frames of them. Contexts are Perl's records of the
+//! subs, evals and blocks that are running.
 //!
-//! Perl may be in the middle of pushing a context. Of such a context, only the fields that Perl
-//! sets first are read.
+//! The newest context may be incomplete, because Perl is pushing it at the moment. Then only the
+//! fields that Perl sets first are read.
 
 use heapprof_memory::Memory;
 
@@ -12,13 +12,13 @@ use crate::interpreter::{InterpreterLocator, PerlRuntime};
 /// Maximum number of frames that are walked at each end of a deep stack.
 pub const MAX_FRAMES_PER_END: usize = 256;
 
-/// Maximum number of contexts in a stack. A higher number is taken for damage.
+/// Maximum number of contexts in a stack. A higher number counts as damage.
 const MAX_CONTEXTS: i32 = 1 << 24;
 
-/// Stands for the debugger's sub if there is no debugger. No sub has this address.
+/// Value of [`ContextReader::debugger`] if there is no debugger. No sub has this address.
 pub(crate) const NO_DEBUGGER: u64 = 1;
 
-/// Maximum number of stack infos in a walk. A walk through more of them fails.
+/// Maximum number of stack infos in a walk. A walk through more stack infos fails.
 pub(crate) const MAX_STACK_INFOS: usize = 10_000;
 
 /// Perl's line number of a statement without a line (NOLINE).
@@ -29,13 +29,13 @@ pub(crate) const NO_LINE: u32 = u32::MAX;
 pub(crate) struct ContextReader<'a, M> {
     pub(crate) perl: &'a PerlRuntime,
     pub(crate) memory: M,
-    /// Address of the statement that represents the text that is being compiled.
+    /// Address of a special statement, which represents the text that Perl compiles now.
     pub(crate) compiling: u64,
     /// Address of the debugger's sub that calls all other subs, or `NO_DEBUGGER`. `caller` hides
     /// this sub.
     pub(crate) debugger: u64,
-    /// Address of the statement with which a copied interpreter began; 0 in any other interpreter.
-    /// The statement belongs to the original interpreter, which may have freed it since.
+    /// Address of the statement at which a copied interpreter began; 0 in an interpreter that is no
+    /// copy. The statement belongs to the original interpreter, which may have freed it.
     pub(crate) foreign: u64,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct ContextFields {
     pub(crate) flags: u32,
     pub(crate) oldcop: u64,
     pub(crate) retop: u64,
-    /// Address of the sub or format, in a context of such a kind.
+    /// Address of the sub or format to which the context belongs, if it belongs to any.
     pub(crate) subject: u64,
     /// The index of the context of the next older frame, in versions that record it.
     pub(crate) older: i32,
@@ -69,8 +69,8 @@ pub(crate) struct ContextFields {
 pub(crate) enum ContextRole {
     /// The context is a frame.
     Frame(PerlFrameKind),
-    /// The context is a frame that `caller` does not show. The next frame is at the statement from
-    /// which this one was entered.
+    /// The context is a frame that `caller` does not show. The next frame has the statement from
+    /// which this frame was entered.
     Hidden,
     /// The context is no frame.
     Other,
@@ -145,7 +145,7 @@ impl<M: Memory> ContextReader<'_, M> {
         self.classify_non_sub(fields, kind)
     }
 
-    /// Returns the role of a context that is not that of a sub.
+    /// Returns the role of a context that does not belong to a sub.
     #[inline(never)]
     pub(crate) fn classify_non_sub(self, fields: ContextFields, kind: u32) -> ContextRole {
         let layout = &self.perl.layout;
@@ -161,7 +161,7 @@ impl<M: Memory> ContextReader<'_, M> {
         }
     }
 
-    /// Returns the kind of the eval that this op has begun.
+    /// Returns the kind of an eval, by the op that has begun it.
     #[inline(always)]
     pub(crate) fn eval_kind(self, op: u32) -> PerlFrameKind {
         let layout = &self.perl.layout;
@@ -261,8 +261,9 @@ impl<M: Memory> ContextReader<'_, M> {
     /// Returns the address of a frame's statement, or 0 if the statement may have been freed. `ix`
     /// is the index of the frame's context; -1 if it has none.
     ///
-    /// C code calls the first sub of a copied interpreter, mostly in an eval. Frames further in
-    /// have statements of the copy itself, even if the address is equal.
+    /// C code calls the first sub of a copied interpreter, mostly in an eval. Inner frames have
+    /// statements of the copy itself, even if an address is equal to that of a statement of the
+    /// original.
     #[inline(always)]
     pub(crate) fn statement(self, cop: u64, ix: i32) -> u64 {
         match cop == self.foreign && ix <= 1 {
@@ -271,7 +272,7 @@ impl<M: Memory> ContextReader<'_, M> {
         }
     }
 
-    /// Returns the address of the statement with which a copied interpreter began; 0 if the
+    /// Returns the address of the statement at which a copied interpreter began; 0 if the
     /// interpreter is the first one, or if the stack does not show the statement.
     ///
     /// C code calls the first sub of a copied interpreter, so the oldest context was entered from
@@ -347,7 +348,7 @@ pub(crate) fn debugger_of<M: Memory>(perl: &PerlRuntime, memory: M, glob: u64) -
 }
 
 impl PerlRuntime {
-    /// Whether `context` is not that of a real sub, but that of code in a regular expression.
+    /// Whether `context` looks like that of a sub, but belongs to code in a regular expression.
     pub fn is_fake<M: Memory>(&self, memory: M, context: u64) -> bool {
         let layout = &self.layout;
         let flags = memory.u8(context.wrapping_add(layout.cx_type.into()));

@@ -8,7 +8,8 @@ use crate::walk::{PerlFrameSink, PerlWalkSummary};
 
 impl<M: Memory> ContextReader<'_, M> {
     /// Walks the oldest frames of a deep stack, from the root up to the context `stop` of `info`.
-    /// There the walk from the innermost frame has stopped, at the statement `stopped_at`.
+    /// An earlier walk from the innermost frame has stopped at this context, at the statement
+    /// `stopped_at`.
     #[cold]
     #[inline(never)]
     pub(crate) fn walk_from_root(

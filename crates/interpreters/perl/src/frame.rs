@@ -17,25 +17,26 @@ pub enum PerlFrameKind {
     DoFile,
     /// The code of a file outside of any sub.
     Main,
-    /// The compilation of a text, at a line.
+    /// The compilation of a text. The frame's line is the line that is being compiled.
     Compile,
-    /// The start of Perl, before it has a text.
+    /// The start of Perl, before it has read a text.
     Start,
     /// The end of Perl, when it frees everything.
     Destruct,
-    /// Arenas: memory from which Perl takes values for any line.
+    /// Memory from which Perl takes values for any line: arenas.
     Arenas,
-    /// A callback from C code to Perl. The number says which kind, such as a sort.
+    /// A callback from C code to Perl. The number is the kind of callback, such as a sort.
     Callback(u8),
 }
 
-/// A frame as numbers. Frames with equal numbers are at one place in the program.
-/// [`version`](Self::version) distinguishes texts that were at one address at different times.
+/// A frame as numbers. Frames with equal numbers are at the same statement of the program.
+/// [`version`](Self::version) distinguishes texts that had the same address at different times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PerlFrame {
-    /// The code that runs: an address with the kind in its lowest bits, or a number below 4096.
+    /// The running code: an address with the frame's kind in its lowest bits, or a number below
+    /// 4096.
     pub code: u64,
-    /// The statement that runs (a COP's address).
+    /// Address of the running statement (Perl's COP).
     pub cop: u64,
     /// A number that distinguishes the text of the statement from other texts at its address.
     pub version: u32,

@@ -8,8 +8,8 @@ use crate::layout::{PerlLayout, PerlVersion};
 /// The way to find the interpreter of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InterpreterLocator {
-    /// Each thread has its own interpreter, by a key for `pthread_getspecific`. The key must not be
-    /// used while the pointer to the first interpreter is null.
+    /// Each thread has its own interpreter. `pthread_getspecific` returns it for a key, which must
+    /// not be used while the pointer to the first interpreter is null.
     Key {
         /// Address of the key for `pthread_getspecific`.
         key: u64,
@@ -22,7 +22,7 @@ pub enum InterpreterLocator {
     Variables,
 }
 
-/// A call of a sub that is written in C (XSUB). Such a call has no context of its own.
+/// A call of a sub that is written in C (XSUB). Such a call has no context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XsubCall {
     /// Address of the called sub; 0 if there is no call.
@@ -40,9 +40,9 @@ pub struct XsubCall {
 pub struct ContextLayout {
     /// Size of a context in bytes.
     pub size: u64,
-    /// The value of the `mask` bits of a context's first byte if the context is that of a sub.
+    /// The kind of a sub's context: the value of the `mask` bits in the context's first byte.
     pub sub: u8,
-    /// The bits of a context's first byte that are the context's kind.
+    /// The bits with the kind in the first byte of a context.
     pub mask: u8,
     /// Offset of the fields that differ between kinds of contexts.
     pub own: u64,
@@ -92,8 +92,8 @@ pub(crate) struct InterpreterVariables {
     pub(crate) start_env: u64,
     pub(crate) compiling: u64,
     pub(crate) db_sub: u64,
-    /// `None` if this build may have the variable at another offset. This also holds for the fields
-    /// below.
+    /// Variable `PL_cop_seqmax`. This field and those below are `None` if this build may have the
+    /// variable at another offset.
     pub(crate) cop_seqmax: Option<u64>,
     pub(crate) phase: Option<u64>,
     pub(crate) strtab: Option<u64>,
@@ -115,11 +115,12 @@ pub(crate) struct ArenaVariables {
 pub enum UnreadablePerl {
     /// The layout of this version is not known.
     Version(PerlVersion),
-    /// The size of the interpreter (the second field) is not that of this version.
+    /// The size of the interpreter, which is the second field, differs from the size in this
+    /// version.
     Size(PerlVersion, u32),
     /// A variable is not exported.
     Variable(PerlVersion),
-    /// The numbers of the ops are not those of this version.
+    /// The numbers of the ops differ from the numbers in this version.
     Ops(PerlVersion),
     /// The perl was built with an option that changes the structures.
     Build(PerlVersion),
@@ -160,7 +161,7 @@ impl PerlRuntime {
     }
 
     /// Finds the perl in `object`, like [`find`](Self::find). `given` is a layout that was made
-    /// with the headers of this perl.
+    /// from the headers of this perl.
     pub fn find_with<M: Memory>(
         memory: M,
         object: LoadedObject,
@@ -262,8 +263,8 @@ impl PerlRuntime {
         code_of(memory, object, "Perl_runops_standard")
     }
 
-    /// Returns the number to which the offsets of the variables are added: `at`, the address of the
-    /// interpreter, or 0 if each variable is a separate symbol.
+    /// Returns the base to which the offsets of the variables are added. This is `at`, the address
+    /// of the interpreter. If each variable is a separate symbol, it is 0.
     #[inline]
     pub fn base_of(&self, at: u64) -> u64 {
         match self.locator {
@@ -272,8 +273,8 @@ impl PerlRuntime {
         }
     }
 
-    /// Returns the base of the process's first interpreter: see [`base_of`](Self::base_of). `None`
-    /// if there is no interpreter yet.
+    /// Returns the [base](Self::base_of) of the process's first interpreter; `None` if there is no
+    /// interpreter yet.
     pub fn first_interpreter<M: Memory>(&self, memory: M) -> Option<u64> {
         match self.locator {
             InterpreterLocator::Variables => Some(0),
@@ -310,8 +311,7 @@ impl PerlRuntime {
         (self.layout, self.locator) == (other.layout, other.locator)
     }
 
-    /// Whether the op numbers of the layout are those of this perl. They differ between most
-    /// releases.
+    /// Whether this perl has the op numbers of the layout. Op numbers differ between most releases.
     pub fn has_ops<M: Memory>(&self, memory: M) -> bool {
         let layout = &self.layout;
         let is = |op: u32, wanted: &str| {
@@ -329,7 +329,7 @@ impl PerlRuntime {
                 && is(layout.op_max, "freed")
     }
 
-    /// Returns this perl with another layout, so that tests can use a wrong one.
+    /// Returns this perl with another layout. Tests use it to try wrong layouts.
     #[must_use]
     pub fn with_layout(self, layout: PerlLayout) -> Self {
         let variable = match self.locator {
@@ -366,8 +366,8 @@ impl PerlRuntime {
         Some(place).filter(|&place| place != 0 && place != start)
     }
 
-    /// Whether an interpreter is still in a call: it runs the op of the call, with an unchanged
-    /// number of contexts.
+    /// Whether an interpreter is still in a call of a sub that is written in C. It is, if it runs
+    /// the op of the call with an unchanged number of contexts.
     pub fn is_in_call<M: Memory>(&self, memory: M, interpreter: u64, call: &XsubCall) -> bool {
         let read = |at: u64| memory.u64(interpreter.wrapping_add(at));
         let is_same = [read(self.variable.op), read(self.variable.curstackinfo)]
@@ -376,8 +376,8 @@ impl PerlRuntime {
         call.sub != 0 && is_same && ix() == Some(call.ix)
     }
 
-    /// Returns the address of the interpreter's statement that represents the text that is being
-    /// compiled.
+    /// Returns the address of a special statement of the interpreter. It represents the text that
+    /// Perl compiles now.
     pub(crate) fn compiling(&self, interpreter: u64) -> u64 {
         interpreter.wrapping_add(self.variable.compiling)
     }

@@ -1,9 +1,9 @@
 //! Remembers the contexts of a thread's last walk, so that the next walk visits only changed
 //! contexts.
 //!
-//! A frame is unchanged if its context is, and if no code was compiled since. Perl increments
-//! `cop_seqmax` in each compilation. If `cop_seqmax` is unchanged, no other statement can be at a
-//! statement's address.
+//! A frame is unchanged if its context is unchanged, and if no code was compiled since the last
+//! walk. Perl increments `cop_seqmax` in each compilation. While `cop_seqmax` is unchanged, an
+//! address of a statement can't be reused by another statement.
 
 use crate::context::{ContextFields, MAX_FRAMES_PER_END};
 
@@ -15,8 +15,8 @@ pub struct LastWalk {
     /// The value of Perl's `cop_seqmax` at the last walk.
     compiled: u32,
     pub(crate) len: u32,
-    /// Address of the statement with which a copied interpreter began, and which belongs to the
-    /// original.
+    /// Address of the statement at which a copied interpreter began. The statement belongs to the
+    /// original interpreter.
     pub(crate) foreign: u64,
     /// The contexts of frames, the outermost first.
     pub(crate) context: [RememberedContext; MAX_FRAMES_PER_END],
@@ -92,7 +92,8 @@ impl LastWalk {
         self.interpreter == interpreter
     }
 
-    /// Whether the last walk was of the stack with this stack info, which can be read then.
+    /// Whether the last walk was of the stack with this stack info. If so, the stack info can be
+    /// read.
     #[inline(always)]
     pub(crate) fn is_on(&self, info: u64) -> bool {
         self.info == info
@@ -139,9 +140,9 @@ impl LastWalk {
         }
     }
 
-    /// Ends a walk that visited all new contexts and the newest unchanged one. Returns the number
-    /// of unchanged frames. These are the frames of the unchanged contexts except the newest one,
-    /// whose statement may be another one, and the frame of the file's code outside of any sub.
+    /// Ends a walk that visited all new contexts and the newest unchanged context. Returns the
+    /// number of unchanged frames. The frame of the file's code outside of any sub is counted, too.
+    /// The frame of the newest unchanged context is not, because its statement may have changed.
     #[inline(always)]
     pub(crate) fn finish(&mut self, memo: WalkMemo) -> usize {
         let same = memo.holds.saturating_sub(1);

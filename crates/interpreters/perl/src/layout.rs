@@ -1,9 +1,9 @@
 //! Sizes, offsets and numbers of Perl's structures, by version.
 //!
 //! `layouts.tsv` has a column for each build that was measured: perls 5.20 to 5.42, each with
-//! threads (`-thr`) and without (`-nothr`), and those of Debian. The values come from the headers
-//! of each perl. `-` means that a version lacks the field. `sym:PL_x` means that the variable is a
-//! separate symbol. `0x20:0:9` is a bit field.
+//! threads (`-thr`) and without (`-nothr`), and Debian's perls. The values come from the headers of
+//! each perl. In a cell, `-` means that the version lacks the field, and `sym:PL_x` means that the
+//! variable is a separate symbol. `0x20:0:9` is a bit field.
 
 const LAYOUT_TABLE: &str = include_str!("layouts.tsv");
 
@@ -89,7 +89,8 @@ layout! {
         si_type "PERL_SI.si_type",
         cx_size "sizeof.CX",
         cx_type "CX.cx_u.cx_blk.blku_type",
-        /// Offset of the upper bits of a context's flags: for an eval, the number of its op.
+        /// Offset of the upper half of a context's flags. For an eval, it contains the number of
+        /// the op.
         cx_u16 "CX.cx_u.cx_blk.blku_u16",
         cx_oldcop "CX.cx_u.cx_blk.blku_oldcop",
         cx_sub_retop "CX.cx_u.cx_blk.blk_u.blku_sub.retop",
@@ -102,7 +103,8 @@ layout! {
         cx_is_sub "CXt_SUB",
         cx_is_format "CXt_FORMAT",
         cx_is_eval "CXt_EVAL",
-        /// The flag of a sub or format whose context is that of code in a regular expression.
+        /// The flag of a context that belongs to code in a regular expression. The context's kind
+        /// is sub or format.
         cx_is_fake "CXp_SUB_RE_FAKE",
         si_is_main "PERLSI_MAIN",
         cop_line "COP.cop_line",
@@ -195,8 +197,8 @@ layout! {
 }
 
 impl PerlLayout {
-    /// The offsets and numbers that a walk needs of a sub's context and statement, in releases
-    /// since 5.32. The other fields are empty.
+    /// The offsets and numbers that releases since 5.32 have in common, and that a walk needs for a
+    /// sub's context and statement. The other fields are empty.
     pub(crate) const USUAL: Self = Self {
         cx_size: 104,
         cx_type: 0,
@@ -255,7 +257,8 @@ fn split_build(column: &str) -> (&str, &str) {
 
 impl PerlLayout {
     /// Returns the layout of a version with or without threads; `None` if it is not known. All
-    /// releases of a stable series have one layout. Each release in development has its own.
+    /// releases of a stable series have one layout. Each release in development has a separate
+    /// layout.
     pub fn for_version(version: PerlVersion, has_threads: bool) -> Option<Self> {
         let head = LAYOUT_TABLE.lines().next()?;
         Self::in_column(column_of(head, version, has_threads)?)

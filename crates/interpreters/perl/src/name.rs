@@ -8,7 +8,7 @@ use heapprof_memory::Memory;
 use crate::frame::{BoundedText, NamedPerlFrame, PerlFrame, PerlFrameKind};
 use crate::interpreter::PerlRuntime;
 
-/// Maximum length of a name. A longer one is taken for damage.
+/// Maximum length of a name. A longer name counts as damage.
 const MAX_NAME_LEN: usize = 1000;
 /// Maximum number of ops that are searched for the first statement of a sub.
 const MAX_FIRST_OPS: usize = 8;
@@ -31,8 +31,8 @@ const CALLBACK_NAMES: [&str; 13] = [
 ];
 
 impl PerlRuntime {
-    /// Reads the texts of a frame whose code is still there. Returns false if a part could not be
-    /// read. This part is left out.
+    /// Reads the name, the file and the first line of a frame, whose code must still be there. A
+    /// part that can't be read is left out, and the function then returns false.
     pub fn name<M: Memory>(
         &self,
         memory: M,

@@ -34,7 +34,7 @@ pub const OBJECT: u32 = 16;
 /// The number of types.
 pub const TYPE_COUNT: usize = 17;
 
-/// The bits of a head's flags that are the type. All of them are set in a free head.
+/// The bits with the type in a head's flags. In a free head, all of them are set.
 pub const TYPE_MASK: u32 = 0xff;
 /// Flags: the value is an integer.
 pub const IS_INTEGER: u32 = 0x1100;
@@ -64,8 +64,8 @@ pub const IS_WEAK: u32 = 0x8000_0000;
 pub const IS_UNSIGNED: u32 = 0x8000_0000;
 /// Flag of an array whose elements have counted references.
 pub const IS_COUNTING: u32 = 0x4000_0000;
-/// Flag of an array, such as `@_`, whose elements will have counted references as soon as other
-/// code may see it.
+/// Flag of an array, such as `@_`, whose elements do not have counted references yet. They will
+/// have them as soon as other code may see the array.
 pub const WILL_COUNT: u32 = 0x8000_0000;
 
 /// Offset of the class in a body.

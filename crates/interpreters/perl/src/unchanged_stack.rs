@@ -1,5 +1,5 @@
-//! Walks a stack quickly if nothing has changed since the last walk except the statement of the
-//! innermost sub, or if there is no sub. Most walks are of this kind.
+//! Walks a stack quickly in the two most common cases: only the statement of the innermost sub has
+//! changed since the last walk, or there is no sub.
 
 use heapprof_memory::Memory;
 
@@ -13,12 +13,13 @@ use crate::walk::PerlWalkSummary;
 const USUAL_LAYOUT: PerlLayout = PerlLayout::USUAL;
 
 impl PerlRuntime {
-    /// Walks the stack of the interpreter at `interpreter` if all its frames are those of the last
-    /// walk, or if there is only the frame of code outside of any sub. The statement of the
-    /// innermost frame may have changed. Returns the innermost frame, or `None` if the whole stack
-    /// must be [walked](Self::walk).
+    /// Walks the stack of the interpreter at `interpreter` in two common cases. In the first case,
+    /// all frames are unchanged since the last walk, except that the innermost frame may have
+    /// another statement. In the second case, there is only one frame, for code outside of any sub.
+    /// Returns the innermost frame, or `None` if the whole stack must be [walked](Self::walk).
     ///
-    /// The result is that of a whole walk. Steps whose result is certain here are left out.
+    /// The result is the same as in a whole walk. Steps whose result is certain in these cases are
+    /// left out.
     #[inline(always)]
     pub fn walk_unchanged<M: Memory>(
         &self,

@@ -13,8 +13,8 @@ use crate::arenas::{ARENA_SIZE, ArenaType, each_head_arena};
 use crate::interpreter::PerlRuntime;
 use crate::values::{HEAD_BYTES, SvHead, arena_body, buffer_address};
 
-/// Maximum number of buckets that are read. The limit ends endless loops, which are possible in
-/// memory that changes meanwhile.
+/// Maximum number of buckets that are read. Memory may change meanwhile, so a loop could be endless
+/// without a limit.
 const MAX_BUCKETS: u64 = 1 << 26;
 /// Maximum number of keys that are read.
 const MAX_KEYS: u64 = 1 << 26;

@@ -1,7 +1,8 @@
 //! Reads a Perl value's type, class, and size in bytes.
 //!
 //! All fields that are read here have the same offsets and meanings in perls from 5.20 to 5.42. The
-//! module that traces values was compiled with the headers of its perl, and compares them.
+//! module that traces values was compiled with the headers of its perl, and compares these offsets
+//! with the headers.
 //!
 //! The layout is that of Perl's sv.h, av.h and hv.h.
 
@@ -19,18 +20,18 @@ pub const HEAD_BYTES: usize = crate::sv::HEAD_SIZE as usize;
 /// The number of words that are read from the beginning of a body.
 pub const BODY_WORDS: usize = 5;
 
-/// The index of the body's word with the address of the class.
+/// Index, in a body, of the word with the address of the class.
 const STASH_WORD: usize = 0;
-/// The index of the body's word with a hash's number of keys.
+/// Index, in a hash's body, of the word with the number of keys.
 const KEY_COUNT_WORD: usize = 2;
-/// The index of the body's word with a text's capacity, an array's last index, or the number of a
+/// Index, in a body, of the word with a text's capacity, an array's last index, or the number of a
 /// hash's last bucket.
 const LENGTH_WORD: usize = 3;
-/// The index of the body's word with the address of an array's memory. The array's elements may
-/// begin later, because first elements may have been removed.
+/// Index, in an array's body, of the word with the address of the array's memory. The elements may
+/// begin later in this memory, because first elements may have been removed.
 const ALLOCATION_WORD: usize = 4;
-/// Maximum number of words of an array or a hash, and an eighth of the maximum length of a text. A
-/// larger number comes from a value that changed while it was read.
+/// Maximum size of an array, a hash or a text, in words of 8 bytes. A larger number comes from a
+/// value that changed while it was read.
 const MAX_WORDS: u64 = 1 << 44;
 /// Size of an entry of a hash, in bytes. Perl takes entries from arenas.
 const HASH_ENTRY_SIZE: u64 = 24;
@@ -67,13 +68,13 @@ impl SvHead {
         self.kind() == TYPE_MASK
     }
 
-    /// Whether one of these flags is set.
+    /// Whether at least one of these flags is set.
     pub fn has(&self, flags: u32) -> bool {
         self.flags & flags != 0
     }
 
-    /// Returns the address of the value's body; `None` if it has no body, or a body without a class
-    /// or a buffer's size.
+    /// Returns the address of the value's body; `None` if there is no body, or if the body has
+    /// neither a class nor the size of a buffer.
     pub fn body(&self) -> Option<u64> {
         (self.kind() >= TEXT && self.any != 0).then_some(self.any)
     }
@@ -89,7 +90,8 @@ impl SvHead {
 
 const REFERENCE_TYPE: u8 = 17;
 
-/// The names of `ref` for types, by Perl's type numbers. The last entry is the name of references.
+/// The names that Perl's `ref` has for types, by type number. The last entry is the name of
+/// references.
 pub const TYPE_NAMES: [&str; 18] = [
     "SCALAR", "SCALAR", "SCALAR", "SCALAR", "INVLIST", "SCALAR", "SCALAR", "SCALAR", "REGEXP",
     "GLOB", "LVALUE", "ARRAY", "HASH", "CODE", "FORMAT", "IO", "OBJECT", "REF",
@@ -103,8 +105,8 @@ pub fn class_of(head: &SvHead, body: &SvBody) -> Option<u64> {
     (head.has(IS_BLESSED) && body[STASH_WORD] != 0).then_some(body[STASH_WORD])
 }
 
-/// Returns the address of the byte that counts the other values that share the value's text; `None`
-/// if the text is not shared.
+/// Returns the address of a byte with the number of other values that share the value's text;
+/// `None` if the text is not shared.
 pub fn sharers_of(head: &SvHead, body: &SvBody) -> Option<u64> {
     let is_shared = has_text(head) && head.has(IS_SHARED) && body[LENGTH_WORD] != 0;
     is_shared.then(|| head.u.wrapping_add(body[LENGTH_WORD] - 1))
@@ -122,7 +124,7 @@ pub(crate) fn arena_body(head: &SvHead) -> Option<u64> {
     (head.kind() >= NUMBER && head.any != 0).then_some(head.any)
 }
 
-/// Whether a value has a text of its own.
+/// Whether a value has a text that belongs only to it.
 fn has_text(head: &SvHead) -> bool {
     let may_have = matches!(head.kind(), TEXT..REGEXP | LVALUE);
     may_have && head.u != 0 && !head.has(IS_REFERENCE)
@@ -140,7 +142,8 @@ pub enum SvBufferKind {
 }
 
 /// Returns the kind and the size in bytes of a value's buffer, which is outside of arenas. The size
-/// of a shared text is divided by the number of its values: this one and `others`.
+/// of a shared text is divided by the number of values that share it: this value and `others` other
+/// ones.
 pub fn buffer_of(head: &SvHead, body: &SvBody, others: u8) -> (SvBufferKind, u64) {
     // An empty array has a last index of -1.
     let words = |last: u64| last.wrapping_add(1).min(MAX_WORDS) * 8;

@@ -1,5 +1,5 @@
-//! Walks a Perl stack from the innermost frame to the outermost one. The frames are those of
-//! `caller`, and more.
+//! Walks a Perl stack from the innermost frame to the outermost one. The frames are those that
+//! Perl's `caller` shows, and more.
 //!
 //! Perl has a stack of contexts (subs, evals, loops, blocks) for each stack info. It makes a new
 //! stack info for each callback from C code that must not see the old stack (a sort, a tie, a
@@ -30,9 +30,9 @@ pub trait PerlFrameSink {
     /// [`MAX_FRAMES_PER_END`] calls.
     fn newest(&mut self, frame: PerlFrame);
 
-    /// Receives a frame at the outer end of a stack whose frames are too many for
-    /// [`newest`](Self::newest). `callers` is the number of this frame's callers that were received
-    /// before: 0 for the first frame. There are at most [`MAX_FRAMES_PER_END`] calls.
+    /// Receives a frame near the root of a deep stack, which has more frames than
+    /// [`newest`](Self::newest) receives. The outermost frame comes first. `callers` is the number
+    /// of frames that were received here before. There are at most [`MAX_FRAMES_PER_END`] calls.
     fn oldest(&mut self, callers: usize, frame: PerlFrame);
 }
 
@@ -69,7 +69,7 @@ struct SubWalk<'a> {
     stop: i32,
     cop: u64,
     count: &'a mut usize,
-    /// Whether no frame of a callback follows outside.
+    /// Whether no frame of a callback is next, outside of the walked subs.
     has_no_callback: bool,
     memo: Option<&'a mut WalkMemo>,
     last: &'a mut LastWalk,
@@ -81,11 +81,12 @@ const REACHED_LAST_WALK: i32 = -2;
 
 impl PerlRuntime {
     /// Walks the stack of the interpreter at `interpreter` (0 if each variable is a separate
-    /// symbol). The calling thread must run the interpreter, or no thread may. Returns `None` if
-    /// the interpreter runs nothing or can't be read; frames that the sink has received are then
+    /// symbol). While it walks, no other thread may run the interpreter. Returns `None` if the
+    /// interpreter runs nothing or can't be read. Frames that the sink has received are then
     /// invalid.
     ///
-    /// `last` has the thread's last walk. Frames that are unchanged since are not walked again.
+    /// `last` holds the thread's last walk. Frames that have not changed since then are not walked
+    /// again.
     #[inline(always)]
     pub fn walk<M: Memory>(
         &self,
@@ -363,8 +364,8 @@ impl<M: Memory> ContextReader<'_, M> {
 
     /// Counts the last walk's contexts that are unchanged, from the outermost one.
     ///
-    /// Each frame's context has the index of the next older one. So a context that is unchanged,
-    /// and whose next older context is too, has the same callers.
+    /// Each context has the index of the next older context. So if both of them are unchanged, the
+    /// frame's callers are unchanged, too.
     #[inline(always)]
     fn match_last_walk<const USUAL: bool>(
         self,
@@ -409,8 +410,8 @@ impl<M: Memory> ContextReader<'_, M> {
         memo
     }
 
-    /// Walks subs that called one another, which most frames are, up to the first context of
-    /// another kind.
+    /// Walks frames of subs, up to the first context of another kind. Most frames are subs that
+    /// called one another.
     ///
     /// With the `USUAL` offsets, which releases since 5.32 have, this takes a third of the
     /// instructions.

@@ -9,7 +9,7 @@ use heapprof_memory::Memory;
 use crate::interpreter::PythonRuntime;
 use crate::layout::LENGTH_OFFSET;
 
-/// Maximum number of lines among which the first one that is not blank is searched.
+/// Maximum number of lines that are searched for the first line that is not blank.
 const MAX_LINES: u64 = 16;
 /// Maximum number of characters of a line that are shown.
 const MAX_COLUMNS: usize = 60;
@@ -33,9 +33,9 @@ pub fn is_cell(name: &[u8], file: &[u8]) -> bool {
 }
 
 impl PythonRuntime {
-    /// Copies `cell: ` and the first line of the cell with this file name into `to`; `None` if
-    /// there is no such cell. Returns the number of bytes. `state` is that of the calling thread,
-    /// which must have the GIL.
+    /// Copies a name for the notebook cell with this file name into `to`: `cell: ` and the first
+    /// line of the cell. Returns the number of bytes; `None` if there is no such cell. `state` is
+    /// the state of the calling thread, which must have the GIL.
     pub fn cell<M: Memory>(
         &self,
         memory: M,
@@ -72,8 +72,8 @@ impl PythonRuntime {
     }
 }
 
-/// Returns the name of a cell's magic, such as `time` for `%%time`. IPython has turned such a cell
-/// into a call.
+/// Returns the name of a cell's magic, such as `time` for `%%time`. `line` is the call into which
+/// IPython has turned the magic.
 fn magic(line: &str) -> Option<&str> {
     let name = line.strip_prefix("get_ipython().run_cell_magic('")?;
     Some(name.split_once('\'')?.0)

@@ -4,12 +4,12 @@ use heapprof_memory::Memory;
 
 use crate::layout::{HASH_OFFSET, PythonLayout};
 
-/// A frame as numbers. Equal frames are at one place in the program.
+/// A frame as numbers. Equal frames are at the same instruction of the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PythonFrame {
     /// Address of the code object.
     pub code: u64,
-    /// The address of the instruction in the code object, or its offset there.
+    /// The instruction: its address, or its offset in the code object.
     pub place: u64,
     /// A number that distinguishes the code from other code that was at the same address.
     pub version: u32,
@@ -28,10 +28,10 @@ pub struct LocatedPythonFrame {
 /// The low bits of a pointer to code, which are a mark since 3.14.
 pub(crate) const POINTER_MARK_MASK: u64 = 3;
 
-/// Returns a number that distinguishes a code object of 3.11 or older from others that were at the
-/// same address. The number is made of the address of the line table, the name, the first line, and
-/// the address of the file's name. All of these are needed: module bodies have equal names, and
-/// notebook cells also have equal first lines.
+/// Returns a number that distinguishes a code object of Python 3.11 or older from other code
+/// objects that had the same address. The number is made of the address of the line table, the
+/// name, the first line, and the address of the file's name. All of these are needed: module bodies
+/// have equal names, and notebook cells also have equal first lines.
 #[inline(always)]
 pub(crate) fn version_of<M: Memory>(memory: M, layout: &PythonLayout, code: u64) -> Option<u32> {
     let [table, name, first, file] = memory.fields(code, telling_fields(layout))?;

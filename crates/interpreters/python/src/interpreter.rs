@@ -31,8 +31,8 @@ impl core::fmt::Display for PythonVersion {
 pub enum ThreadLocal {
     /// The variable's offset from the thread pointer.
     Offset(i64),
-    /// A location in a module's thread-local memory. Two words contain the module's number and a
-    /// position in this memory.
+    /// The variable is in a module's thread-local memory. Two words contain the module's number,
+    /// and a position in this memory.
     Index {
         /// Address of the two words.
         at: u64,
@@ -64,10 +64,10 @@ pub struct PythonRuntime {
     pub evaluator: (u64, u64),
     /// Address of the variable with the state of the whole process (`_PyRuntime`).
     runtime: u64,
-    /// Address of a word whose lower half says whether there is a key for threads' states. The key
-    /// is in the upper half.
+    /// Address of a word about the key for threads' states. The lower half is whether there is a
+    /// key, and the upper half is the key.
     key_is_made: u64,
-    /// Address of the word that says whether Python is initialized.
+    /// Address of a word that is not 0 if Python is initialized.
     initialized: u64,
     /// Address of the type of code objects.
     pub(crate) code_type: u64,
@@ -79,11 +79,11 @@ pub struct PythonRuntime {
 pub enum UnreadablePython {
     /// The structures of this version are not known.
     Version(PythonVersion),
-    /// This Python exports no version, and its runtime has a size (in bytes) of no known version.
+    /// This Python exports no version, and no known version has a runtime of its size (in bytes).
     Size(u64),
     /// This Python is a debug build.
     Debug(PythonVersion),
-    /// This Python exports offsets of its structures that are not those of its version.
+    /// This Python exports other offsets of its structures than its version should have.
     Offsets(PythonVersion),
     /// A variable is not exported.
     Variable(PythonVersion),
@@ -115,7 +115,7 @@ impl core::fmt::Display for UnreadablePython {
 /// The lowest value, in the last byte of a version number, of a release candidate. Alphas and betas
 /// may have other structures.
 const MIN_RELEASE_CANDIDATE: u64 = 0xc0;
-/// The index of the word of `_Py_DebugOffsets` that says whether the GIL is missing.
+/// Index of the word in `_Py_DebugOffsets` with the flag for a missing GIL.
 const FREE_THREADED_WORD: u64 = 2;
 /// Symbols that only debug builds export.
 const DEBUG_BUILD_SYMBOLS: [&str; 3] = ["_Py_RefTotal", "_Py_GetRefTotal", "_Py_NegativeRefcount"];
@@ -217,7 +217,8 @@ impl PythonRuntime {
         }
     }
 
-    /// Refuses a Python that exports offsets which differ from those of its version.
+    /// Checks the offsets of structures that this Python exports. Returns an error if they differ
+    /// from the offsets of its version.
     fn check_debug_offsets<M: Memory>(self, memory: M) -> Result<Self, UnreadablePython> {
         const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
         if self.layout.minor < 13 {
@@ -328,9 +329,9 @@ impl ThreadLocal {
     /// `None` if it differs, as in a library that was loaded later. `thread` is the thread pointer
     /// of the calling thread.
     ///
-    /// The words that are read are those of glibc on x86-64: behind the thread pointer is the
-    /// address of an array with two words for each module. The first of these words is the address
-    /// of the module's thread-local memory.
+    /// This reads structures of glibc on x86-64. The word behind the thread pointer is the address
+    /// of an array with two words for each module. The first of the two is the address of the
+    /// module's thread-local memory.
     pub fn offset<M: Memory>(self, memory: M, thread: u64) -> Option<i64> {
         let (at, offset) = match self {
             Self::Offset(offset) => return Some(offset),

@@ -13,7 +13,7 @@ use crate::walk::{MAX_FRAMES_PER_END, PythonFrameSink, PythonWalkSummary, place_
 
 /// Maximum number of frames in a stack that is remembered.
 const MAX_REMEMBERED_FRAMES: usize = 200;
-/// Maximum number of the last stack's newest frames among which a frame is searched.
+/// Maximum number of frames of the last stack that are compared with a new frame.
 const MAX_SKIPPED_FRAMES: usize = 4;
 
 /// The last stack of a thread. All zeros if there is none.
@@ -29,12 +29,13 @@ pub struct LastPythonStack {
 
 /// Receives the new frames of a stack.
 pub trait FramePlaceWriter {
-    /// Receives the frame for a place. The place of each of the newest frames is the frame's
-    /// number. The oldest frames of a deep stack overwrite each other in a ring of places.
+    /// Receives a frame, and its index in an array of all frames. The index is the frame's number,
+    /// counted from the innermost frame. Only in a deep stack, the oldest frames are in a ring at
+    /// the end of the array, where they overwrite each other.
     fn write(&mut self, place: usize, frame: PythonFrame);
 }
 
-/// The comparison of a new stack with the last one.
+/// The comparison of a new stack with the last stack.
 pub struct StackComparison<'a, W> {
     last: &'a mut LastPythonStack,
     to: W,
@@ -66,7 +67,7 @@ impl LastPythonStack {
         self.len = 0;
     }
 
-    /// Begins to compare a new stack with this one. New frames are written to `to`.
+    /// Begins to compare a new stack with this stack. New frames are written to `to`.
     #[inline(always)]
     pub fn compare<W: FramePlaceWriter>(&mut self, to: W) -> StackComparison<'_, W> {
         StackComparison {
@@ -119,8 +120,8 @@ impl<W: FramePlaceWriter> PythonFrameSink for StackComparison<'_, W> {
 }
 
 impl<W: FramePlaceWriter> StackComparison<'_, W> {
-    /// Searches the last stack's remaining newest frames for the frame `seen`, number `n` of the
-    /// new stack. If it is not there, writes it as a new frame.
+    /// Searches the newest remaining frames of the last stack for `seen`, which is frame number `n`
+    /// of the new stack. If `seen` is not among them, writes it as a new frame.
     #[inline(always)]
     fn search(&mut self, n: usize, seen: LocatedPythonFrame) {
         for left in (self.left.saturating_sub(MAX_SKIPPED_FRAMES)..self.left).rev() {
@@ -147,8 +148,8 @@ impl<W: FramePlaceWriter> StackComparison<'_, W> {
         }
     }
 
-    /// Writes the frames of the current run, up to number `n`. They are not unchanged, because one
-    /// of their callers has changed.
+    /// Ends the current run of frames that seemed unchanged, and writes its frames, up to number
+    /// `n`. They count as changed, because one of their callers has changed.
     #[cold]
     #[inline(never)]
     fn end_run(&mut self, n: usize) {

@@ -12,8 +12,8 @@ pub(crate) enum FrameChain {
     /// A structure on the native stack points to the newest frame. Each frame says whether native
     /// code entered the evaluator there (3.11).
     Entries,
-    /// A structure on the native stack points to the newest frame. Each run of frames that one call
-    /// of the evaluator runs ends with a frame on the native stack, a shim (3.12).
+    /// A structure on the native stack points to the newest frame. One call of the evaluator runs
+    /// several frames. The last of them is a shim, a frame on the native stack (3.12).
     Shims,
     /// The thread's state points to the newest frame. Runs of frames end with shims as in 3.12
     /// (from 3.13 on).
@@ -53,16 +53,17 @@ pub(crate) struct PythonLayout {
     /// Offset, in the runtime, of the state of the thread that has the GIL; `None` if this is a
     /// thread-local variable.
     pub(crate) holder: Option<u64>,
-    /// Offset, in the runtime, of 32 bits that say whether there is a key for threads' states. The
-    /// key follows.
+    /// Offset, in the runtime, of a flag of 32 bits: whether there is a key for threads' states.
+    /// The key follows.
     pub(crate) key_is_made: u64,
-    /// Offset, in the runtime, of the flag that says whether Python is initialized.
+    /// Offset, in the runtime, of the flag whether Python is initialized.
     pub(crate) initialized: u64,
     /// Size of the runtime in versions that export no version number; `None` in others.
     pub(crate) runtime_size: Option<u64>,
     /// Offset, in a thread's state, of the thread's `pthread_self` value.
     pub(crate) thread_id: u64,
-    /// Offset, in a thread's state, of its newest frame, or of the structure that points to it.
+    /// Offset, in a thread's state, of the address of its newest frame, or of the structure that
+    /// points to this frame.
     pub(crate) newest: u64,
     /// Offset of the pointer to the newest frame in the structure on the native stack.
     pub(crate) newest_in: u64,
@@ -72,8 +73,8 @@ pub(crate) struct PythonLayout {
     pub(crate) code: u32,
     /// Offset, in a frame, of the instruction.
     pub(crate) instruction: u32,
-    /// Offset, in a frame, of its owner; in 3.11, of whether native code entered the evaluator
-    /// there.
+    /// Offset, in a frame, of its owner. In 3.11, the field says whether native code entered the
+    /// evaluator there.
     pub(crate) owner: u32,
     /// The owner of shims: frames on the native stack that end a run of frames.
     pub(crate) shim: u8,
@@ -85,10 +86,10 @@ pub(crate) struct PythonLayout {
     pub(crate) first_line: u32,
     pub(crate) line_table: u32,
     pub(crate) instructions: u32,
-    /// Offset of a number that no other code object has; `None` before 3.12.
+    /// Offset of a number that is unique to the code object; `None` before 3.12.
     pub(crate) version: Option<u32>,
-    /// Offset of the copies of the instructions, one for each thread that runs the code; `None` if
-    /// all threads share the instructions.
+    /// Offset of the copies of the instructions. There is a copy for each thread that runs the
+    /// code; `None` if all threads share the instructions.
     pub(crate) copies: Option<u32>,
     /// The shift to the lowest bit of a text's form in the word at [`FORM_OFFSET`].
     pub(crate) form: u32,
@@ -102,7 +103,7 @@ pub(crate) struct PythonLayout {
     pub(crate) elements: u64,
 }
 
-/// Offset, in 3.11's structure on the native stack, of the address of the caller's structure.
+/// Offset of the address of the caller's structure in the structure on the native stack (3.11).
 pub(crate) const OUTER_OFFSET: u64 = 16;
 /// Offset, in every object, of the address of its type. This offset and those below are for a
 /// header of 16 bytes.
@@ -241,7 +242,7 @@ const LAYOUT_3_14: PythonLayout = PythonLayout {
     ..LAYOUT_3_13
 };
 
-/// 3.13 without the GIL.
+/// The layout of Python 3.13 without the GIL.
 const LAYOUT_3_13T: PythonLayout = PythonLayout {
     has_gil: false,
     header: 16,
@@ -257,7 +258,7 @@ const LAYOUT_3_13T: PythonLayout = PythonLayout {
     ..LAYOUT_3_13
 };
 
-/// 3.14 without the GIL.
+/// The layout of Python 3.14 without the GIL.
 const LAYOUT_3_14T: PythonLayout = PythonLayout {
     minor: 14,
     key_is_made: LAYOUT_3_14.key_is_made,
@@ -297,8 +298,8 @@ impl PythonLayout {
         self.owner & !7
     }
 
-    /// Calls `work` with this layout as a constant. So there is code for each version, with the
-    /// offsets in its instructions.
+    /// Calls `work` with this layout as a constant. So the compiler makes code for each version,
+    /// with the offsets in its instructions.
     #[inline(always)]
     pub(crate) fn as_constant<R>(&self, work: impl FnOnce(&'static Self) -> R) -> R {
         match (self.minor, self.has_gil) {
@@ -314,7 +315,7 @@ impl PythonLayout {
         }
     }
 
-    /// Returns words that `_Py_DebugOffsets` must have: the index and the value of each. This
+    /// Returns the words that `_Py_DebugOffsets` must have, each as its index and its value. This
     /// structure is the first part of the runtime since 3.13.
     pub(crate) fn expected_debug_offsets(&self) -> &'static [(u64, u64)] {
         match (self.minor, self.has_gil) {

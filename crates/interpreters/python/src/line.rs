@@ -43,7 +43,7 @@ impl<M: Memory> LineTableReader<M> {
         Some(self.part[self.next - 1])
     }
 
-    /// Returns the number of bytes that are left.
+    /// Returns the number of bytes of the table that were not read yet.
     fn bytes_left(&self) -> u64 {
         self.left + (self.len - self.next) as u64
     }
@@ -67,13 +67,13 @@ impl<M: Memory> LineTableReader<M> {
 #[repr(C)]
 pub(crate) struct LineTableOwner {
     pub(crate) code: u64,
-    /// A number that distinguishes the code from other code that was at the same address. Code that
-    /// has this number, the address and the first line in common with other code is taken for it.
+    /// A number that distinguishes the code from other code that was at the same address. Code
+    /// objects with equal addresses, first lines and versions count as equal.
     pub(crate) version: u32,
     pub(crate) first_line: u32,
 }
 
-/// The position up to which a line table was read. A later search goes on from there, because a
+/// The position up to which a line table was read. A later search continues from there, because a
 /// table can only be read from its beginning. All zeros if no table was read.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
@@ -84,15 +84,15 @@ pub struct LineTableProgress {
     owner: LineTableOwner,
     /// The number of bytes that were not read yet.
     left: u64,
-    /// The line of the previous part.
+    /// The line of the part that was read last.
     line: i64,
-    /// The end of the previous part.
+    /// The end of the part that was read last, in units.
     end: i64,
 }
 
 /// Finds the line of an instruction in a line table of `len` bytes at `at`. `unit` is the number of
-/// the instruction; each has two bytes. Returns `None` if the instruction has no line, and the
-/// function's first line for a number below 0.
+/// the instruction, in units of two bytes. Returns `None` if the instruction has no line. For a
+/// negative `unit`, returns the function's first line.
 pub(crate) fn line_of<M: Memory>(
     memory: M,
     form: LineTableFormat,

@@ -26,8 +26,8 @@ pub struct NamedPythonFrame<'a> {
 
 impl PythonRuntime {
     /// Copies the texts and lines of a frame into `to`, while the frame's code is still there.
-    /// Names are qualified from 3.11 on. Returns `None` if something can't be read. `reached` has
-    /// the positions up to which line tables were read before.
+    /// Names are qualified from 3.11 on. Returns `None` if something can't be read. `reached` holds
+    /// the positions up to which earlier calls have read line tables.
     pub fn name<M: Memory>(
         &self,
         memory: M,
@@ -67,12 +67,11 @@ impl PythonRuntime {
         Some(())
     }
 
-    /// Returns the beginning of the instructions to which a frame's instruction belongs: those
-    /// behind the code object, or a thread's copy of them. 3.14 without the GIL makes a copy for
-    /// each thread.
+    /// Returns the beginning of the instructions that a frame runs: those in the code object, or a
+    /// thread's copy of them. 3.14 without the GIL makes a copy for each thread.
     fn instructions<M: Memory>(&self, memory: M, frame: &PythonFrame) -> Option<u64> {
-        /// Maximum number of copies, one for each thread. A higher number comes from overwritten
-        /// memory.
+        /// Maximum number of threads' copies of the instructions. A higher number comes from
+        /// overwritten memory.
         const MAX_COPIES: u64 = 1 << 20;
         let layout = self.layout;
         let own = frame.code + u64::from(layout.instructions);

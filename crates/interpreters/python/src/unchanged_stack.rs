@@ -1,4 +1,4 @@
-//! Checks whether a thread's stack is still the last one, in a walk that writes nothing.
+//! Checks whether a thread's stack is unchanged since the last walk. The check writes nothing.
 //!
 //! Most allocations come from the same stack as the previous one. This walk reads the same fields
 //! as [`walk`](crate::walk). It compares each frame with the expected one, and stops at the first
@@ -9,8 +9,8 @@ use heapprof_memory::Memory;
 use crate::frame::{LocatedPythonFrame, POINTER_MARK_MASK, known_version_of};
 use crate::layout::{FrameChain, OUTER_OFFSET, PythonLayout};
 
-/// Compares the frames of the thread with this state with `last`, whose first frame is the
-/// outermost. Returns `Some` if all are equal.
+/// Compares a thread's frames with `last`, whose first frame is the outermost one. Returns `Some`
+/// if all are equal. `state` is the thread's state.
 #[inline(always)]
 pub(crate) fn compare<M: Memory>(
     memory: M,

@@ -18,8 +18,8 @@ pub trait PythonFrameSink {
     /// Receives a frame, with its address `at`. `n` is its number from the innermost one. Returns
     /// whether the following frames may be exactly the [`expected`](Self::expected) ones.
     fn put(&mut self, n: usize, at: u64, frame: PythonFrame) -> bool;
-    /// Returns the frames that are expected after the last one, the outermost one first; none if no
-    /// frames are expected.
+    /// Returns the callers that are expected of the last received frame, the outermost one first.
+    /// The list is empty if no frames are expected.
     #[inline(always)]
     fn expected(&self) -> &[LocatedPythonFrame] {
         &[]
@@ -36,7 +36,7 @@ pub trait PythonFrameSink {
 pub struct PythonWalkSummary {
     /// The number of frames that were walked.
     pub frames: usize,
-    /// Whether the outermost frame was reached, so that all frames were walked.
+    /// Whether all frames were walked, up to the outermost one.
     pub is_whole: bool,
 }
 
@@ -47,8 +47,8 @@ impl PythonWalkSummary {
         is_whole: true,
     };
 
-    /// Returns the position of the first frame among the places for the oldest frames, if frames of
-    /// a deep stack were left out. `None` if the places of all frames are in order.
+    /// Returns the index at which the ring of the oldest frames begins, if frames of a deep stack
+    /// were left out. `None` if no frame was left out.
     pub fn cut(&self) -> Option<usize> {
         let oldest = self.frames.checked_sub(MAX_FRAMES_PER_END)?;
         (oldest > MAX_FRAMES_PER_END).then_some(oldest % MAX_FRAMES_PER_END)
@@ -196,9 +196,9 @@ impl<M: Memory> PythonStackWalk<M> {
         })
     }
 
-    /// Returns a frame of 3.12 or later, or `Some(None)` if the frame is hidden. Between a class
-    /// and its `__init__` there is a frame that only stands for the call. Its code has no lines,
-    /// and the file's name as its name.
+    /// Returns a frame of 3.12 or later, or `Some(None)` if the frame is hidden. A hidden frame
+    /// only stands for the call of `__init__` by a class. Its code has no lines, and is named like
+    /// its file.
     #[inline(always)]
     fn visible_frame(&self, code: u64, place: u64) -> Option<Option<PythonFrame>> {
         let Self { memory, layout, .. } = *self;
@@ -229,8 +229,9 @@ impl<M: Memory> PythonStackWalk<M> {
         })
     }
 
-    /// Passes a frame to the sink. Returns whether the following frames may be the expected ones.
-    /// False if the code of frames is checked, because these frames must be walked then.
+    /// Passes a frame to the sink. Returns whether the walk may skip the following frames, because
+    /// the sink expects them. False if the code of frames is checked, because then each frame must
+    /// be walked.
     #[inline(always)]
     fn put(&self, to: &mut impl PythonFrameSink, n: usize, at: u64, frame: PythonFrame) -> bool {
         to.put(n, at, frame) && self.code_type.is_none()
@@ -245,9 +246,9 @@ impl<M: Memory> PythonStackWalk<M> {
     }
 }
 
-/// Returns the place of the `n`th frame from the innermost one, which is below `2 *
-/// MAX_FRAMES_PER_END`. The place of each of the newest frames is the frame's number. The oldest
-/// frames of a deep stack overwrite each other in a ring of places.
+/// Returns the index of frame number `n`, counted from the innermost one, in an array of `2 *
+/// MAX_FRAMES_PER_END` frames. The index of each of the newest frames is the frame's number. The
+/// oldest frames of a deep stack overwrite each other in a ring at the end of the array.
 #[inline(always)]
 pub(crate) fn place_of(n: usize) -> usize {
     match n < MAX_FRAMES_PER_END {

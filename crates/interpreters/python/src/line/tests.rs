@@ -84,7 +84,7 @@ fn tables_of_all_forms() {
     );
 }
 
-/// Tests a table that lies where another function's table was before.
+/// Tests a table at the address at which another function's table was before.
 #[test]
 fn a_table_at_the_place_of_another_is_read_from_its_begin() {
     let mut reached = LineTableProgress::default();

@@ -10,7 +10,7 @@ use crate::last::{FramePlaceWriter, LastPythonStack};
 use crate::layout::{HASH_OFFSET, LAYOUTS};
 use crate::walk::{MAX_FRAMES_PER_END, PythonFrameSink};
 
-/// A memory of words at these addresses. Other addresses can't be read.
+/// A memory that has words at certain addresses. Other addresses can't be read.
 #[derive(Clone, Copy)]
 struct Words<'a>(&'a BTreeMap<u64, u64>);
 
@@ -35,8 +35,8 @@ impl FramePlaceWriter for FrameList<'_> {
     }
 }
 
-/// Walks a stack and compares it with the last one, whose frames are `known`. Returns all frames of
-/// the stack: those that were written, and unchanged ones from `known`.
+/// Walks a stack, and compares it with the last stack, whose frames are `known`. Returns all frames
+/// of the stack: new frames that were written, and unchanged frames from `known`.
 fn compared(
     python: &PythonRuntime,
     words: &BTreeMap<u64, u64>,
