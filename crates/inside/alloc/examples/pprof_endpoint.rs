@@ -1,7 +1,7 @@
 //! Serves `/debug/pprof/heap` as Go programs do, with nothing but the standard library.
 //!
-//! `cargo run --release -p heapprof-alloc --example pprof_endpoint`, then
-//! `heapprof top http://localhost:6060/debug/pprof/heap`. An argument is another address.
+//! `cargo run --release -p heapprof-alloc --example pprof_endpoint`, then `heapprof top
+//! http://localhost:6060/debug/pprof/heap`. An argument sets another address.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};

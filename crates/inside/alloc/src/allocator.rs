@@ -42,8 +42,8 @@ impl<A> HeapProf<A> {
 
 /// Whether an allocation is passed to the engine, which records it.
 ///
-/// The mode is checked before the countdown, so the countdown does not run before a recording
-/// starts. Its length is random, so a recording may begin at any point of it.
+/// The mode is checked first, so that the countdown to the next sample does not run before a
+/// recording starts. The countdown's length is random, so it may start at any allocation.
 #[inline(always)]
 fn should_record(size: usize) -> bool {
     match ENGINE.events().mode() {
@@ -83,9 +83,9 @@ fn record_free(block: *mut u8) {
     ENGINE.events().release(block);
 }
 
-/// Returns a spare block if the collector allocates, and null if the program does. It is called
-/// when the wrapped allocator has no memory. The collector's own allocations must not fail then,
-/// because std would abort the program.
+/// Returns a spare block if the collector allocates, and null if the program allocates. This is
+/// called when the wrapped allocator has no memory. Even then, the collector's own allocations must
+/// not fail, because std would abort the program.
 #[cold]
 #[inline(never)]
 fn spare_block(layout: Layout) -> *mut u8 {
@@ -187,9 +187,9 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
 }
 
 impl<A: GlobalAlloc> HeapProf<A> {
-    /// Moves a block to a new one of `size` bytes. If the wrapped allocator has no memory, a block
-    /// of the collector moves to spare memory; a block of the program stays unchanged, and the
-    /// result is null.
+    /// Moves a block to a new block of `size` bytes. If the wrapped allocator has no memory, a
+    /// block of the collector moves to spare memory. A block of the program then stays unchanged,
+    /// and the result is null.
     ///
     /// # Safety
     /// The contract of `GlobalAlloc::realloc`.

@@ -1,4 +1,5 @@
-//! Options from environment variables, with the names and forms that `libheapprof.so` uses, too.
+//! Options from environment variables. `libheapprof.so` reads the same variables, in the same
+//! forms.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -7,8 +8,8 @@ use heapprof_abi::environment as variable;
 use heapprof_engine::RecordingOptions;
 use heapprof_engine::setting::{self, SettingError};
 
-/// Returns the options that the environment variables set; `None` if they set none, or if they are
-/// meant for the preloaded library.
+/// Returns the options that the environment variables set; `None` if there are none, or if the
+/// variables are meant for the preloaded library.
 pub(crate) fn read(
     get: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Option<RecordingOptions>, SettingError> {

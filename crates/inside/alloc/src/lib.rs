@@ -1,8 +1,8 @@
 //! Heap profiles of a Rust program, recorded inside the program by a global allocator that wraps
 //! the program's allocator.
 //!
-//! It is meant for programs that no library can be preloaded into (static executables, musl), and
-//! for programs that offer their own profiles. Two lines record and dump on demand:
+//! The crate is meant for programs into which no library can be preloaded (static executables,
+//! musl), and for programs that offer their own profiles. Two lines record and dump on demand:
 //!
 //! ```no_run
 //! #[global_allocator]
@@ -53,8 +53,8 @@ pub use heapprof_engine::{
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-/// Reports that the code of this name has run, in a datagram to the address in `HEAPPROF_WIRETAP`.
-/// Without that variable it does nothing.
+/// Sends a datagram that the code with this name has run, to the address in `HEAPPROF_WIRETAP`.
+/// Does nothing if this variable is not set.
 ///
 /// ```
 /// heapprof_alloc::alive!("orders.cancel");

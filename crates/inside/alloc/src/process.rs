@@ -8,7 +8,7 @@ use heapprof_engine::{DumpReason, ENGINE};
 /// Whether a dump at exit was requested.
 static DUMPS_AT_EXIT: AtomicBool = AtomicBool::new(false);
 
-/// Registers the fork handlers, at the first call only, because registered handlers are never
+/// Registers the fork handlers. Later calls do nothing, because registered handlers are never
 /// removed.
 pub(crate) fn watch_forks() {
     static ONCE: Once = Once::new();
@@ -30,9 +30,9 @@ pub(crate) fn watch_forks() {
 /// Registers fork handlers that belong to no file, so that they are never removed. Returns false if
 /// that is not possible.
 ///
-/// glibc removes a file's handlers when it runs the file's destructors; for the program, this is at
-/// its end. If a thread forked at that moment, glibc would not call the second handler, which
-/// releases the locks of the first one.
+/// glibc removes a file's handlers when it runs the file's destructors. For the program's own file,
+/// this happens when the program ends. If a thread forks at that moment, the first handler has
+/// taken locks, but glibc would not call the second handler, which releases them.
 #[cfg(target_env = "gnu")]
 fn register_for_good() -> bool {
     type RegisteredForkHandler = Option<unsafe extern "C" fn()>;

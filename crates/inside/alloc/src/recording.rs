@@ -29,7 +29,7 @@ pub fn start(mut options: RecordingOptions) -> bool {
 /// `%`, because other programs may have the same variable.
 ///
 /// Nothing begins under `heapprof record`, or if `libheapprof.so` is preloaded. In these cases the
-/// library records, and both would write to the same files.
+/// library records, and this crate would write to the same files.
 ///
 /// # Errors
 /// A variable has an invalid value. Nothing is recorded then.
@@ -45,9 +45,8 @@ fn begin(options: RecordingOptions) -> bool {
     options.mode != RecordingMode::Off && ENGINE.lifecycle().start(options)
 }
 
-/// Ends the recording. Dumps still show the data that was recorded until then; blocks that are
-/// freed later still count as in use. All threads of this crate have ended when this function
-/// returns.
+/// Ends the recording. Dumps still show the data that was recorded before. Blocks that are freed
+/// later still count as in use. All threads of this crate have ended when this function returns.
 pub fn stop() {
     ENGINE.lifecycle().stop();
     ENGINE.lifecycle().end_clock();
@@ -63,9 +62,9 @@ pub fn is_running() -> bool {
 /// returns the path.
 ///
 /// # Errors
-/// There is no recording, the recording has no output, another thread's dump is not done within ten
-/// seconds, the file can't be written, or there is no memory. If there is memory for the dump but
-/// not for the returned path, the file is written nevertheless.
+/// There is no recording, the recording has no output, another thread's dump takes more than ten
+/// seconds, the file can't be written, or there is no memory. If only the memory for the returned
+/// path is missing, the file is written nevertheless.
 pub fn dump() -> Result<PathBuf, DumpError> {
     to_own_path(ENGINE.dumps().request(None))
 }
@@ -73,7 +72,7 @@ pub fn dump() -> Result<PathBuf, DumpError> {
 /// Writes a profile to `path`, and returns the path. The file appears only when it is complete.
 ///
 /// # Errors
-/// Every error of [`dump`], except that the recording needs no output.
+/// Fails as [`dump`] does, but the recording needs no output.
 pub fn dump_to(path: impl AsRef<Path>) -> Result<PathBuf, DumpError> {
     let path = path.as_ref().as_os_str().as_bytes();
     to_own_path(ENGINE.dumps().request(Some(path)))
@@ -81,7 +80,7 @@ pub fn dump_to(path: impl AsRef<Path>) -> Result<PathBuf, DumpError> {
 
 /// Returns a profile of the current heap in gzipped pprof format. A server can send these bytes for
 /// `/debug/pprof/heap`. The result is empty if nothing was ever recorded, if there is no memory for
-/// it, or if another thread's dump is not done within ten seconds.
+/// the profile, or if another thread's dump takes more than ten seconds.
 #[must_use]
 pub fn profile() -> Vec<u8> {
     if !ENGINE.lifecycle().was_started() {
@@ -91,9 +90,9 @@ pub fn profile() -> Vec<u8> {
     hand_over(bytes, |bytes| try_copy(bytes)).unwrap_or_default()
 }
 
-/// Requests a last dump when the process calls `exit`, also by returning from `main`. There is no
-/// such dump if the process aborts, calls `_exit`, or is killed by a signal. The dump is made as by
-/// [`dump`], except that a plain output name gets no number.
+/// Requests a last dump for the time when the process calls `exit` or returns from `main`. There is
+/// no such dump if the process aborts, calls `_exit`, or is killed by a signal. The dump is made as
+/// by [`dump`], except that a plain output name gets no number.
 pub fn dump_at_exit() {
     ENGINE
         .lifecycle()

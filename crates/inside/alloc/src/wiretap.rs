@@ -16,8 +16,8 @@ static WIRETAP_SENDER: DatagramSender = DatagramSender::new();
 /// adds the place automatically.
 ///
 /// The first call reads the environment, and may allocate; its allocations are not recorded. No
-/// call waits or fails. If a variable's value is invalid, nothing is sent. The preloaded library
-/// sends nothing then, either, but prints a message.
+/// call waits or fails. If a variable's value is invalid, nothing is sent, and no message is
+/// printed. (The preloaded library prints one.)
 pub fn alive_at(name: &str, site: &str) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| ENGINE.lifecycle().with_guard_and_signals_blocked(set_up));

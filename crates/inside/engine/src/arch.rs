@@ -1,6 +1,6 @@
 //! The parts of unwinding that depend on the processor: register numbers, packed unwind rules, the
-//! position of the running function, and signal frames. Each processor defines its own rule type,
-//! so that a processor with a link register can have a rule for a return address in that register.
+//! position of the running function, and signal frames. Each processor defines its own type of
+//! rules. So a processor with a link register can have rules for a return address in that register.
 //!
 //! Other processors compile the rules of x86-64. They unwind nothing, because they find no call
 //! site.

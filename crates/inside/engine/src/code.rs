@@ -1,5 +1,4 @@
-//! The program's code: the mapped files, the unwind rules of addresses, and the code that was
-//! unmapped.
+//! The program's code: mapped files, unwind rules, and code that was unmapped.
 
 pub(crate) mod cfi;
 pub(crate) mod closed_code;
@@ -33,23 +32,23 @@ use unwound_objects::SeenObjects;
 pub(crate) struct ProgramCode {
     pub(crate) mappings: CodeMappings,
     pub(crate) modules: LoadedModules,
-    /// Unwind rules, by the word of a frame's address.
+    /// Unwind rules, by the address of a frame.
     pub(crate) rules: ProbeTable<{ rank::RULES }>,
     /// Addresses at which the kernel started the program.
     pub(crate) entries: EntryPoints,
-    /// The loaded objects that unwinding has reached.
+    /// The loaded objects that a stack walk has reached.
     pub(crate) seen: SeenObjects,
     /// Code that dlclose can't unmap.
     pub(crate) lasting: LastingCode,
-    /// The listener that is called when unwinding reaches an address without rules: a
-    /// [`CodeWatcher`] as a pointer.
+    /// The listener for addresses without unwind rules: a [`CodeWatcher`] as a pointer.
     watcher: AtomicPtr<()>,
 }
 
 /// Maximum number of bytes of a path, with the zero at its end.
 const MAX_PATH_LEN: usize = 4096;
 
-/// A listener that is called with the start address of a loaded object.
+/// A listener for code that is new to the engine. Its argument is the start address of a loaded
+/// object.
 pub(crate) type CodeWatcher = fn(usize);
 
 impl ProgramCode {
@@ -66,8 +65,8 @@ impl ProgramCode {
         }
     }
 
-    /// Notes a module that unwinding has reached at an address without rules. Returns whether the
-    /// module has replaced another one at its addresses.
+    /// Notes a module that a stack walk has reached, at an address whose unwind rule is not stored.
+    /// Returns whether the module has replaced another module at its addresses.
     pub(crate) fn note_module(&self, process: &EngineProcess, module: &LoadedModule) -> bool {
         let is_closing = || self.modules.closers() != 0;
         let is_other = self.mappings.note_module(process, module, is_closing);
@@ -87,9 +86,9 @@ impl ProgramCode {
         is_other
     }
 
-    /// Notes an object that unwinding has reached for the first time. The object's code is written
-    /// to the saved ledger before the stack is: if the process is killed, no other source says what
-    /// was mapped.
+    /// Notes an object that a stack walk has reached for the first time. The object's code is
+    /// written to the saved ledger before the stack. Otherwise, if the process is killed, no source
+    /// says what was mapped.
     #[cold]
     fn note_new(&self, process: &EngineProcess, module: &LoadedModule) {
         if process.pages.table_file.is_there() {
@@ -103,14 +102,14 @@ impl ProgramCode {
     }
 
     /// Whether the unwind rule of `address` may be stored. While a thread closes objects, only
-    /// rules of lasting code are stored. Other rules are computed each time, so that
+    /// rules of lasting code are stored. Other rules are then computed at each walk, so that
     /// [`note_module`](Self::note_module) notices a replaced module.
     pub(crate) fn may_keep_rule(&self, address: usize) -> bool {
         self.modules.closers() == 0 || self.lasting.holds(address)
     }
 
-    /// Notes which of the known code lasts as long as the process. If dlopen may have loaded some
-    /// code, only the program's file, the loader, libc and this engine count as lasting.
+    /// Notes which of the known code stays mapped until the process ends. If dlopen may have loaded
+    /// some code, only the program's file, the loader, libc and this engine count as such.
     pub(crate) fn note_lasting(&self, process: &EngineProcess) {
         let own = [
             libc::getauxval as *const () as usize,
@@ -126,9 +125,9 @@ impl ProgramCode {
         self.lasting.note(there);
     }
 
-    /// Prepares for a thread that closes objects. Until [`end_close`](Self::end_close), no rule of
-    /// code that may be unmapped is stored, because other code may take its addresses at any time.
-    /// `has_memory` says whether there is memory to note that code.
+    /// Prepares for a thread that closes objects. Until [`end_close`](Self::end_close), rules of
+    /// code that may be unmapped are not stored, because other code may take its addresses at any
+    /// time. `has_memory` says whether there is memory for notes about this code.
     pub(crate) fn begin_close(&self, process: &EngineProcess, has_memory: bool) {
         self.modules.begin_close();
         let stays = |address| self.lasting.holds(address);
@@ -139,14 +138,14 @@ impl ProgramCode {
         self.rules.remove(process, has_gone);
     }
 
-    /// Ends the state that [`begin_close`](Self::begin_close) began. The thread has closed its
-    /// objects, and the closed code is forgotten.
+    /// Undoes [`begin_close`](Self::begin_close), after the thread has closed its objects and the
+    /// closed code is forgotten.
     pub(crate) fn end_close(&self) {
         self.modules.end_close();
     }
 
-    /// Indexes the unwind tables of objects whose linker made no search table. It is called when
-    /// the mapped code was just scanned, by one thread at a time.
+    /// Indexes the unwind tables of objects whose linker made no search table. This is called by
+    /// one thread at a time, just after a scan of the mapped code.
     pub(crate) fn index_frames(&self, process: &EngineProcess) {
         let mut path = [0; MAX_PATH_LEN];
         let is_new = |start: usize| {
@@ -169,14 +168,14 @@ impl ProgramCode {
         }
     }
 
-    /// Sets the listener that is called whenever unwinding reaches an address without rules. It
-    /// runs inside allocations.
+    /// Sets the listener that is called when a stack walk reaches an address without unwind rules.
+    /// The listener runs inside allocations.
     pub(crate) fn watch(&self, watcher: CodeWatcher) {
         self.watcher.store(watcher as *mut (), Ordering::Release);
     }
 
-    /// Returns the addresses of objects that unwinding has reached, but whose mappings are unknown
-    /// because no scan was possible.
+    /// Returns the addresses of objects whose mappings are unknown. A stack walk has reached them,
+    /// but no scan was possible.
     pub(crate) fn unknown_objects(&self, process: &EngineProcess) -> Vec<Range<usize>> {
         let object = |start| {
             let found = weak::dl_find_object(start)?;
@@ -187,7 +186,7 @@ impl ProgramCode {
             .collect()
     }
 
-    /// Notes which of the `objects`, whose mappings are unknown, were unloaded.
+    /// Notes which of the `objects` were unloaded. The mappings of these objects are unknown.
     pub(crate) fn note_unknown_gone(&self, process: &EngineProcess, objects: Vec<Range<usize>>) {
         let is_there = |range: &Range<usize>| {
             let found = weak::dl_find_object(range.start);

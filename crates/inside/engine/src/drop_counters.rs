@@ -9,15 +9,15 @@ pub(crate) fn count(counter: &AtomicU64) {
 }
 
 /// Counts of events that could not be recorded in this recording and this process, by reason. The
-/// counts have cache lines of their own, because every event reads the data beside them.
+/// counts have separate cache lines, because every event reads the data beside them.
 #[repr(C, align(64))]
 pub(crate) struct DroppedEvents {
     /// Events inside the engine: a signal handler or the allocator itself allocated or freed.
     pub(crate) nested: AtomicU64,
-    /// Events for which there was no memory for our tables.
+    /// Events that were not recorded, because there was no memory for the engine's tables.
     pub(crate) no_memory: AtomicU64,
-    /// Events for which a part of the tables was not available, because a signal handler holds up
-    /// the thread that uses the part in the middle of another event.
+    /// Events for which a part of the tables was not available. A signal handler had interrupted
+    /// the thread that was using this part for another event.
     pub(crate) interrupted: AtomicU64,
     /// Frees of blocks that were not known (allocated before the start).
     pub(crate) unknown: AtomicU64,
@@ -30,8 +30,8 @@ pub(crate) struct DroppedEvents {
 }
 
 impl DroppedEvents {
-    /// Returns how many events are missing in the ledger although they should be there: for lack of
-    /// memory, or because another event was interrupted.
+    /// Returns how many events are missing in the ledger because there was no memory, or because
+    /// another event was interrupted.
     pub(crate) fn lost_events(&self) -> u64 {
         self.no_memory.load(Ordering::Relaxed) + self.interrupted.load(Ordering::Relaxed)
     }
@@ -43,8 +43,8 @@ impl DroppedEvents {
         self.unseen_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Clears the counters for a recording that begins. The count of torn children stays: it
-    /// belongs to the process.
+    /// Clears the counters for a recording that begins. The field `torn` stays, because it belongs
+    /// to the process.
     pub(crate) fn clear(&self) {
         let of_recording = [
             &self.nested,

@@ -1,5 +1,5 @@
-//! The state that lasts from one dump to the next: options, names, turns, triggers, and the
-//! program's end.
+//! The state of dumps that lasts from one dump to the next: options, names, turns, triggers, and
+//! the program's end.
 
 pub(crate) mod clock;
 pub(crate) mod dump_schedule;
@@ -25,13 +25,13 @@ use dump_turn::DumpTurn;
 use history::RecordingHistory;
 use output::DumpNaming;
 
-/// Why a dump was not written.
+/// The reason why a dump was not written.
 #[derive(Debug)]
 pub enum DumpError {
     /// Nothing was recorded since the program began.
     NotStarted,
-    /// No dump can be made now: another thread dumps, forks or becomes another program, the program
-    /// has ended, or this is a child that shares its parent's memory.
+    /// No dump can be made now. Another thread dumps, forks or calls exec, or the program has
+    /// ended, or this is a child that shares its parent's memory.
     Busy,
     /// The recording writes no files.
     NoOutput,
@@ -74,10 +74,11 @@ pub struct AllocatorUsage {
     pub free: u64,
 }
 
-/// A function that asks the program's allocator for its usage. It may take the allocator's locks.
+/// A function that returns the memory usage of the program's allocator. It may take the allocator's
+/// locks.
 pub(crate) type AllocatorQuery = fn() -> Option<AllocatorUsage>;
 
-/// The state that the engine keeps for its dumps.
+/// The engine's state for its dumps.
 pub(crate) struct DumpState {
     pub(crate) options: LockedValue<{ rank::OPTIONS }, Option<RecordingOptions>>,
     /// Options for a recording that the program is to start itself.
@@ -90,16 +91,16 @@ pub(crate) struct DumpState {
     pub(crate) stack: OwnStack,
     pub(crate) tell: OnceLock<DumpListener>,
     pub(crate) ask_allocator: OnceLock<AllocatorQuery>,
-    /// Whether the process has begun its last profile.
+    /// Whether the process has begun to make its last profile.
     pub(crate) ended: AtomicBool,
     exec: LastExec,
-    /// When a signal that ends the program first came in the middle of an event, in nanoseconds; 0
-    /// if none came.
+    /// Time, in nanoseconds, of the first signal that is to end the program and came in the middle
+    /// of an event; 0 if no such signal came.
     pub(crate) raised: AtomicI64,
-    /// The signal to raise again once the pending dump is written.
+    /// The signal that is raised again when the pending dump is written.
     pub(crate) raise: AtomicI32,
-    /// When the recording began, in nanoseconds of the real-time clock. `since` is that moment in
-    /// nanoseconds of the monotonic clock.
+    /// Time at which the recording began, in nanoseconds of the real-time clock. The field `since`
+    /// is the same time by the monotonic clock.
     pub(crate) started: AtomicI64,
     pub(crate) since: AtomicI64,
 }
@@ -175,8 +176,8 @@ impl DumpState {
         self.exec.at.store(now, Ordering::Relaxed);
     }
 
-    /// Whether another thread is calling exec. If this thread was the last to call it, that call
-    /// has failed, because the thread would not run this code otherwise.
+    /// Whether another thread is calling exec. False if this thread was the last to call exec: its
+    /// call has failed, because otherwise the thread would not run this code.
     pub(crate) fn is_about_to_exec(&self) -> bool {
         let since = self.exec.at.load(Ordering::Relaxed);
         since != i64::MIN
@@ -184,7 +185,7 @@ impl DumpState {
             && self.exec.thread.load(Ordering::Relaxed) != sys::thread_id()
     }
 
-    /// Forgets pending requests in a forked child, because they are its parent's.
+    /// Forgets pending requests in a forked child, because they belong to its parent.
     pub(crate) fn reset_in_child(&self) {
         // The names and the clock are reset when the locks are free: `DumpState::begin_child`.
         let Self {
@@ -214,7 +215,7 @@ impl DumpState {
         ended.store(false, Ordering::Release);
     }
 
-    /// Returns the recording's options if its forked children are to go on recording.
+    /// Returns the recording's options, if forked children are to continue to record.
     pub(crate) fn options_for_children(&self, process: &EngineProcess) -> Option<RecordingOptions> {
         let asked = self.options.with(process, |o| o.clone());
         asked.filter(|asked| asked.follow_children)
@@ -225,8 +226,8 @@ impl DumpState {
         options.triggers.line_growth.is_some() || options.triggers.live
     }
 
-    /// Adapts the state in a forked child, which goes on recording, or only shows its parent's
-    /// data. Returns whether the child is to record.
+    /// Adapts the state in a forked child. Returns whether the child continues to record. If not,
+    /// it only shows its parent's data.
     pub(crate) fn begin_child(&self, process: &EngineProcess) -> bool {
         self.naming.with(process, DumpNaming::reset_in_child);
         let asked =

@@ -1,4 +1,4 @@
-//! The engine: one value whose parts own their state.
+//! The engine: one value with the whole state of a recording.
 
 use heapprof_platform::arena::{EngineAllocator, EngineArena};
 use heapprof_platform::lock::ForkLock;
@@ -16,10 +16,10 @@ use crate::tables::filter::{self, AddressFilter};
 use crate::tables::log::AllocationLog;
 use crate::thread::state::ThreadStates;
 
-/// All data of a recording, and all state that is needed to make one.
+/// All data of a recording, and all state that is needed for recording.
 ///
-/// A process has one engine to which its hooks report allocations, [`ENGINE`]. Callers use an
-/// engine through one of its handles: [`events`](Self::events), [`dumps`](Self::dumps),
+/// The hooks of a process report allocations to one engine, [`ENGINE`]. Callers use an engine
+/// through its handles: [`events`](Self::events), [`dumps`](Self::dumps),
 /// [`lifecycle`](Self::lifecycle), [`forks`](Self::forks) and [`memory`](Self::memory).
 pub struct Engine {
     pub(crate) process: EngineProcess,
@@ -39,8 +39,8 @@ pub static ENGINE: Engine = Engine::new(filter::hooks_filter(), PageSource::from
 pub(crate) type EngineLocks<'a> = [&'a dyn ForkLock; 20];
 
 impl Engine {
-    /// Creates an engine that records nothing yet. `filter` says which frees the hooks must report,
-    /// and the engine's tables lie in `pages`.
+    /// Creates an engine that records nothing yet. `filter` determines which frees the hooks must
+    /// report. The engine's tables take their memory from `pages`.
     pub(crate) const fn new(filter: &'static AddressFilter, pages: PageSource) -> Self {
         Self {
             process: EngineProcess::new(pages),
@@ -69,14 +69,14 @@ impl Engine {
     }
 
     /// Sets `len` bytes of memory aside, so that the engine's next allocations can't fail for lack
-    /// of memory. Returns false if there is not enough. This is of use where the process's
-    /// allocator falls back to this engine's [`memory`](Self::memory), so for [`ENGINE`].
+    /// of memory. Returns false if there is not enough. This has an effect for [`ENGINE`], because
+    /// the process's allocator falls back to that engine's [`memory`](Self::memory).
     pub(crate) fn reserve(&self, len: usize) -> bool {
         self.memory.reserve(&self.process, len)
     }
 
-    /// Records what code is mapped now, in memory that is set aside for that. Another `besides`
-    /// bytes are set aside for the caller's further work.
+    /// Adds the currently mapped code to the known code. The memory for this is reserved first, and
+    /// another `besides` bytes for the caller's further work.
     pub(crate) fn remember_code(&self, besides: usize) -> CodeScanOutcome {
         let reserve = |bytes: usize| self.reserve(bytes.saturating_add(besides));
         let reported = self.code.mappings.remember(&self.process, reserve);
@@ -86,8 +86,8 @@ impl Engine {
         reported
     }
 
-    /// Begins to record, and forgets what an earlier start recorded. Returns false if that is
-    /// impossible, because a thread is interrupted in the middle of an event.
+    /// Begins to record, and discards the data of an earlier recording. Returns false if a thread
+    /// is interrupted in the middle of an event, which makes this impossible.
     pub(crate) fn restart(&self, mode: RecordingMode, period: u64) -> bool {
         // What is known of code and scripts holds for every recording, as does the engine's own
         // memory. The caller prepares dumps and the log for the recording.
@@ -121,12 +121,12 @@ impl Engine {
         true
     }
 
-    /// Goes on in a forked child, which has one thread. The child inherits its parent's live
-    /// blocks, which count as allocated by the child. If the tables are not `whole`, they stay as
-    /// they are.
+    /// Continues the recording in a forked child, which has one thread. The child inherits its
+    /// parent's live blocks, which count as allocated by the child. If the tables are not `whole`,
+    /// they stay as they are.
     ///
     /// # Safety
-    /// It is called in fork's handler of the child.
+    /// This is called in the fork handler of the child.
     pub(crate) unsafe fn rebase(&'static self, whole: bool) {
         let Self {
             process,
@@ -175,9 +175,9 @@ impl Engine {
         all
     }
 
-    /// Returns how many bytes of memory all tables take: those of the threads, stacks, blocks in
-    /// use and rules of unwinding, and what the engine allocates for a dump. A reader should not
-    /// count them as the program's memory.
+    /// Returns how many bytes of resident memory belong to the engine: the tables of threads,
+    /// stacks, blocks in use and unwind rules, and memory that is allocated for a dump. A reader
+    /// should not count these bytes as the program's memory.
     pub(crate) fn resident(&self) -> usize {
         // What dumps keep lies in the engine's own memory.
         let Self {

@@ -30,28 +30,28 @@ impl Engine {
 }
 
 impl EngineEvents {
-    /// Whether and how allocations are recorded now.
+    /// Returns whether and how allocations are recorded now.
     #[inline]
     pub fn mode(self) -> RecordingMode {
         self.0.process.recorded.mode()
     }
 
-    /// Takes `size` bytes and one more off this thread's countdown. Returns whether the countdown
-    /// ran out, so that the caller must call [`allocate`](Self::allocate).
+    /// Subtracts `size` plus one from this thread's countdown. Returns whether the countdown ran
+    /// out. If it did, the caller must call [`allocate`](Self::allocate).
     #[inline(always)]
     pub fn charge(self, size: usize) -> bool {
         entry::charge(size)
     }
 
-    /// Sets this thread's countdown to its end, for a caller whose next event the engine must see:
-    /// in exact mode an earlier sampled recording may have left something on the countdown.
+    /// Sets this thread's countdown to zero, so that the engine sees the thread's next event. Exact
+    /// mode needs this, because an earlier sampled recording may have left a countdown above zero.
     #[inline]
     pub fn rewind(self) {
         tls::rewind();
     }
 
-    /// Whether `address` may be a recorded block, so that the caller must call
-    /// [`release`](Self::release) before its free.
+    /// Whether `address` may be a recorded block. If so, the caller must call
+    /// [`release`](Self::release) before it frees the block.
     #[inline(always)]
     pub fn may_hold(self, address: usize) -> bool {
         self.0.ledger.filter.may_hold(address)
@@ -65,9 +65,8 @@ impl EngineEvents {
         block::allocate(self.0, size, frame, real)
     }
 
-    /// Records an allocation that the countdown chose, and that an allocator which does not call
-    /// malloc has made already. It did not fail, and its block must not be freed before this
-    /// returns.
+    /// Records an allocation that the countdown chose. An allocator that does not call malloc has
+    /// already made it, without failure. Its block must not be freed before this returns.
     #[inline]
     pub fn record_allocation(self, made: *mut u8, size: usize, frame: CallSite) {
         block::record_allocation(self.0, made, size, frame);
@@ -86,23 +85,23 @@ impl EngineEvents {
         block::reallocate(self.0, old, size, frame, real)
     }
 
-    /// Records a free of a block that [`may_hold`](Self::may_hold) lets through. It is called
-    /// before the real free, after which another thread may get the address.
+    /// Records the free of a block, if [`may_hold`](Self::may_hold) is true for its address. This
+    /// is called before the real free, because another thread may get the address after it.
     #[inline]
     pub fn release(self, address: *mut u8) {
         block::release(self.0, address, block::FreeingAllocator::Malloc);
     }
 
-    /// Records a free, as [`release`](Self::release) does. It is for allocators that get some
-    /// blocks from malloc, and have others whose allocation was not recorded. Returns whether the
-    /// block was known.
+    /// Records a free, as [`release`](Self::release) does, and returns whether the block was known.
+    /// This is for allocators that get only some of their blocks from malloc, and whose other
+    /// allocations are not recorded.
     #[inline]
     pub fn release_known(self, address: *mut u8) -> bool {
         block::release(self.0, address, block::FreeingAllocator::Other)
     }
 
-    /// Runs `work` for an interpreter that has made values. Returns `None`, without running it, if
-    /// nothing is recorded or the thread is inside the engine already.
+    /// Runs `work`, by which an interpreter reports values that it has made. Returns `None` without
+    /// running `work` if nothing is recorded, or if the thread is already inside the engine.
     pub fn trace<R>(self, work: impl FnOnce(&mut trace::ValueTracer) -> R) -> Option<R> {
         trace::trace(self.0, work)
     }
@@ -114,14 +113,14 @@ impl EngineEvents {
     }
 
     /// Calls `kernel`, which unmaps a range, and counts the end of all mappings, or parts of
-    /// mappings, in it. Returns the kernel's result. If the kernel refused (a result below zero),
-    /// nothing has ended.
+    /// mappings, in this range. Returns the kernel's result. If the kernel refused (a result below
+    /// zero), nothing is counted.
     pub fn unmap(self, address: usize, len: usize, kernel: impl FnOnce() -> isize) -> isize {
         mapping::unmap(self.0, address, len, kernel)
     }
 
-    /// Returns the frame that called the function into which this is inlined. It is for callers
-    /// that are Rust functions and not hooks in assembly.
+    /// Returns the call site of the function into which this is inlined. This is for callers that
+    /// are Rust functions, and not hooks in assembly.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     #[inline(always)]
     pub fn caller(self) -> CallSite {
@@ -136,8 +135,8 @@ impl EngineEvents {
         engine.with_reentrancy_guard(|| CallSite::above(here, engine.unwinder()))
     }
 
-    /// Returns an empty call site: on processors other than x86-64 no stack is found, and samples
-    /// have an empty stack.
+    /// Returns an empty call site. Stacks are only found on x86-64, so samples have an empty stack
+    /// on this processor.
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     #[inline(always)]
     pub fn caller(self) -> CallSite {

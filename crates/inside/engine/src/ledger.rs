@@ -1,4 +1,4 @@
-//! The ledger: the blocks in use, and the sums of each stack.
+//! The ledger: blocks in use, and sums by stack.
 
 pub(crate) mod access;
 pub(crate) mod live;
@@ -29,18 +29,18 @@ pub(crate) struct Ledger {
     pub(crate) live: LiveTable,
     pub(crate) access: LedgerAccess,
     pub(crate) regions: LockedValue<{ rank::REGIONS }, ProgramMappings>,
-    /// The filter of the frees that the engine must see. The hooks read it, too.
+    /// The filter that chooses the frees that the engine must see. The hooks read it, too.
     pub(crate) filter: &'static AddressFilter,
-    /// Locked while a recording begins, because no other recording may fill tables while this one
-    /// clears them.
+    /// Locked while a recording begins, so that no other recording fills the tables while they are
+    /// cleared.
     pub(crate) starting: FutexLock<{ rank::STARTING }>,
-    /// The heir: the sums of all live memory, for a child that is being forked and does not get the
-    /// threads' counters. The heir lies in private memory. The pointer is null at all other times.
+    /// The heir, in private memory: the sums of all live memory, for a child that is being forked,
+    /// and that does not get the threads' counters. Null while no such child is being forked.
     heir: AtomicPtr<ThreadState>,
 }
 
 impl Ledger {
-    /// Creates an empty ledger. `filter` says which frees the engine must see.
+    /// Creates an empty ledger. `filter` chooses the frees that the engine must see.
     pub(crate) const fn new(filter: &'static AddressFilter) -> Self {
         Self {
             stacks: ProcessStacks::new(),
@@ -53,9 +53,9 @@ impl Ledger {
         }
     }
 
-    /// Forgets the blocks and sums of an earlier recording, whose ledger no thread opens any more.
-    /// Returns false if that is impossible, because a thread is interrupted in the middle of an
-    /// event.
+    /// Clears the blocks and sums of an earlier recording, whose ledger no thread opens any more.
+    /// Returns false if a thread is interrupted in the middle of an event, which makes this
+    /// impossible.
     pub(crate) fn restart(
         &self,
         process: &EngineProcess,
@@ -93,8 +93,8 @@ impl Ledger {
         true
     }
 
-    /// Restarts every sum in a forked child. Inherited live memory counts as allocated by the
-    /// child, and is its first peak.
+    /// Restarts all sums in a forked child. Inherited live memory counts as allocated by the child,
+    /// and is the child's first peak.
     ///
     /// # Safety
     /// The caller is fork's handler in the child, which has one thread, and the parts of the live
@@ -135,8 +135,8 @@ impl Ledger {
         shared.heap.restart(shared.heap.in_use());
     }
 
-    /// Makes an heir for a child that is about to be forked: adds up all live memory. No thread
-    /// counts meanwhile. Returns false if there is no memory for the heir.
+    /// Makes an heir for a child that is about to be forked, with the sums of all live memory. No
+    /// thread counts meanwhile. Returns false if there is no memory for the heir.
     pub(crate) fn leave_heir(&self, process: &EngineProcess, threads: &ThreadStates) -> bool {
         let len = size_of::<ThreadState>();
         let heir = process
@@ -152,8 +152,8 @@ impl Ledger {
         true
     }
 
-    /// Adds all live memory to an heir's sums of temporary allocations. An heir has no counters,
-    /// because these sums take a quarter of the memory.
+    /// Adds all live memory to an heir. The heir stores it in its sums of temporary allocations,
+    /// which take a quarter of the memory that counters would take.
     fn add_up_for_heir(&self, process: &EngineProcess, threads: &ThreadStates, heir: &ThreadState) {
         let (len, pages) = (self.stacks.len() as usize, &process.pages);
         for state in threads.all() {
@@ -193,7 +193,7 @@ impl Ledger {
         }
     }
 
-    /// Adds the sums of an heir to an empty state, as if the state's thread had allocated that
+    /// Adds the sums of an heir to an empty state, as if the state's thread had allocated the live
     /// memory. Sums for which there is no memory count as dropped.
     fn inherit(&self, process: &EngineProcess, heir: &ThreadState, own: &ThreadState) {
         let (len, pages) = (self.stacks.len() as usize, &process.pages);
@@ -222,13 +222,13 @@ impl Ledger {
         unsafe { heir.spread.each(len, give) };
     }
 
-    /// Takes the heir that [`leave_heir`](Self::leave_heir) left, for
+    /// Takes the heir that [`leave_heir`](Self::leave_heir) made. The caller passes it to
     /// [`give_back_heir`](Self::give_back_heir).
     pub(crate) fn take_heir(&self) -> *mut ThreadState {
         self.heir.swap(std::ptr::null_mut(), Ordering::AcqRel)
     }
 
-    /// Gives the memory of an heir back.
+    /// Frees the memory of an heir.
     pub(crate) fn give_back_heir(&self, process: &EngineProcess, heir: *mut ThreadState) {
         // SAFETY: null, or what `leave_heir` made, which nothing uses any more.
         unsafe {
@@ -239,7 +239,7 @@ impl Ledger {
         }
     }
 
-    /// Restarts every sum by stack. No thread adds to them meanwhile.
+    /// Restarts the sums of all stacks. No thread adds to them meanwhile.
     fn restart_counters(&self, threads: &ThreadStates, kept: SumsToKeep) {
         threads
             .all()
@@ -265,7 +265,8 @@ impl Ledger {
         }
     }
 
-    /// Returns how many bytes of the ledger's tables are in memory, without those of the threads.
+    /// Returns how many bytes of the ledger's tables are resident. The threads' tables are not
+    /// included.
     pub(crate) fn resident(&self, process: &EngineProcess) -> usize {
         let live = self.live.resident(&process.pages);
         self.stacks.resident(process) + live + self.filter.resident()
@@ -287,10 +288,10 @@ impl Ledger {
         [by_hash, frames, changing, &regions.lock, starting]
     }
 
-    /// Takes the parts of the live table and the heap's lock for fork, which has taken
-    /// [`locks`](Self::locks). The first result says whether it got all of them. It does not if a
-    /// thread is interrupted in the middle of an event: that thread keeps its parts, which are then
-    /// half written in the child. The second result says whether the heap's lock was taken.
+    /// Takes all parts of the live table and the heap's lock, for fork, which has already taken
+    /// [`locks`](Self::locks). The first result says whether all of them were taken. If a thread is
+    /// interrupted in the middle of an event, it keeps its parts, which are then half written in
+    /// the child. The second result says whether the heap's lock was taken.
     pub(crate) fn acquire_for_fork(
         &self,
         process: &EngineProcess,
@@ -303,7 +304,8 @@ impl Ledger {
         (whole && counting, counting)
     }
 
-    /// Releases what [`acquire_for_fork`](Self::acquire_for_fork) took.
+    /// Releases the parts that [`acquire_for_fork`](Self::acquire_for_fork) took and, if `counting`
+    /// is true, the heap's lock.
     pub(crate) fn release_after_fork(&self, counting: bool) {
         self.live.release_all();
         if counting {
@@ -312,7 +314,7 @@ impl Ledger {
     }
 }
 
-/// Which sums a restart keeps.
+/// The sums that a restart keeps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SumsToKeep {
     Nothing,

@@ -4,10 +4,10 @@ use std::alloc::{GlobalAlloc, Layout};
 
 use crate::engine::Engine;
 
-/// The allocator of an engine's own memory: private mappings, which are not the program's.
+/// The allocator of an engine's own memory, which consists of private mappings.
 ///
-/// `libheapprof.so` has it as its global allocator. Elsewhere the engine allocates from the
-/// program's allocator, and has spare blocks in case that allocator has no memory.
+/// `libheapprof.so` has it as its global allocator. In other programs, the engine allocates from
+/// the program's allocator, and uses spare blocks if that allocator has no memory.
 #[derive(Clone, Copy)]
 pub struct EngineMemory(&'static Engine);
 
@@ -19,7 +19,7 @@ impl Engine {
 }
 
 impl EngineMemory {
-    /// Allocates from the spare blocks, for an allocation of the engine's own for which the
+    /// Allocates from the spare blocks. This serves an allocation of the engine for which the
     /// program's allocator has no memory. Returns null when the spare blocks are used up.
     #[cold]
     pub fn spare(self, layout: Layout) -> *mut u8 {
@@ -32,7 +32,7 @@ impl EngineMemory {
         self.0.memory.is_spare(&self.0.process, block)
     }
 
-    /// Takes a spare block back.
+    /// Frees a spare block.
     ///
     /// # Safety
     /// The block came from [`spare`](Self::spare), with this layout, and nothing uses it

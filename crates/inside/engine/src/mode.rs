@@ -1,5 +1,4 @@
-//! The state of recording: whether and how allocations are recorded, with which period, and in
-//! which recording.
+//! The state of recording: the mode, the period and the number of the current recording.
 
 use std::sync::atomic::Ordering;
 
@@ -23,7 +22,8 @@ pub(crate) struct RecordingState {
     pub(crate) mode: AtomicU8,
     /// Number of the current recording, from 1.
     pub(crate) epoch: AtomicU64,
-    /// The epoch whose ledger may be opened: `epoch`, or [`PAUSED_GATE`] if none may be opened.
+    /// The epoch whose ledger may be opened: the value of `epoch`, or [`PAUSED_GATE`] if no ledger
+    /// may be opened.
     gate: AtomicU64,
     pub(crate) period: AtomicU64,
 }
@@ -63,21 +63,21 @@ impl RecordingState {
         self.period.load(Ordering::Relaxed)
     }
 
-    /// Whether the recording, running or stopped, has every allocation.
+    /// Whether the recording has every allocation. It may be running or stopped.
     #[inline]
     pub(crate) fn is_exact(&self) -> bool {
         self.period() == 1
     }
 
-    /// Returns the number of the current recording. If it is read before the mode, the mode is that
-    /// of this recording or of a later one.
+    /// Returns the number of the current recording. A caller that reads this before the mode gets
+    /// the mode of this recording or of a later one.
     #[inline]
     pub(crate) fn epoch(&self) -> RecordingEpoch {
         RecordingEpoch::from_u64(self.epoch.load(Ordering::Acquire))
     }
 
-    /// Begins the epoch of another recording. A thread that has the previous recording's ledger
-    /// open finds that the epoch has changed. Nothing is recorded until [`begin`](Self::begin).
+    /// Begins the epoch of another recording. Threads that have the ledger of the previous
+    /// recording open notice the new epoch. Nothing is recorded until [`begin`](Self::begin).
     pub(crate) fn next(&self) {
         self.stop();
         let next = self.epoch.fetch_add(1, Ordering::SeqCst) + 1;
@@ -91,7 +91,7 @@ impl RecordingState {
         RecordingEpoch::from_u64(self.gate.load(Ordering::Acquire))
     }
 
-    /// Lets no thread open the ledger until [`resume`](Self::resume).
+    /// Prevents all threads from opening the ledger until [`resume`](Self::resume).
     pub(crate) fn pause(&self) {
         self.gate.store(PAUSED_GATE.to_u64(), Ordering::SeqCst);
     }
@@ -106,7 +106,7 @@ impl RecordingState {
         self.gate.store(self.epoch().to_u64(), Ordering::SeqCst);
     }
 
-    /// Records from now on. A period of 1 means every allocation.
+    /// Starts recording in the current epoch. A period of 1 means every allocation.
     pub(crate) fn begin(&self, mode: RecordingMode, period: u64) {
         self.period.store(period, Ordering::SeqCst);
         self.mode.store(mode as u8, Ordering::SeqCst);

@@ -14,16 +14,17 @@ pub enum DumpFormat {
     Text,
 }
 
-/// Which frames are kept of a stack that leads through an interpreter.
+/// The kinds of frames that are recorded of a stack in an interpreter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameChoice {
-    /// The interpreter's frames alone.
+    /// Only the interpreter's frames.
     #[default]
     Script = 1,
-    /// The native frames alone.
+    /// Only the native frames.
     Native = 2,
-    /// Both: the interpreter's frames in the place of its run loop.
+    /// Both kinds: the interpreter's frames are in the native stack, at the place of the
+    /// interpreter's run loop.
     Both = 3,
 }
 
@@ -43,29 +44,29 @@ impl FrameChoice {
 /// The conditions for dumps before the program's end. Sizes are in bytes, and `None` means never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DumpTriggers {
-    /// Dumps each time this long has passed.
+    /// Makes a dump each time this duration has passed.
     pub interval: Option<Duration>,
-    /// Dumps each time the heap is this much larger than at the last dump.
+    /// Makes a dump each time the heap is larger by this size than at the last dump.
     pub growth: Option<u64>,
-    /// Dumps each time the heap is at a new peak, a tenth (and at least 64 KiB) above the last one
-    /// dumped.
+    /// Makes a dump each time the heap is at a new peak, which is a tenth (and at least 64 KiB)
+    /// above the peak of the last dump.
     pub peak: bool,
-    /// Dumps each time the heap's peak is this much above that of the last dump (gperftools' inuse
-    /// interval).
+    /// Makes a dump each time the heap's peak is higher by this size than at the last dump
+    /// (gperftools' inuse interval).
     pub peak_growth: Option<u64>,
-    /// Dumps each time this much was allocated.
+    /// Makes a dump each time this size was allocated.
     pub allocated: Option<u64>,
-    /// Dumps each time this much was freed.
+    /// Makes a dump each time this size was freed.
     pub freed: Option<u64>,
-    /// Reports the places whose memory in use has changed, each time a line may have grown by this
-    /// much. The report goes into the folder [`DumpOutput::list`], and is not a dump.
+    /// Reports the call sites whose memory in use has changed, each time a line may have grown by
+    /// this size. The report goes into the folder [`DumpOutput::list`], and is not a dump.
     pub line_growth: Option<u64>,
-    /// Writes the present profile into the folder [`DumpOutput::list`] each time that the file
-    /// `asked` in that folder requests it. This profile is not a dump.
+    /// Writes the current profile into the folder [`DumpOutput::list`] each time the file `asked`
+    /// in that folder requests it. This profile is not a dump.
     pub live: bool,
 }
 
-/// A function that receives the number of the file in which the ledger is kept.
+/// A function that receives the descriptor number of the ledger's file.
 #[derive(Clone, Copy, Debug)]
 pub struct LedgerTaker(pub fn(i32));
 
@@ -80,60 +81,61 @@ impl Eq for LedgerTaker {}
 /// The ledger keeper: the process that receives the file with this process's ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LedgerRecipient {
-    /// No process. The ledger is in private memory.
+    /// No process gets the ledger, which is in private memory.
     #[default]
     Private,
-    /// The process that listens at the socket with this path.
+    /// The ledger keeper listens at the socket with this path.
     Socket(Vec<u8>),
-    /// The process to which this function passes the file. The file is closed when the function
+    /// A function passes the file to the ledger keeper. The file is closed when the function
     /// returns.
     Taker(LedgerTaker),
 }
 
-/// Where dumps go.
+/// The files to which dumps are written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DumpOutput {
-    /// The path of dumps. `%p` stands for the process, `%e` for the name that the program was
-    /// started by, and `%n` for the number of the dump. Without any of them, the process that
-    /// `parent` started writes its last dump there, and all other dumps go beside it. If the
-    /// pattern is empty, dumps go nowhere.
+    /// The path of dumps, as a pattern. `%p` stands for the process id, `%e` for the name by which
+    /// the program was started, and `%n` for the number of the dump. If the pattern has none of
+    /// these, the process that `parent` started writes its last dump to this path, and all other
+    /// dumps go to files beside it. If the pattern is empty, no dump is written.
     pub pattern: Vec<u8>,
-    /// The path pattern of all processes except the one that `parent` started, absolute and with a
-    /// `%p`. Its folder is made when one of them dumps. If it is empty, these processes use
-    /// `pattern`.
+    /// The path pattern for all processes except the process that `parent` started. It is absolute
+    /// and has a `%p`. Its folder is made when the first of these processes dumps. If this pattern
+    /// is empty, they use `pattern`.
     pub children: Vec<u8>,
-    /// The folder in which a relative pattern begins. If it is `None`, that is the folder that the
-    /// process is in when the recording starts.
+    /// The folder to which a relative pattern refers. `None` means the process's working folder at
+    /// the start of the recording.
     pub folder: Option<Vec<u8>>,
     /// The process that started the recording. Its child is the main process.
     pub parent: Option<i32>,
     /// The folder of the list of dumps, which has a file for each user.
     ///
-    /// Each dump adds an entry that ends with a NUL. Its parts are the process, when the dump was
-    /// made (0 before the program's end, 1 at the end, 2 before an exec, 3 before a filter of
+    /// Each dump adds an entry that ends with a NUL. Its parts are the process, the time of the
+    /// dump (0 before the program's end, 1 at the end, 2 before an exec, 3 before a filter of
     /// system calls under which a dump would end the program), whether it is exact, bytes in use,
     /// peak bytes, the most bytes that the process itself had in use, stacks, events lost, and the
     /// path. A dump that was not written adds `!`, errno, process and path, or `!` and a text. A
     /// child that was left out (see [`min_child_bytes`](Self::min_child_bytes)) adds `-`, process
-    /// and when.
+    /// and time.
     ///
     /// The reports of [`DumpTriggers::line_growth`] go into another file there, whose name ends in
-    /// `.lines`. A report has a newline, a NUL, `lines `, then as text the process, when its
-    /// recording began (nanoseconds since 1970), whether it is exact, and the length of a gzipped
-    /// profile with the growth of each stack, which follows after a newline.
+    /// `.lines`. A report has a newline, a NUL, `lines `, and then, as text, the process, the time
+    /// at which its recording began (nanoseconds since 1970), whether it is exact, and the length
+    /// of a gzipped profile with the growth of each stack. This profile follows after a newline.
     ///
     /// The profiles of [`DumpTriggers::live`] go into a file whose name ends in `.live`. They have
     /// the same form, but each is a whole profile.
     pub list: Vec<u8>,
-    /// Smallest number of bytes that a child must have had in use to write a last dump. Blocks that
-    /// a forked child inherits do not count. A child that never had that many adds an entry to
-    /// `list` instead.
+    /// Number of bytes that a child must have had in use at one time, so that it writes a last
+    /// dump. Blocks that a forked child inherits do not count. A child that never had as many bytes
+    /// in use adds an entry to `list` instead.
     pub min_child_bytes: u64,
-    /// The ledger keeper, which is given a file in memory. The file contains all data for a
-    /// profile, and is still there if the recorded process is killed.
+    /// The ledger keeper, which gets a file in memory. The file contains all data for a profile,
+    /// and outlives a recorded process that is killed.
     pub recipient: LedgerRecipient,
-    /// The socket of the process that inspects forked children's pages: a child waits for it when
-    /// it begins, and before its last dump. If the path is empty, no process does that.
+    /// Path of the socket of the auditor, a process that inspects the pages of forked children. A
+    /// child waits for the auditor when it begins, and before its last dump. If the path is empty,
+    /// there is no auditor.
     pub audit: Vec<u8>,
     /// Whether dumps are named as gperftools names them: `prefix.NNNN.heap`, `prefix_PID.NNNN.heap`
     /// after a fork or exec.
@@ -151,31 +153,31 @@ pub struct RecordingOptions {
     pub mode: RecordingMode,
     /// Average bytes between samples.
     pub period: u64,
-    /// How dumps are written.
+    /// The format of dumps.
     pub format: DumpFormat,
-    /// When dumps are made.
+    /// The conditions for dumps before the program's end.
     pub triggers: DumpTriggers,
-    /// Where dumps go.
+    /// The files to which dumps are written.
     pub output: DumpOutput,
     /// The rights of new files, which do not depend on the umask.
     pub file_mode: u32,
-    /// A regular expression for functions that reports leave out, as they leave out malloc. It
-    /// becomes part of `drop_frames`. If it is empty, reports leave out only the allocators'
-    /// functions that heapprof knows.
+    /// A regular expression for functions that reports leave out, like malloc. It becomes part of
+    /// `drop_frames`. If it is empty, reports leave out only the functions of allocators that
+    /// heapprof knows.
     pub wrappers: String,
-    /// Whether forked children go on recording, each for itself.
+    /// Whether forked children continue to record, each child for itself.
     pub follow_children: bool,
-    /// Which frames are kept of a stack that leads through an interpreter. The text form can hold
-    /// native ones only.
+    /// The kinds of frames that are recorded of a stack in an interpreter. The text format has only
+    /// native frames.
     pub frames: FrameChoice,
     /// Whether allocations are counted for each thread separately, with the labels `thread` (its
-    /// name) and `tid`. The text form has no place for them.
+    /// name) and `tid`. The text format lacks them.
     pub by_thread: bool,
     /// Whether profiles have the program's whole command line, which may hold passwords. The text
-    /// form has no place for it.
+    /// format lacks it.
     pub command_line: bool,
-    /// Whether each allocation and each free goes into a log, which the ledger keeper reads
-    /// ([`DumpOutput::recipient`]). It is for exact recordings. Forked children have no log.
+    /// Whether each allocation and each free is written to a log, which the ledger keeper reads
+    /// ([`DumpOutput::recipient`]). A log needs an exact recording. Forked children have no log.
     pub logs: bool,
 }
 
@@ -183,7 +185,7 @@ pub struct RecordingOptions {
 pub const DEFAULT_PERIOD: u64 = 512 << 10;
 /// The rights of a file that shows details of a program, so that only its user may read it.
 pub(crate) const PRIVATE_FILE_MODE: u32 = 0o600;
-/// The longest period, in bytes. With it, sums of weights stay within 64 bits.
+/// The longest period, in bytes. With this limit, sums of weights stay within 64 bits.
 pub const MAX_PERIOD: u64 = 1 << 40;
 
 impl Default for RecordingOptions {

@@ -1,7 +1,7 @@
 //! The engine's [`LedgerHeader`], from which other processes find all tables.
 //!
-//! `heapprof-abi` says how the tables lie in memory. Assertions here compare that with the
-//! tables.
+//! `heapprof-abi` describes the layout of the tables in memory. Assertions here compare the layout
+//! with the tables.
 
 use std::mem::offset_of;
 use std::ptr::from_ref;
@@ -27,11 +27,11 @@ use crate::tables::stacks::StackEntry;
 use crate::thread::names;
 use crate::thread::state::ThreadState;
 
-/// The header of the ledger of [`ENGINE`]. It lies in writable data, where readers search for it.
+/// The header of the ledger of [`ENGINE`]. It is in writable data, where readers search for it.
 #[used]
 static LEDGER_HEADER: LedgerHeader = ENGINE.build_header();
 
-/// Lets readers find the ledger of an engine that records.
+/// Publishes the ledger of an engine that records, so that readers find it.
 pub(crate) fn publish(engine: &Engine) {
     if std::ptr::eq(engine, &raw const ENGINE) {
         let own = from_ref(&LEDGER_HEADER).cast_mut().cast();
@@ -56,8 +56,8 @@ const fn address_of<T>(of: &'static T) -> TableAddress {
     TableAddress::new(from_ref(of).cast_mut().cast())
 }
 
-/// Builds the header for readers of a saved ledger. It has the addresses of the tables, and of
-/// copies of everything else in the file.
+/// Builds the header for readers of a saved ledger. It has the addresses of the tables, and those
+/// of the copies of all other values in the file.
 pub(crate) fn build_shared_header(engine: &'static Engine, file: &TableFile) -> LedgerHeader {
     let mut ledger = engine.build_header();
     ledger.threads = address_of(&engine.threads.all_in_file);
@@ -110,7 +110,7 @@ pub(crate) fn build_shared_header(engine: &'static Engine, file: &TableFile) -> 
 }
 
 impl Engine {
-    /// Builds the header, which says where everything is.
+    /// Builds the header with the addresses of all tables.
     const fn build_header(&'static self) -> LedgerHeader {
         let Self {
             process,

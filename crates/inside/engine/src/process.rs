@@ -13,8 +13,8 @@ use heapprof_platform::sys::{self, NOT_BLOCKED, PAGE_SIZE};
 use crate::drop_counters::DroppedEvents;
 use crate::mode::RecordingState;
 
-/// The process as the engine knows it. A function that waits for a lock, counts dropped events, or
-/// needs memory for a table gets this.
+/// The engine's state of its process. Functions that wait for a lock, count dropped events, or need
+/// memory for a table get this value.
 pub(crate) struct EngineProcess {
     pub(crate) recorded: RecordingState,
     pub(crate) dropped: DroppedEvents,
@@ -24,33 +24,32 @@ pub(crate) struct EngineProcess {
     pub(crate) id: AtomicI32,
     /// State that a forking thread must restore.
     pub(crate) fork: ForkRecord,
-    /// Whether a thread forks. That thread has all locks meanwhile, for as long as the kernel takes
-    /// to copy the process.
+    /// Whether a thread forks. This thread has all locks while the kernel copies the process.
     forking: AtomicBool,
     /// Whether this process was forked while another thread of its parent may have had a lock. Such
     /// a process records nothing any more.
     abandoned: AtomicBool,
     /// Number of waits that timed out.
     in_vain: AtomicU32,
-    /// A page that the kernel wipes in every child that gets a copy of the memory. By it, the
-    /// engine recognizes such a child.
+    /// A page that the kernel wipes in every child that gets a copy of the memory. The engine
+    /// recognizes such a child by the wiped page.
     marked: AtomicPtr<AtomicU32>,
     /// Whether the program installed a filter of system calls. A system call that was not tried
     /// before may end the program.
     filtered: AtomicBool,
-    /// The cached answer of [`may_share_ledger`](Self::may_share_ledger).
+    /// The cached result of [`may_share_ledger`](Self::may_share_ledger).
     keeps: AtomicU8,
     /// Whether the program has sandboxed itself, so that the engine makes no system call any more.
     /// Code that would make one checks this first.
     is_in_sandbox: AtomicBool,
     name: OnceLock<Vec<u8>>,
-    /// Whether the ledger keeper was given the process's executable, by this process or by one that
-    /// it was forked from.
+    /// Whether the ledger keeper has got the process's executable. The process itself may have sent
+    /// it, or a process from which it was forked.
     pub(crate) executable_handed: AtomicBool,
     /// Whether profiles contain the whole command line.
     pub(crate) tells_command_line: AtomicBool,
-    /// Time of the auditor's last answer to any of the audited processes, in memory that all of
-    /// them share.
+    /// Time of the auditor's last answer to any audited process. It is in memory that all audited
+    /// processes share.
     pub(crate) last_audit: OnceLock<&'static AtomicU64>,
     /// Number of reports that did not reach the auditor.
     pub(crate) unreported_audits: AtomicU32,
@@ -80,7 +79,7 @@ impl EngineProcess {
         }
     }
 
-    /// Notes that this process is the one that records.
+    /// Notes that this process records, by its id.
     pub(crate) fn remember_id(&self) {
         self.id.store(sys::process_id(), Ordering::Relaxed);
     }
@@ -101,15 +100,15 @@ impl EngineProcess {
         self.forking.store(forking, Ordering::SeqCst);
     }
 
-    /// Makes every lock count as free from now on, and stops the recording. It is called in a child
-    /// that has one thread.
+    /// Makes every lock count as free from now on, and stops the recording. This is called in a
+    /// child that has one thread.
     pub(crate) fn abandon(&self) {
         self.recorded.stop();
         self.abandoned.store(true, Ordering::SeqCst);
     }
 
     /// Marks this process as known to the engine. A copy that is made without fork's handlers lacks
-    /// the mark. It is called before the first event, and in each child in which fork's handlers
+    /// the mark. This is called before the first event, and in each child in which fork's handlers
     /// run.
     pub(crate) fn mark(&self) {
         let mut page = self.marked.load(Ordering::Acquire);
@@ -137,16 +136,15 @@ impl EngineProcess {
         page.is_some_and(|page| page.load(Ordering::Acquire) == 0)
     }
 
-    /// Whether this process is a copy that still uses the tables of the process that it was copied
-    /// from, because fork's handlers did not run, or because there was no memory for tables of its
-    /// own.
+    /// Whether this process is a copy that still uses the tables of its parent. The reason is that
+    /// fork's handlers did not run, or that there was no memory for separate tables.
     #[inline(always)]
     pub(crate) fn shares_tables(&self) -> bool {
         self.pages.table_file.is_shared() && self.is_orphan()
     }
 
-    /// Whether the filters of system calls let the ledger be kept in a file. `find` is called to
-    /// find out, once for each filter.
+    /// Whether the filters of system calls allow that the ledger is kept in a file. `find` tests
+    /// this, and is called once for each filter.
     pub(crate) fn may_share_ledger(&self, find: impl FnOnce() -> bool) -> bool {
         const UNKNOWN: u8 = 0;
         const NO: u8 = 1;
@@ -192,16 +190,16 @@ impl EngineProcess {
         }
     }
 
-    /// Returns the program's name, as it was at the first call. That is at the start, before the
-    /// program changes its working folder.
+    /// Returns the program's name at the time of the first call. The first call is made at the
+    /// start, before the program changes its working folder.
     pub(crate) fn name(&self) -> &[u8] {
         self.name.get_or_init(program::name)
     }
 }
 
 impl WaitPolicy for EngineProcess {
-    /// Whether [`abandon`](Self::abandon) was called, or should have been, because this child was
-    /// made without fork's handlers. In the latter case, this calls it.
+    /// Whether [`abandon`](Self::abandon) was called. If this child was made without fork's
+    /// handlers, this calls it first.
     fn is_abandoned(&self) -> bool {
         if self.is_orphan() && !self.abandoned.load(Ordering::Relaxed) {
             self.abandon();
@@ -214,8 +212,9 @@ impl WaitPolicy for EngineProcess {
         self.forking.load(Ordering::SeqCst)
     }
 
-    /// Returns how long an event may wait for another event, in nanoseconds. The time gets shorter
-    /// with each wait that timed out, because a program that delayed an event will do it again.
+    /// Returns the longest time that an event may wait for another event, in nanoseconds. The time
+    /// gets shorter with each wait that timed out, because a program that delayed one event will
+    /// delay others.
     fn wait_timeout(&self) -> i64 {
         const FIRST_TIMEOUT: i64 = 2_000_000_000;
         const MIN_TIMEOUT: i64 = 20_000_000;
@@ -233,7 +232,7 @@ impl WaitPolicy for EngineProcess {
 }
 
 /// State that a forking thread must restore after the fork. Only the thread that has the locks
-/// writes and reads it, in the parent or in the child.
+/// accesses it, in the parent or in the child.
 pub(crate) struct ForkRecord {
     mask: AtomicU64,
     locks: AtomicU32,
@@ -249,7 +248,7 @@ pub(crate) struct ForkRecord {
 pub(crate) struct ForkState {
     /// The signal mask to restore.
     pub(crate) mask: u64,
-    /// The locks that the thread has taken, with one bit for each.
+    /// The locks that the thread has taken, with one bit for each lock.
     pub(crate) locks: u32,
     /// Whether the thread has locked libc's streams.
     pub(crate) streams: bool,
@@ -259,7 +258,8 @@ pub(crate) struct ForkState {
     pub(crate) keeping: bool,
     /// Whether the tables were at rest when the thread forked.
     pub(crate) whole: bool,
-    /// Whether the thread that forks is in dlclose, because a library's destructor may fork.
+    /// Whether the thread that forks is in dlclose, which is possible because a library's
+    /// destructor may fork.
     pub(crate) is_closing: bool,
 }
 

@@ -1,12 +1,12 @@
-//! Why dumps are made, and which of them are the last.
+//! Reasons for dumps, and which of these dumps are the last.
 
-/// Why a dump is made.
+/// The reason for a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum DumpReason {
     /// The program ends.
     Exit = 0,
-    /// The program becomes another by exec.
+    /// The program calls exec.
     Exec,
     /// The interval has passed.
     Interval,
@@ -24,7 +24,7 @@ pub enum DumpReason {
     Request,
     /// A signal ends the program.
     Terminated,
-    /// The program locks itself into a sandbox in which a dump would end it.
+    /// The program enters a sandbox in which a dump would end it.
     Sandbox,
     /// The user of `record --live` requested a profile.
     Live,
@@ -51,7 +51,7 @@ impl DumpReason {
         matches!(self, Self::Exit | Self::Terminated | Self::Sandbox)
     }
 
-    /// Whether this dump is made because of a time or the heap's size, and not by request.
+    /// Whether a time or the heap's size triggers this dump, and no request.
     pub(crate) fn is_automatic(self) -> bool {
         matches!(
             self,
@@ -68,7 +68,7 @@ impl DumpReason {
         Self::ALL[self as usize].1
     }
 
-    /// Whether this dump is the last one of the program image.
+    /// Whether this dump is the last dump of the program image.
     pub(crate) fn is_last(self) -> bool {
         self.ends_program() || self == Self::Exec
     }

@@ -1,4 +1,4 @@
-//! Settings as text: their values have the same forms wherever a recording is configured by text.
+//! Parses settings from text. A value has the same form wherever a recording is configured by text.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ pub const FORMAT: SettingForm<DumpFormat> = SettingForm {
     },
 };
 
-/// The form of the choice of frames that are kept of a stack.
+/// The form of the choice between native frames and an interpreter's frames.
 pub const FRAMES: SettingForm<FrameChoice> = SettingForm {
     expected: "script, native or both",
     read: |text| match text {
@@ -74,7 +74,8 @@ pub const TIME: SettingForm<Duration> = SettingForm {
     read: parse_time,
 };
 
-/// The form of the rights of new files. At least their user must be able to read and write them.
+/// The form of the rights of new files. The files' owner must at least have the rights to read and
+/// write them.
 pub const FILE_MODE: SettingForm<u32> = SettingForm {
     expected: "the rights of a file in octal, from 600 to 666",
     read: |text| {
@@ -83,14 +84,15 @@ pub const FILE_MODE: SettingForm<u32> = SettingForm {
     },
 };
 
-/// The form of a regular expression. The expression is not parsed here, so the reader of the
-/// profile reports what is wrong with it.
+/// The form of a regular expression. The expression is not parsed here. If it is wrong, the reader
+/// of the profile reports this.
 pub const REGEX: SettingForm<String> = SettingForm {
     expected: "a regular expression",
     read: |text| (!text.is_empty()).then(|| text.to_string()),
 };
 
-/// A setting that an environment variable sets for every collector, preloaded or linked.
+/// A setting of a recording, with its environment variable. The variable applies to every
+/// collector, preloaded or linked.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     /// The variable.
@@ -133,8 +135,8 @@ macro_rules! setting {
     };
 }
 
-/// The settings besides HEAPPROF_OUTPUT, which is a path pattern and must be set for the others to
-/// matter.
+/// All settings except HEAPPROF_OUTPUT. They have an effect only if HEAPPROF_OUTPUT, a path
+/// pattern, is set.
 pub const SETTINGS: &[Setting] = &[
     setting!(MODE, MODE, |to, mode| to.mode = mode),
     setting!(PERIOD, PERIOD, |to, period| to.period = period),
@@ -151,10 +153,11 @@ pub const SETTINGS: &[Setting] = &[
     setting!(FOLLOW, ANSWER, |to, yes| to.follow_children = yes),
 ];
 
-/// Puts the values of the variables into `options`; `get` returns each value, as bytes.
+/// Applies the values of all settings' variables to `options`. `get` returns the value of a
+/// variable, as bytes.
 ///
 /// # Errors
-/// Returns the first variable whose value is not understood.
+/// Returns an error for the first variable whose value does not have the expected form.
 pub fn apply_variables<T: AsRef<[u8]>>(
     get: impl Fn(&'static str) -> Option<T>,
     options: &mut RecordingOptions,
@@ -172,7 +175,7 @@ pub fn apply_variables<T: AsRef<[u8]>>(
 /// Reads the value of a variable of the form `form`, if the variable is set.
 ///
 /// # Errors
-/// Returns an error if the value is not understood.
+/// Returns an error if the value does not have this form.
 pub fn parse<T>(
     name: &'static str,
     value: Option<&[u8]>,

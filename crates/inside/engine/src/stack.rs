@@ -1,4 +1,4 @@
-//! The stack of an allocation: found by unwinding, or known from the thread's last stacks.
+//! Finds the stack of an allocation by unwinding, or by comparison with the thread's last stacks.
 
 pub(crate) mod by_thread;
 pub(crate) mod call_site;

@@ -1,4 +1,4 @@
-//! Data about a thread while it lives.
+//! State of the threads: their tables, names and kernel ids.
 
 pub(crate) mod names;
 pub(crate) mod state;

@@ -1,4 +1,4 @@
-//! The code that depends on the processor. Nothing else in this crate uses registers or
+//! The code that depends on the processor. No other code in this crate uses registers or
 //! instructions.
 //!
 //! Each supported processor has a folder that exports the same names as `x86_64`. Other processors

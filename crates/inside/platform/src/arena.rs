@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::lock::{ForkLock, LockedValue, WaitPolicy, rank};
 use crate::sys::{self, PAGE_SIZE};
 
-/// The allocator's state.
+/// The state of the allocator: a list of free blocks for each size, the mappings, and the reserve.
 pub struct EngineArena {
     lists: LockedValue<{ rank::ARENA }, ArenaLists>,
     /// Whether any spare block is in use.
@@ -22,9 +22,9 @@ struct ArenaLists {
     free: [*mut u8; CLASS_COUNT],
     at: *mut u8,
     left: usize,
-    /// Address of the reserve: memory that is used when the kernel provides no more.
+    /// Address of the reserve: memory that is used when the kernel provides no memory any more.
     reserve: *mut u8,
-    /// Number of bytes of the reserve that are left, from its start on.
+    /// Number of bytes of the reserve that are still unused. They are at its start.
     reserve_left: usize,
     /// Length of the reserve in bytes.
     reserve_len: usize,
@@ -38,8 +38,8 @@ struct ArenaLists {
     chunks: usize,
     /// Start and length of each block that is a mapping of its own.
     mapped: [(usize, usize); 64],
-    /// Number of bytes of blocks that are mappings of their own, but for which `mapped` has no
-    /// room.
+    /// Total length in bytes of the blocks that are mappings of their own, but for which `mapped`
+    /// has no room.
     unlisted: usize,
 }
 
@@ -163,11 +163,11 @@ impl EngineArena {
         [&lists.lock]
     }
 
-    /// Sets `len` bytes aside, so that later allocations can't fail for lack of memory. Returns
+    /// Sets `len` bytes aside as a reserve for later allocations, which must not fail. Returns
     /// false if there is not enough memory.
     ///
-    /// This is needed because std aborts the process when an allocation fails, and the process is
-    /// the program's.
+    /// The reserve is needed because std aborts the process when an allocation fails, and the
+    /// process belongs to the program.
     pub fn reserve(&self, process: &impl WaitPolicy, len: usize) -> bool {
         let len = round_to_pages(len);
         self.lists.with(process, |lists| {
@@ -201,7 +201,7 @@ impl EngineArena {
         })
     }
 
-    /// Returns how many bytes of the arena are in memory.
+    /// Returns how many bytes of the arena are resident.
     pub fn resident(&self, process: &impl WaitPolicy) -> usize {
         let (cut, reserve, earlier, mapped) = self.lists.with(process, |lists| {
             let cut = lists.chunks.saturating_sub(lists.left) + lists.unlisted;
@@ -215,7 +215,7 @@ impl EngineArena {
             .sum::<usize>()
     }
 
-    /// Takes a spare block from the reserve, for an allocation of the engine for which the
+    /// Takes a spare block from the reserve. It serves an allocation of the engine for which the
     /// program's allocator has no memory. Returns null when the reserve is used up.
     #[cold]
     pub fn spare(&self, process: &impl WaitPolicy, layout: Layout) -> *mut u8 {

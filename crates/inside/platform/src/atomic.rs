@@ -1,6 +1,6 @@
-//! The atomic types of the data that threads share while they have the ledger open. They are the
-//! standard ones, or in a model test those of shuttle, which decides at each access which thread
-//! goes on.
+//! The atomic types for data that threads share while they have the ledger open. They are the
+//! standard types, except in a model test: there, shuttle's types decide at each access which
+//! thread goes on.
 
 #[cfg(shuttle)]
 pub use shuttle::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64};

@@ -1,8 +1,8 @@
 //! The services of the kernel, the processor and libc for code inside a profiled program: system
 //! calls, locks, memory and stacks of its own, and thread-local storage.
 //!
-//! Nothing here knows what is recorded. All of it may run in the middle of the program's malloc, in
-//! a signal handler, or between fork and exec. So it preserves errno, calls no function that the
+//! This code does not depend on what is recorded. It may run in the middle of the program's malloc,
+//! in a signal handler, or between fork and exec. So it preserves errno, calls no function that the
 //! program may have replaced, and takes no lock of libc.
 //!
 //! * `sys`: system calls, made directly ([`sys::call`]).

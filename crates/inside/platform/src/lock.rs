@@ -1,8 +1,8 @@
-//! A lock that allocates nothing and calls nothing of libc: it waits by the kernel's futex.
+//! A lock that allocates nothing and calls no function of libc. It waits by the kernel's futex.
 //!
-//! An event of the program waits for a lock only for a limited time. A signal handler may have
-//! interrupted the thread that has the lock, and may itself wait, perhaps for this thread. Once a
-//! thread has given up, all threads wait for a shorter time.
+//! An event of the program waits for a lock only for a limited time. The reason: a signal handler
+//! may have interrupted the thread that has the lock, and may itself wait, perhaps for this thread.
+//! Once a thread has given up, all threads wait for a shorter time.
 //!
 //! Each lock has a rank in its type. A thread takes locks in the order of their ranks, because
 //! otherwise two threads could wait for each other. A debug build asserts this. Fork takes all
@@ -16,55 +16,55 @@ use crate::{sys, tls};
 
 /// The ranks of all locks, outermost first.
 pub mod rank {
-    /// Rank of the lock of the thread that dumps.
+    /// Rank of the lock that a thread has while it dumps.
     pub const DUMPING: u8 = 0;
-    /// Rank of the lock of the recording's options.
+    /// Rank of the lock for the recording's options.
     pub const OPTIONS: u8 = 1;
-    /// Rank of the lock of the names of dumps.
+    /// Rank of the lock for the names of dumps.
     pub const NAMING: u8 = 2;
-    /// Rank of the lock of a recording that begins.
+    /// Rank of the lock that a thread has while it begins a recording.
     pub const STARTING: u8 = 3;
-    /// Rank of the lock of the triggers of dumps.
+    /// Rank of the lock for the triggers of dumps.
     pub const TRIGGERS: u8 = 4;
-    /// Rank of the lock of the last reported sizes of stacks.
+    /// Rank of the lock for the sizes of stacks that were reported last.
     pub const REPORTED_STACKS: u8 = 5;
-    /// Rank of the lock of the moments in the heap's history.
+    /// Rank of the lock for the heap's history.
     pub const MOMENTS: u8 = 6;
-    /// Rank of the lock of the unwind rules.
+    /// Rank of the lock for the unwind rules.
     pub const RULES: u8 = 7;
-    /// Rank of the lock of the program's own mappings.
+    /// Rank of the lock for the mappings that the program made.
     pub const REGIONS: u8 = 8;
-    /// Rank of the lock of the budgets and of the owners of the live table's parts.
+    /// Rank of the lock for budgets, and for the owners of the live table's parts.
     pub const OWNERS: u8 = 9;
-    /// Rank of the lock of other threads' slots.
+    /// Rank of the lock for the slots of other threads.
     pub const SLOTS: u8 = 10;
-    /// Rank of the lock of the options with which the program is to start a recording.
+    /// Rank of the lock for the options with which the program is to start a recording.
     pub const DEFAULT_OPTIONS: u8 = 11;
-    /// Rank of the lock of the known mappings.
+    /// Rank of the lock for the known mappings.
     pub const KNOWN_MAPPINGS: u8 = 12;
-    /// Rank of the lock of the closed mappings.
+    /// Rank of the lock for the closed mappings.
     pub const CLOSED_MAPPINGS: u8 = 13;
-    /// Rank of the lock of the loaded objects.
+    /// Rank of the lock for the loaded objects.
     pub const MODULES: u8 = 14;
-    /// Rank of the lock of the table of interpreter frames by their texts.
+    /// Rank of the lock for the table that finds interpreter frames by their texts.
     pub const SCRIPT_FRAMES: u8 = 15;
-    /// Rank of the lock of the memory of the interpreter frames' texts.
+    /// Rank of the lock for the memory with the texts of interpreter frames.
     pub const SCRIPT_TEXTS: u8 = 16;
-    /// Rank of the lock of the table of stacks by their hash.
+    /// Rank of the lock for the table that finds stacks by their hash.
     pub const STACKS: u8 = 17;
-    /// Rank of the lock of the memory of the stacks.
+    /// Rank of the lock for the memory with the stacks.
     pub const STACK_MEMORY: u8 = 18;
-    /// Rank of the lock of the arena from which the engine itself allocates.
+    /// Rank of the lock for the arena from which the engine itself allocates.
     pub const ARENA: u8 = 19;
-    /// Rank of the locks of the live table's parts.
+    /// Rank of the locks for the parts of the live table.
     pub const PARTS: u8 = 20;
-    /// Rank of the lock of the size in use.
+    /// Rank of the lock for the number of bytes in use.
     pub const HEAP: u8 = 21;
     /// Number of ranks.
     pub const COUNT: u8 = 22;
 }
 
-/// A lock without data of its own.
+/// A lock that contains no data.
 pub struct FutexLock<const RANK: u8>(AtomicU32);
 
 const UNLOCKED: u32 = 0;
@@ -73,18 +73,18 @@ const CONTENDED: u32 = 2;
 
 /// The state of a process that decides how long a thread waits for a lock.
 pub trait WaitPolicy {
-    /// Whether every lock counts as free, because this process is a copy in which the thread that
-    /// has a lock does not exist.
+    /// Whether every lock counts as free. True in a copy of the process, where the threads that had
+    /// locks do not exist.
     fn is_abandoned(&self) -> bool;
-    /// Whether a thread that forks has the locks.
+    /// Whether a thread has taken the locks for a fork.
     fn is_forking(&self) -> bool;
-    /// Returns for how long an event may wait, in nanoseconds.
+    /// Returns the longest time that an event may wait for a lock, in nanoseconds.
     fn wait_timeout(&self) -> i64;
     /// Notes that a thread has waited in vain for the [`wait_timeout`](Self::wait_timeout).
     fn note_timeout(&self);
 }
 
-/// A lock among those that fork takes.
+/// A lock that fork takes.
 pub trait ForkLock {
     /// The lock's rank.
     fn rank(&self) -> u8;
@@ -95,8 +95,8 @@ pub trait ForkLock {
     fn release_after_fork(&self);
 }
 
-/// Asserts that the thread may wait for a lock of this rank: it has locked none of this rank or a
-/// higher one.
+/// Asserts that the thread may wait for a lock of this rank, because it has no lock of this rank or
+/// of a higher rank.
 #[inline(always)]
 fn assert_may_enter(rank: u8) {
     if cfg!(debug_assertions) {
@@ -144,9 +144,9 @@ fn take_word(word: &AtomicU32) -> bool {
         .is_ok()
 }
 
-/// Takes a lock's word, if it is free. Returns whether it was taken. It is for a waiting thread:
-/// unlike [`take_word`], it only reads the word while the lock is taken, which does not disturb the
-/// owner.
+/// Takes a lock's word, if it is free. Returns whether it was taken. This is for a waiting thread.
+/// Unlike [`take_word`], it only reads the word while the lock is taken, which does not disturb the
+/// owner of the lock.
 fn take_word_if_free(word: &AtomicU32) -> bool {
     word.load(Ordering::Relaxed) == UNLOCKED && take_word(word)
 }
@@ -202,9 +202,9 @@ impl<const RANK: u8> FutexLock<RANK> {
         (take_word(&self.0) || wait_a_while(&self.0, process)).then(|| self.guard())
     }
 
-    /// Takes the lock, unless a thread that forks has it for longer than `patience` (nanoseconds).
-    /// The limit is needed because the thread that forks may wait for malloc's own lock, which this
-    /// thread has if a signal interrupted its malloc.
+    /// Takes the lock, and waits for at most `patience` nanoseconds if it is taken for a fork. The
+    /// limit prevents a deadlock: the thread that forks may wait for malloc's own lock, which this
+    /// thread may have, because a signal interrupted its malloc.
     pub fn lock_past_fork(
         &self,
         process: &impl WaitPolicy,
@@ -263,7 +263,7 @@ impl<const RANK: u8> ForkLock for FutexLock<RANK> {
     }
 }
 
-/// Keeps a [`FutexLock`] locked until dropped.
+/// A taken [`FutexLock`], which is released when this value is dropped.
 pub struct LockGuard<'a, const RANK: u8>(&'a FutexLock<RANK>);
 
 impl<const RANK: u8> Drop for LockGuard<'_, RANK> {
@@ -273,15 +273,15 @@ impl<const RANK: u8> Drop for LockGuard<'_, RANK> {
     }
 }
 
-/// Waits for a lock's word, and takes it. Returns false after a limited time, which is longer while
-/// a thread forks, because that thread has all locks.
+/// Waits for a lock's word, and takes it. Returns false after a limited time. The time is longer
+/// while a thread forks, because that thread has all locks.
 #[cold]
 fn wait_a_while(word: &AtomicU32, process: &dyn WaitPolicy) -> bool {
     wait_for(word, process, || !process.is_forking())
 }
 
-/// Waits for a lock's word, and takes it. The thread that has it may not be running, so this first
-/// spins, then yields, then sleeps (for threads of other priorities). Returns false if it gave up.
+/// Waits for a lock's word, and takes it. This first spins, then yields, then sleeps, so that the
+/// thread that has the lock can run, whatever its priority. Returns false if it gave up.
 fn wait_for(word: &AtomicU32, process: &dyn WaitPolicy, may_give_up: impl Fn() -> bool) -> bool {
     let since = sys::nanoseconds(libc::CLOCK_MONOTONIC);
     for tries in 0u64.. {
@@ -307,8 +307,8 @@ fn wait_for(word: &AtomicU32, process: &dyn WaitPolicy, may_give_up: impl Fn() -
     false
 }
 
-/// A lock for a few loads and stores: its release is a plain store. A thread has only one lock of a
-/// rank at a time, except that fork takes all.
+/// A lock that is taken for only a few loads and stores. Its release is a plain store. A thread has
+/// only one lock of a rank at a time, except that fork takes all of them.
 pub struct SpinLock<const RANK: u8>(AtomicU32);
 
 impl<const RANK: u8> SpinLock<RANK> {
@@ -347,8 +347,9 @@ impl<const RANK: u8> SpinLock<RANK> {
         self.0.store(UNLOCKED, Ordering::Release);
     }
 
-    /// Takes the lock for fork, together with others of its rank, unless another thread has it for
-    /// longer than [`wait_timeout`](WaitPolicy::wait_timeout). Returns whether it was taken.
+    /// Takes the lock for fork, which also takes other locks of this rank. Gives up if another
+    /// thread has the lock for longer than [`wait_timeout`](WaitPolicy::wait_timeout). Returns
+    /// whether it was taken.
     pub fn acquire_for_fork(&self, process: &dyn WaitPolicy) -> bool {
         take_word(&self.0) || wait_for(&self.0, process, || true)
     }

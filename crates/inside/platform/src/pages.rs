@@ -1,4 +1,4 @@
-//! The tables' memory: it comes from the kernel, or from a file that outlives the process.
+//! Memory for tables. It comes from the kernel, or from a file that outlives the process.
 
 #[cfg(any(test, feature = "regions"))]
 use std::sync::atomic::AtomicUsize;
@@ -58,8 +58,7 @@ impl PageSource {
         }
     }
 
-    /// Makes a source whose only memory is a region. Memory that is returned to it is not given out
-    /// again.
+    /// Makes a source whose only memory is a region. Memory that is unmapped is not used again.
     ///
     /// # Safety
     /// The region begins at a page, is zeroed, is written by no other code, and stays for as long
@@ -94,9 +93,9 @@ impl PageSource {
             .unwrap_or_else(|| sys::map_dense(len))
     }
 
-    /// Returns the value of `at`. If that is null, this maps zeroed memory first, which begins at a
-    /// multiple of `align`, and stores its address there. If several threads do so at the same
-    /// time, the first one's memory is used. Returns null if there is no memory.
+    /// Returns the address in `at`. If it is null, this first maps zeroed memory, which begins at a
+    /// multiple of `align`, and stores its address in `at`. If several threads do so at the same
+    /// time, the memory of the first thread is used. Returns null if there is no memory.
     pub fn map_once<T>(
         &self,
         at: &AtomicPtr<T>,
@@ -133,8 +132,8 @@ impl PageSource {
         }
     }
 
-    /// Takes memory of a test's region or of the table file; `None` if the kernel's private memory
-    /// is to be used.
+    /// Takes memory of the table file or, in a test, of the region. `None` if the caller must map
+    /// private memory of the kernel.
     fn take_other(&self, len: usize, lot: TableLifetime) -> Option<*mut u8> {
         #[cfg(any(test, feature = "regions"))]
         if self.is_region() {
@@ -157,8 +156,8 @@ impl PageSource {
         }
     }
 
-    /// Copies the present value of `of`, a number or a list of chunks, into the table file for its
-    /// readers. It does nothing if there is no file, or if readers do not need the value.
+    /// Copies a number or a list of chunks, `of`, into the table file for its readers. Does nothing
+    /// if there is no file, or if readers do not need the value.
     #[inline]
     pub fn copy<T>(&self, of: &T) {
         if self.table_file.is_there() {
@@ -202,7 +201,7 @@ impl PageSource {
         }
     }
 
-    /// Returns how many of the `len` bytes at `at` are in memory.
+    /// Returns how many of the `len` bytes at `at` are resident.
     pub fn resident(&self, at: *const u8, len: usize) -> usize {
         match self.is_region() {
             false => sys::resident(at, len),
@@ -217,7 +216,7 @@ mod tests {
     use super::*;
     use crate::sys::PAGE_SIZE;
 
-    /// A mapping stays the same whichever caller asks, and aligned memory has its whole length.
+    /// Tests that each caller gets the same mapping, and that aligned memory has its whole length.
     #[test]
     fn what_is_mapped_once_stays() {
         let pages = region_of(16 * PAGE_SIZE);

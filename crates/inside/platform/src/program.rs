@@ -4,9 +4,9 @@ use std::ffi::CStr;
 
 use crate::sys;
 
-/// Returns the name of the running program. It is the name by which the program was started, if
-/// that name leads to the running file. (A script's name does not.) One file may be many programs,
-/// and `vim` may be a link to `vim.basic`.
+/// Returns the name of the running program. This is the name by which it was started, if this name
+/// leads to the running file. (A script's name does not.) The file's own name can be misleading:
+/// one file may be many programs, and `vim` may be a link to `vim.basic`.
 pub fn name() -> Vec<u8> {
     const EXECUTABLE_LINK: &CStr = c"/proc/thread-self/exe";
     let mut buf = [0u8; 4096];
@@ -33,8 +33,8 @@ fn last_part(path: &[u8]) -> &[u8] {
     path.rsplit(|&b| b == b'/').next().unwrap_or_default()
 }
 
-/// Returns the path that was executed. `None` if the program executed its own file again, or an
-/// open file, because such a path contains no name.
+/// Returns the path that was executed; `None` if the path contains no name. There is no name if the
+/// program executed its own file again, or an open file.
 fn executed_path() -> Option<&'static CStr> {
     sys::executed_path().filter(|path| {
         let path = path.to_bytes();

@@ -1,5 +1,5 @@
-//! Runs dumps on a stack of their own and, if the program has used up all file descriptors, with a
-//! file descriptor table of their own.
+//! Runs dumps on a separate stack. If the program has used up all file descriptors, a dump also
+//! gets a separate file descriptor table.
 //!
 //! The program's stack may be small, or may be that of a signal handler.
 
@@ -54,8 +54,8 @@ mod switching {
             unsafe { arch::call_on_stack(end, run::<F>, &raw mut work) };
         }
 
-        /// Runs `work` on the dump stack, in a child that shares this process's memory and has a
-        /// copy of its file descriptor table, while this thread waits. Returns whether such a child
+        /// Runs `work` on the dump stack in a child, while this thread waits. The child shares this
+        /// process's memory, but has a copy of its file descriptor table. Returns whether the child
         /// could be made.
         pub fn run_in_child(&self, mut work: &mut dyn FnMut()) -> bool {
             unsafe extern "C" fn run(work: *mut &mut dyn FnMut()) {
@@ -97,7 +97,7 @@ impl OwnStack {
         work();
     }
 
-    /// Returns false, because processors other than x86-64 have no such child.
+    /// Returns false, because the child for a dump can only be made on x86-64.
     pub fn run_in_child(&self, _work: &mut dyn FnMut()) -> bool {
         false
     }

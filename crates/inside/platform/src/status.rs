@@ -10,7 +10,7 @@ fn find_line<'a>(text: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     Some(line.trim_ascii())
 }
 
-/// Returns the number of resident bytes now, and the largest number so far.
+/// Returns the current number of resident bytes, and the largest number so far.
 pub fn resident() -> (u64, u64) {
     let text = sys::read_file(c"/proc/thread-self/status");
     let field = |name: &[u8]| {
@@ -32,7 +32,7 @@ pub fn is_filtered() -> bool {
     find_line(&text, b"Seccomp:").is_some_and(|mode| mode != b"0")
 }
 
-/// Whether this process has only one thread. False in doubt.
+/// Whether this process has only one thread. False if that is not certain.
 pub fn has_one_thread() -> bool {
     if single_threaded() {
         return true;
@@ -41,7 +41,7 @@ pub fn has_one_thread() -> bool {
     find_line(&text, b"Threads:").is_some_and(|count| count == b"1")
 }
 
-/// Whether the main thread has ended and the calling thread is the last one.
+/// Whether the main thread has ended and the calling thread is the last thread.
 pub fn is_deserted() -> bool {
     let text = sys::read_file(c"/proc/self/status");
     let ended = find_line(&text, b"State:").is_some_and(|state| state.starts_with(b"Z"));
@@ -49,7 +49,7 @@ pub fn is_deserted() -> bool {
     ended && find_line(&text, b"Threads:").is_some_and(|n| [&b"1"[..], b"2"].contains(&n))
 }
 
-/// Returns the exit code of the main thread, which has ended: 0 if libc ended it.
+/// Returns the exit code of the main thread after its end. The code is 0 if libc ended the thread.
 pub fn main_thread_exit_code() -> u8 {
     let text = sys::read_file(c"/proc/self/stat");
     // The last field is a wait status. The program's name, before it, may contain any bytes.

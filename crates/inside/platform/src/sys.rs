@@ -94,9 +94,9 @@ pub fn nap() {
     sleep(50_000);
 }
 
-/// Sleeps for `nanoseconds`, which are less than a second, or until a signal comes. It waits by a
-/// futex on a word that no thread changes. It does not use nanosleep, which would make the kernel
-/// forget how to resume a sleep that an attacher has interrupted in this thread.
+/// Sleeps for `nanoseconds` (less than a second), or until a signal comes. This waits by a futex on
+/// a word that no thread changes. With nanosleep, the kernel would forget how to resume a sleep of
+/// the program that an attacher has interrupted in this thread.
 #[cfg(not(shuttle))]
 pub fn sleep(nanoseconds: u64) {
     let word = AtomicU32::new(0);
@@ -151,8 +151,8 @@ pub fn nanoseconds(clock: libc::clockid_t) -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// Returns the id of this process. In a child of the engine that shares a process's memory and
-/// works for that process, this is the id of that process.
+/// Returns the id of this process. A child of the engine that shares the memory of a process gets
+/// the id of that process, for which it works.
 pub fn process_id() -> i32 {
     match tls::works_for() {
         0 => kernels_process_id(),
@@ -165,7 +165,7 @@ fn kernels_process_id() -> i32 {
     unsafe { call(libc::SYS_getpid, [0; 6]) as i32 }
 }
 
-/// Waits for the end of a child of the engine, whose end sends the program no signal.
+/// Waits for the end of a child of the engine. Such an end sends the program no signal.
 pub fn reap(child: usize) {
     wait_for_child(child, 0);
 }
@@ -181,19 +181,19 @@ fn wait_for_child(child: usize, options: i32) -> isize {
     unsafe { call(libc::SYS_wait4, [child, 0, options, 0, 0, 0]) }
 }
 
-/// Returns the id of the process that started this one.
+/// Returns the id of this process's parent.
 pub fn parent_id() -> i32 {
     // SAFETY: takes no arguments.
     unsafe { call(libc::SYS_getppid, [0; 6]) as i32 }
 }
 
-/// Returns the id of the user as which this process acts.
+/// Returns the effective user id of this process.
 pub fn effective_user() -> u32 {
     // SAFETY: takes no arguments.
     unsafe { call(libc::SYS_geteuid, [0; 6]) as u32 }
 }
 
-/// Returns the id of the group as which this process acts.
+/// Returns the effective group id of this process.
 pub fn effective_group() -> u32 {
     // SAFETY: takes no arguments.
     unsafe { call(libc::SYS_getegid, [0; 6]) as u32 }
@@ -205,7 +205,7 @@ pub fn thread_id() -> i32 {
     unsafe { call(libc::SYS_gettid, [0; 6]) as i32 }
 }
 
-/// Maximum number of bytes of a thread's name, with the zero at its end.
+/// Maximum length of a thread's name in bytes, including the zero at its end.
 pub const THREAD_NAME_LEN: usize = 16;
 
 /// Returns the calling thread's name, which ends with a zero.
@@ -222,8 +222,8 @@ pub fn thread_name() -> [u8; THREAD_NAME_LEN] {
     name
 }
 
-/// Returns the kernel's number for the mode in which this thread's system calls are filtered, 0 for
-/// no filter; `None` if the kernel can't say.
+/// Returns the kernel's number for this thread's mode of filtering system calls (seccomp). It is 0
+/// without a filter; `None` if the kernel does not report it.
 pub fn seccomp_mode() -> Option<u32> {
     let args = [libc::PR_GET_SECCOMP as usize, 0, 0, 0, 0, 0];
     // SAFETY: the call only reads a number.
@@ -231,8 +231,8 @@ pub fn seccomp_mode() -> Option<u32> {
     u32::try_from(mode).ok()
 }
 
-/// Whether this is the process's first thread. In a forked child, that is the thread that called
-/// fork.
+/// Whether the calling thread is the process's first thread. In a forked child, the first thread is
+/// the one that called fork.
 pub fn is_main_thread() -> bool {
     thread_id() == process_id()
 }
@@ -246,8 +246,8 @@ pub fn executed_path() -> Option<&'static std::ffi::CStr> {
     }
 }
 
-/// A mask that no thread has, because two signals can't be blocked. [`restore_signals`] does
-/// nothing when it gets this mask.
+/// A signal mask that stands for "not blocked". No thread has it, because two signals can't be
+/// blocked. [`restore_signals`] does nothing with this mask.
 pub const NOT_BLOCKED: u64 = u64::MAX;
 
 /// Blocks all signals of this thread. Returns the previous mask, for [`restore_signals`].
@@ -286,8 +286,8 @@ pub fn restore_signals(before: u64) {
     unsafe { call(libc::SYS_rt_sigprocmask, args) };
 }
 
-/// The kernel calls by which threads wait for each other, in a model test: each call lets another
-/// thread run, no time passes, and memory is ordered.
+/// Replacements, for model tests, of the kernel calls by which threads wait for each other. Each
+/// call lets another thread run, no time passes, and memory is ordered.
 #[cfg(shuttle)]
 mod model {
     use shuttle::thread;

@@ -1,11 +1,11 @@
-//! Tables that outlive the process: they lie in a file in memory that the ledger keeper has open,
+//! Tables that outlive the process. They are in a file in memory, which the ledger keeper has open,
 //! too.
 //!
-//! The file begins with a [`Header`]. The file is mapped piece by piece, as tables are made. A
-//! forked child gets a copy of the lasting tables, and begins without the passing ones
-//! ([`TableLifetime`]). The engine's own numbers and lists of chunks stay in private memory. If a
-//! reader needs one of them, each of its changes is copied into the header. So an allocation takes
-//! the same path with and without a file.
+//! The file begins with a [`Header`]. It is mapped piece by piece, as tables are made. A forked
+//! child gets a copy of the lasting tables, and begins without the passing ones
+//! ([`TableLifetime`]). The engine's numbers and lists of chunks stay in private memory. Those that
+//! a reader needs are copied into the header whenever they change. So an allocation takes the same
+//! path with and without a file.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{
@@ -25,50 +25,53 @@ pub use relocation::TableMemory;
 /// The purpose of a table, which decides where its memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableLifetime {
-    /// For the process itself. No reader needs the table, so it is always private.
+    /// The table is only for the process itself. No reader needs it, so it is always in private
+    /// memory.
     Own,
-    /// For the process and for any reader: data that never changes once it is written. A forked
-    /// child gets a copy.
+    /// The table is for the process and its readers, and its data never change once they are
+    /// written. A forked child gets a copy.
     Lasting,
-    /// For the process and its readers only: the sums that threads count. A forked child begins
-    /// without them.
+    /// The table is for the process and its readers, and has the sums that threads count. A forked
+    /// child begins without these sums.
     Passing,
 }
 
 /// Length of the file in bytes. It has memory only where something was written.
 pub const TABLE_FILE_LEN: usize = 16 << 30;
-/// Smallest size of a piece. A new piece is about a quarter of the file so far, between this size
-/// and [`MAX_PIECE_LEN`], unless a table needs more.
+/// Smallest size of a piece in bytes. A new piece is about a quarter as large as the file so far,
+/// but between this size and [`MAX_PIECE_LEN`]. It is larger if a table needs more.
 const MIN_PIECE_LEN: usize = 256 << 10;
-/// Largest size of a piece, unless a table needs more.
+/// Largest size of a piece in bytes, unless a table needs more.
 const MAX_PIECE_LEN: usize = 256 << 20;
 
-/// A number of bytes that no process allocates.
+/// Value of [`TableFile::file_due`] if the tables do not wait for a file. No process allocates this
+/// number of bytes.
 const NEVER_DUE: u64 = u64::MAX;
 
 /// Number of values (numbers and lists) that are copied into the header.
 pub const COPY_COUNT: usize = 19;
 
-/// Index of the copy of the process's sums, which is often written.
+/// Index, in the header, of the copy of the process's sums. The copy is written often.
 pub const HEAP_COPY: usize = 6;
-/// Index of the copy of the counts of dropped events, which is often written.
+/// Index, in the header, of the copy of the counts of dropped events. The copy is written often.
 pub const DROPPED_COPY: usize = 7;
-/// Index of the copy of the heap's history, which is often written.
+/// Index, in the header, of the copy of the heap's history. The copy is written often.
 pub const MOMENTS_COPY: usize = 15;
-/// Index of the copy of the time when the heap was largest, which is often written.
+/// Index, in the header, of the copy of the time when the heap was largest. The copy is written
+/// often.
 pub const PEAK_AT_COPY: usize = 16;
 
-/// The tables of a process that outlive it, in a file or in private memory that may be moved into a
-/// file later.
+/// The tables that outlive their process. They are in a file, or in private memory that may be
+/// moved into a file later.
 pub struct TableFile {
     /// Address of the header; null if there is neither a file nor private memory in its place.
     base: AtomicPtr<u8>,
-    /// Whether the pieces are mapped from a file, which another process may have mapped, too;
-    /// otherwise they are private memory. A forked child has its parent's file until it gets its
-    /// own.
+    /// Whether the pieces are mapped from a file. If so, another process may have mapped the same
+    /// file: a forked child has its parent's file until it gets its own. Otherwise the pieces are
+    /// private memory.
     is_shared: AtomicBool,
     /// Number of allocated bytes at which the tables move from private memory into a file;
-    /// [`NEVER_DUE`] if they do not wait for that.
+    /// [`NEVER_DUE`] if they are not to move.
     file_due: AtomicU64,
     pieces: UnsafeCell<TablePieces>,
     /// Whether a thread uses `pieces`. Such a thread takes no lock and waits for nothing.
@@ -104,12 +107,12 @@ struct TablePiece {
 struct CopiedValue {
     from: AtomicUsize,
     len: AtomicUsize,
-    /// Offset of the copy, in bytes from the first value.
+    /// Offset of the copy in the header's values, in bytes.
     to: AtomicUsize,
 }
 
 impl TableFile {
-    /// Makes a table file without a file.
+    /// Makes the state of a process whose tables are not kept in a file.
     pub const fn new() -> Self {
         const NONE: TablePiece = TablePiece {
             at: std::ptr::null_mut(),
@@ -138,22 +141,22 @@ impl TableFile {
         }
     }
 
-    /// Whether tables are kept in a file, or in private memory in its place.
+    /// Whether tables are kept in a file, or in private memory that takes the file's place.
     #[inline]
     pub fn is_there(&self) -> bool {
         !self.base.load(Ordering::Acquire).is_null()
     }
 
-    /// Whether another process may have the pieces mapped, too, so that a copy of this process must
+    /// Whether another process may also have the pieces mapped. If so, a copy of this process must
     /// not touch them.
     #[inline(always)]
     pub fn is_shared(&self) -> bool {
         self.is_shared.load(Ordering::Relaxed)
     }
 
-    /// Locks the pieces until [`unlock_pieces`](Self::unlock_pieces). A thread that forks keeps
-    /// them locked for as long as the kernel takes to copy the process. Returns false if another
-    /// thread has them locked for longer than that, because it is suspended.
+    /// Locks the pieces until [`unlock_pieces`](Self::unlock_pieces). Another thread may have them
+    /// locked, but for no longer than the kernel takes to copy a process that forks. Returns false
+    /// if they are locked for longer, because that thread is suspended.
     pub fn lock_pieces(&self) -> bool {
         const MAX_YIELDS: usize = 1000;
         const MAX_NAPS: usize = 40_000;
@@ -174,9 +177,9 @@ impl TableFile {
         self.is_locked.store(false, Ordering::Release);
     }
 
-    /// Begins to keep tables in a file of [`TABLE_FILE_LEN`] bytes, or, without a file, in private
-    /// memory that may later become one ([`move_into`](Self::move_into)). Returns false if the
-    /// memory can't be mapped. It is called once, before there is any table.
+    /// Begins to keep tables in a file of [`TABLE_FILE_LEN`] bytes. If `file` is `None`, the tables
+    /// are in private memory until [`move_into`](Self::move_into) moves them into a file. Returns
+    /// false if the memory can't be mapped. This is called once, before there is any table.
     pub fn begin(&self, file: Option<&EngineFile>) -> bool {
         let head = size_of::<Header>().next_multiple_of(PAGE_SIZE);
         let len = head + MIN_PIECE_LEN;
@@ -233,8 +236,8 @@ impl TableFile {
         self.base.load(Ordering::Acquire).cast()
     }
 
-    /// Runs `work` with the pieces locked. Returns `None` without running it if another thread has
-    /// had them locked for long, because it may be suspended.
+    /// Runs `work` with the pieces locked. Returns `None`, and does not run `work`, if another
+    /// thread has had the pieces locked for too long. That thread may be suspended.
     fn with_pieces<R>(&self, work: impl FnOnce(&mut TablePieces) -> R) -> Option<R> {
         if !self.lock_pieces() {
             return None;
@@ -245,7 +248,7 @@ impl TableFile {
         Some(result)
     }
 
-    /// Whether the memory at `at` lies in the file.
+    /// Whether the memory at `at` is in the file.
     pub fn holds(&self, at: *const u8) -> bool {
         let is_in = |piece: &TablePiece| at.addr().wrapping_sub(piece.at.addr()) < piece.len;
         self.is_there()
@@ -255,9 +258,9 @@ impl TableFile {
                 .unwrap_or(true)
     }
 
-    /// Takes zeroed memory of the file. Returns `None` if tables of this lifetime are not kept
-    /// there, or if there is no room. In the latter case the header says so, and the table is in
-    /// private memory.
+    /// Takes zeroed memory of the file. Returns `None` if tables of this lifetime are not kept in
+    /// the file, or if the file is full. A full file is marked as such in its header, and the table
+    /// must be in private memory.
     pub fn take(&self, len: usize, lot: TableLifetime) -> Option<*mut u8> {
         if lot == TableLifetime::Own || !self.is_there() {
             return None;
@@ -300,8 +303,8 @@ impl TableFile {
         self.with_header(|header| header.state.store(state, Ordering::Release));
     }
 
-    /// Runs `what` with the header, whose atomic fields it may read or change, if there is a
-    /// header.
+    /// Runs `what` with the header, if there is one. `what` may read or change the header's atomic
+    /// fields.
     fn with_header(&self, what: impl FnOnce(&Header)) {
         // SAFETY: null, or the header, of which only the atomic fields change once it is written.
         if let Some(header) = unsafe { self.header().as_ref() } {
@@ -316,8 +319,8 @@ impl TableFile {
         found
     }
 
-    /// Sets the values that are copied from now on, by address and length in bytes. Returns the
-    /// addresses of their copies.
+    /// Sets which values are copied from now on, each by its address and its length in bytes.
+    /// Returns the addresses of the copies.
     pub fn set_copies(&self, all: [(usize, usize); COPY_COUNT]) -> [usize; COPY_COUNT] {
         let values = self.header().cast::<u8>();
         // SAFETY: the caller has a file, which begins with a header.
@@ -335,7 +338,7 @@ impl TableFile {
         places
     }
 
-    /// Copies the value at an address, if it is one of the copied values.
+    /// Copies the value at `address` into the header, if it is one of the values to copy.
     #[cold]
     pub fn copy(&self, address: usize) {
         let is_it = |copied: &&CopiedValue| copied.from.load(Ordering::Acquire) == address;
@@ -344,9 +347,9 @@ impl TableFile {
         }
     }
 
-    /// Copies the present words of a value that have the indexes `words`. Other threads may copy
-    /// them at the same time, so this is for values that are copied again and again, or that one
-    /// thread changes at a time.
+    /// Copies the words with the indexes `words` of a value. Other threads may copy them at the
+    /// same time, and an older word may then remain. So this is for values that are copied again
+    /// and again, or that one thread changes at a time.
     pub fn copy_words(&self, value: usize, words: std::ops::Range<usize>) {
         let copied = &self.copies[value];
         let from = copied.from.load(Ordering::Relaxed);
@@ -403,7 +406,7 @@ impl TableFile {
 }
 
 impl TablePieces {
-    /// Takes memory of a piece that has at least `len` bytes left.
+    /// Takes `len` bytes of a piece that has room for them.
     fn take(&mut self, len: usize, lot: TableLifetime) -> Option<*mut u8> {
         let fits = |piece: &&mut TablePiece| piece.lot == lot && piece.len - piece.taken >= len;
         let piece = self.all[..self.count].iter_mut().find(fits)?;
@@ -474,8 +477,8 @@ macro_rules! word {
 word!(AtomicU32, u32);
 word!(AtomicU64, u64);
 
-/// Copies words that other threads may change and copy at the same time, so that in the end the
-/// copies equal the words.
+/// Copies words that other threads may change and copy at the same time. In the end, the copies
+/// equal the words.
 ///
 /// # Safety
 /// `count` words are at both places.

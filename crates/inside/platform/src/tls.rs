@@ -1,5 +1,5 @@
-//! This thread's slot, in initial-exec storage: reading it calls nothing, so it can't recurse into
-//! malloc.
+//! Each thread's slot. It is in initial-exec storage, which is read without a call, so the read
+//! can't recurse into malloc.
 //!
 //! `thread_local!` in a shared library compiles to `__tls_get_addr`, which may allocate.
 
@@ -14,39 +14,42 @@ pub enum EngineIdentity {}
 /// when the thread starts.
 #[repr(C)]
 pub struct ThreadSlot {
-    /// Bytes until the next sample. The hooks subtract each allocation, and call the engine below
-    /// zero.
+    /// Number of bytes to allocate until the next sample. The hooks subtract the size of each
+    /// allocation, and call the engine when the number falls below zero.
     pub countdown: u64,
     /// The thread's tables; null until its first event.
     pub state: *const ThreadTables,
     /// Whether the thread is inside an engine.
     pub busy: u32,
-    /// Why the thread gets its state for one event at a time: [`ENDED`], [`BORROWED`], or 0 if it
-    /// keeps its state.
+    /// Reason why the thread gets its state for only one event at a time: [`ENDED`] or
+    /// [`BORROWED`]. 0 if it keeps its state.
     pub lent: u8,
     /// Number of frees that used a borrowed state.
     pub frees: u16,
-    /// The saved countdown, while the thread forks.
+    /// The countdown from before the fork, while the thread forks.
     pub held: u64,
     /// Number of the recording that the countdown belongs to.
     pub epoch: u64,
     /// The engine that the thread serves; null before its first event.
     pub engine: *const EngineIdentity,
-    /// The process that this thread works for, if the thread is a child of the engine that shares
-    /// the process's memory.
+    /// Id of the process that this thread works for, if the thread is a child of the engine that
+    /// shares that process's memory; otherwise 0.
     pub works_for: i32,
     /// Whether the thread has locked all locks for a fork.
     pub forking: bool,
-    /// The ranks of the locks that the thread has, a bit for each. Only debug builds use it.
+    /// The ranks of the locks that the thread has, with one bit for each rank. Only debug builds
+    /// use this field.
     pub ranks: u32,
-    /// The thread's number among those that have allocated; 0 if it has none.
+    /// The thread's number in the ledger; 0 if it has none. A thread gets a number when it
+    /// allocates.
     pub thread: u32,
 }
 
 /// Reason: the thread's end was announced.
 pub const ENDED: u8 = 1;
-/// Reason: the thread borrows its state, because its first event is a free, which may be its last.
-/// libc frees memory of an ending thread so late that the end is not announced any more.
+/// Reason: the thread borrows its state, because its first event is a free, which may also be its
+/// last event. libc frees memory of an ending thread so late that the engine can't learn of the end
+/// any more.
 pub const BORROWED: u8 = 2;
 
 /// A countdown that does not reach zero while the thread is busy.
@@ -64,8 +67,8 @@ pub fn current() -> *mut ThreadSlot {
     compiled_slot::current()
 }
 
-/// Sets this thread's countdown to zero, so that the next event reaches the engine. In exact mode,
-/// an earlier sampled recording may have left some bytes on it.
+/// Sets this thread's countdown to zero, so that the next event reaches the engine. Exact mode
+/// needs this, because an earlier sampled recording may have left a countdown above zero.
 #[inline]
 pub fn rewind() {
     let slot = current();
@@ -83,15 +86,15 @@ pub fn works_for() -> i32 {
     unsafe { (*current()).works_for }
 }
 
-/// Sets the process that this thread works for; 0 stands for the thread's own. It is called in a
-/// child that uses the slot of a sleeping thread, and in that thread afterwards.
+/// Sets the process that this thread works for; 0 stands for the thread's own process. This is
+/// called in a child that uses the slot of a sleeping thread, and later in that thread.
 pub fn work_for(process: i32) {
     // SAFETY: the slot is this thread's own.
     unsafe { (*current()).works_for = process };
 }
 
-/// Returns the ranks of the locks that this thread has, a bit for each. Only debug builds keep
-/// them.
+/// Returns the ranks of the locks that this thread has, with one bit for each rank. Only debug
+/// builds record them.
 pub fn ranks() -> u32 {
     // SAFETY: the slot is this thread's own.
     unsafe { (*current()).ranks }

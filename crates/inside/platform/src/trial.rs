@@ -8,9 +8,10 @@ use crate::sys::{self, EngineFile, PAGE_SIZE, call};
 /// Longest time that the child may take, in naps of a millisecond.
 const CHILD_TIMEOUT: u32 = 2_000;
 
-/// Makes a child of this process, which installs a filter by the system call `n` with `args`, and
-/// then makes the system calls of dumps, of events, and of an inspection of an executable. Returns
-/// true if the child survived, or if the filter can't be installed at all.
+/// Whether a process survives a filter of system calls, which the system call `n` installs with
+/// `args`. A child of this process installs it, and makes the system calls of dumps, of events, and
+/// of an inspection of an executable. The result is also true if the filter can't be installed at
+/// all.
 pub fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
     lives_through(|| {
         // SAFETY: the child has its own copy of everything, and only it gets the filter.
@@ -20,8 +21,8 @@ pub fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
     })
 }
 
-/// Whether this process survives the system calls that keep the ledger in a file, under its present
-/// filters. The result is also true if a filter only denies these calls.
+/// Whether this process, with its present filters, survives the system calls that keep the ledger
+/// in a file. The result is also true if a filter only denies these calls.
 pub fn may_share_ledger() -> bool {
     lives_through(|| {
         let Ok(file) = sys::memory_file(2 * PAGE_SIZE) else {
@@ -93,9 +94,8 @@ pub fn makes_first_process() -> bool {
         != sys::read_link(c"/proc/thread-self/ns/pid_for_children", &mut children)
 }
 
-/// Makes the system calls of dumps and events, by the same functions, but with arguments that let
-/// them change nothing outside this process. Files, mappings and masks belong to the child, which
-/// ends next.
+/// Makes the system calls of dumps and events, by the same functions, in the child. Their arguments
+/// are chosen so that nothing changes outside the child, which ends next.
 fn try_all() {
     let none = c"/nonexistent/heapprof";
     let mut buffer = [0; 64];
@@ -180,7 +180,8 @@ fn wait_for_end(child: usize) -> bool {
 mod tests {
     use super::*;
 
-    /// Strict mode allows nothing except read, write and exit. A call that fails changes nothing.
+    /// Tests that a process does not survive strict mode, which allows only read, write and exit. A
+    /// call that fails to install a filter changes nothing.
     #[test]
     fn strict_mode_is_not_survived() {
         const STRICT: usize = 1;

@@ -1,5 +1,4 @@
-//! Symbols of libc that older versions lack: the linker finds them if they exist, and otherwise
-//! they are null.
+//! Symbols of libc that older versions lack. The linker makes a symbol null if it does not exist.
 
 use std::arch::global_asm;
 use std::ffi::c_void;
@@ -83,8 +82,8 @@ pub fn dl_find_object(pc: usize) -> Option<FoundObject> {
     }
 }
 
-/// The action on the lock of libc's list of streams, which fork takes after its handlers ran. The
-/// lock counts its owner's acquisitions.
+/// An action on the lock of libc's list of streams. Fork takes this lock after its handlers ran.
+/// The lock counts how often its owner has taken it.
 pub enum StreamLockAction {
     /// Takes the lock.
     Lock,
@@ -109,10 +108,11 @@ pub fn streams(what: StreamLockAction) {
     }
 }
 
-/// Whether this process has only one thread, as reported by glibc (2.32 and later). False in doubt.
+/// Whether this process has only one thread, as glibc reports (2.32 and later). False if that is
+/// not certain.
 ///
-/// The only thread itself makes the answer false, before it starts a second one. So the answer
-/// never becomes false in the middle of the engine's work.
+/// The only thread makes this false itself, before it starts a second thread. So the result can't
+/// become false in the middle of the engine's work.
 #[inline(always)]
 pub fn single_threaded() -> bool {
     if cfg!(any(miri, shuttle)) {

@@ -33,8 +33,8 @@ pub fn prepare() {
     ENGINE.dumps().set_allocator_query(query_allocator);
 }
 
-/// Returns how much memory the allocator has; `None` if it is not glibc's, or if this glibc lacks
-/// `mallinfo2`.
+/// Returns how much memory glibc's allocator has; `None` if the program uses another allocator, or
+/// if this glibc lacks `mallinfo2`.
 fn query_allocator() -> Option<AllocatorUsage> {
     let ask = MALLINFO2.load(Ordering::Acquire).cast_const();
     if ask.is_null() || !real_functions::is_libc(real_functions::real().malloc as *const c_void) {

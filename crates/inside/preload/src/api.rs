@@ -1,4 +1,4 @@
-//! The functions that a program may call: heapprof's own functions, and those of gperftools under
+//! The functions that a program may call: heapprof's functions, and functions of gperftools under
 //! their usual names. include/heapprof.h declares all of them.
 
 use std::ffi::{CString, c_char, c_int, c_ulong, c_void};
@@ -53,9 +53,8 @@ pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) 
     })
 }
 
-/// Returns the output for a recording that this process starts itself. `list` is the list of
-/// `record`, if this process runs under `record`; `record` then learns of the recording's dumps,
-/// too.
+/// Returns the output for a recording that this process starts itself. If this process runs under
+/// `record`, `list` is the list of `record`, which then also learns of the recording's dumps.
 fn own_output(pattern: &[u8], list: Vec<u8>) -> DumpOutput {
     DumpOutput {
         pattern: pattern.to_vec(),
@@ -257,8 +256,8 @@ pub unsafe extern "C" fn heapprof_perl_layout(fields: *const PerlField, count: u
 }
 
 /// Returns the address at which Devel::HeapProf must store each call of a C sub by an interpreter;
-/// null if these calls are not needed. The address has four words: the sub, the op, the context
-/// stack and the number of its newest context.
+/// null if these calls are not needed. At the address are four words: the sub, the op, the context
+/// stack, and the number of the stack's newest context.
 #[unsafe(no_mangle)]
 pub extern "C" fn heapprof_perl_calls(interpreter: *const c_void) -> *mut u64 {
     let calls = ENGINE
@@ -274,8 +273,8 @@ pub extern "C" fn heapprof_perl_values_wanted() -> c_int {
     PERL.wants_values() as c_int
 }
 
-/// Starts to trace an interpreter's values. `of_stale` is Perl's flag for variables that a pad
-/// keeps for the next run of their `my`. Returns null if values are not wanted, or can't be traced.
+/// Starts to trace an interpreter's values. `of_stale` is Perl's flag for a variable that its pad
+/// keeps until its `my` runs again. Returns null if tracing is not requested, or is not possible.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_perl_values(
     interpreter: *const c_void,
@@ -295,22 +294,23 @@ pub unsafe extern "C" fn heapprof_perl_values_changed(traced: *const TracedInter
     unsafe { PERL.follow_values(&*traced) }
 }
 
-/// Records the thread's current stack for the values that [`heapprof_perl_values_changed`] found.
+/// Records the thread's current stack for the new values that [`heapprof_perl_values_changed`] has
+/// counted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_perl_values_made(traced: *const TracedInterpreter) {
     // SAFETY: the caller's contract.
     PERL.note_values_made(unsafe { &*traced });
 }
 
-/// Reports that the whole program is compiled and begins to run.
+/// Notes that the whole program is compiled and begins to run.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_perl_values_compiled(traced: *const TracedInterpreter) {
     // SAFETY: the caller's contract.
     unsafe { PERL.note_values_compiled(&*traced) };
 }
 
-/// Reports that the thread has run the `my` of `count` variables. `variables` holds the addresses
-/// of their heads.
+/// Notes that the thread has run the `my` of `count` variables. `variables` holds the addresses of
+/// the variables' heads.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_perl_values_my(
     traced: *const TracedInterpreter,
@@ -333,8 +333,8 @@ pub unsafe extern "C" fn heapprof_perl_values_end(
     PERL.end_values(unsafe { &*traced }, is_replaced != 0);
 }
 
-/// Begins a new section of the program, labelled with `text_of_mark` unless it is null. Returns the
-/// number of the section.
+/// Begins a new section of the program. `text_of_mark` is the section's label; null means no label.
+/// Returns the number of the section.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_perl_values_mark(text_of_mark: *const c_char) -> u32 {
     // SAFETY: the caller's contract.

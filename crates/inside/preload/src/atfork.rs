@@ -9,9 +9,9 @@ static REGISTER_ATFORK: HookedFunction = HookedFunction::new(c"__register_atfork
 type AtForkHandler = unsafe extern "C" fn();
 
 /// Registers fork handlers that belong to no library, so that they are never removed. libc removes
-/// a library's handlers when the library is closed, and all libraries' handlers when the program
-/// ends. If a thread forked at that moment, libc would not call the handler that releases the locks
-/// of the first handler.
+/// a library's handlers when the library is closed, and the handlers of all libraries when the
+/// program ends. If a thread forks at that moment, the first handler has taken locks, but libc
+/// would not call the handler that releases them.
 pub fn register(prepare: AtForkHandler, parent: AtForkHandler, child: AtForkHandler) {
     let [prepare, parent, child] = [prepare, parent, child].map(|handler| handler as *const c_void);
     // SAFETY: functions of this library, which is never unloaded.

@@ -26,8 +26,8 @@ use self::slots::{ImportSlot, LoaderObject, SettledObjects, each_object};
 use crate::{allocator, atfork, end, operators, real_functions, start};
 use heapprof_providers::{interpreters, python};
 
-/// Maximum time in milliseconds to wait until the attaching process takes the ledger's file. A
-/// thread of the program waits.
+/// Maximum time in milliseconds to wait until the attaching process takes the ledger's file. It is
+/// short, because a thread of the program waits.
 const HAND_OVER_TIMEOUT_MS: u32 = 100;
 
 /// Maximum number of attempts to take the lock on the slots. A thread that changes slots keeps them
@@ -44,9 +44,9 @@ pub struct AttachState {
     is_child: AtomicBool,
     /// Lock for changing slots. A thread that needs the loader's lock, too, takes this lock first.
     is_locked: AtomicBool,
-    /// Whether [`prepare`](Self::prepare) has succeeded, which it needs to do only once.
+    /// Whether [`prepare`](Self::prepare) has succeeded. It must succeed only once.
     is_ready: AtomicBool,
-    /// The real functions behind the hooks, in the order of `HOOKS`.
+    /// Addresses of the real functions behind the hooks, in the order of `HOOKS`.
     behind: [AtomicUsize; HOOKS.len()],
     /// Whether the library that defines malloc defines C++'s operators, too.
     has_operators: AtomicBool,
@@ -84,8 +84,8 @@ pub unsafe extern "C" fn heapprof_letter(letter: *mut AttachLetter) {
     end_call(letter);
 }
 
-/// Makes an interrupted system call of the thread fail with EINTR instead of being restarted, if a
-/// pending signal would interrupt it. The signal's handler runs when the thread continues.
+/// Makes the system call of a stopped thread fail with EINTR, if a pending signal would interrupt
+/// the call. Otherwise the call is restarted. The signal's handler runs when the thread continues.
 fn end_call(letter: &AttachLetter) {
     const RAX: usize = 0;
     const RIP: usize = 16;
@@ -193,8 +193,8 @@ impl AttachState {
         Ok(())
     }
 
-    /// Finds the real functions behind the hooks, at the first call only, because they stay the
-    /// same.
+    /// Finds the real functions behind the hooks. Later calls do nothing, because the functions
+    /// stay the same.
     fn prepare(&'static self) -> Result<(), u32> {
         if self.is_ready.load(Ordering::Acquire) {
             return Ok(());
@@ -270,8 +270,8 @@ impl AttachState {
         });
     }
 
-    /// Points all slots that hold the real functions at the hooks. Returns the number of slots that
-    /// point at hooks afterwards.
+    /// Points all slots of the real functions at the hooks. Returns the number of slots that point
+    /// at hooks afterwards.
     fn lead(&self) -> u32 {
         let own = (&raw const ATTACH_STATE) as u64;
         let mut led = 0;
@@ -314,7 +314,7 @@ impl AttachState {
     }
 
     /// Returns the hook for a slot of an object; `None` if the slot must not change. `has_others`
-    /// is the result of [`has_others`](Self::has_others): it matters for a slot that the loader has
+    /// is the result of [`has_others`](Self::has_others). It matters for a slot that the loader has
     /// not filled yet.
     fn hook_for_slot(
         &self,
@@ -411,8 +411,8 @@ fn hand_over(file: i32) {
     letter.file.store(-1, Ordering::Release);
 }
 
-/// Handles the first allocation whose stack contains code of an unknown object, which begins at
-/// `start`. The program may have loaded the object without dlopen.
+/// Handles the first allocation whose stack contains code of an unknown object. The object begins
+/// at `start`. The program may have loaded it without dlopen.
 fn on_new_code(start: usize) {
     opened_objects::scan();
     interpreters::scan_new_object(start);

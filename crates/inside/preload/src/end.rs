@@ -32,9 +32,9 @@ pub fn has_ended() -> bool {
 }
 
 /// Makes the last dump by calling `dump`, which returns the new [`LAST_DUMP_STATE`]. If another
-/// thread is making the last dump, waits for that thread, because the process must not end before
-/// the dump is complete. Returns whether this call made the dump. Signals must be blocked:
-/// otherwise a signal handler on this thread would wait for its own thread.
+/// thread is making the last dump, this waits for that thread, because the process must not end
+/// before the dump is complete. Returns whether this call made the dump. The caller must block
+/// signals. Otherwise a signal handler on this thread could wait for its own thread.
 fn run_once(dump: impl FnOnce() -> u8) -> bool {
     let free =
         LAST_DUMP_STATE.compare_exchange(NOT_BEGUN, BEGUN, Ordering::AcqRel, Ordering::Acquire);
@@ -60,8 +60,8 @@ fn go_on() {
     ENGINE.lifecycle().go_on();
 }
 
-/// Waits until another thread has made the last dump, but for at most half a minute, because
-/// nothing may keep the program alive.
+/// Waits until another thread has made the last dump, but for at most half a minute: a dump that
+/// hangs must not keep the program alive.
 fn wait() {
     const MAX_WAITS: u32 = 30_000;
     for _ in 0..MAX_WAITS {
@@ -72,8 +72,8 @@ fn wait() {
     }
 }
 
-/// Whether `record` waits for a profile when the program ends, even if the program stopped the
-/// recording.
+/// Whether `record` expects a profile when the program ends. It does so even if the program stopped
+/// the recording.
 static IS_RECORDED: AtomicBool = AtomicBool::new(false);
 /// Whether the program stopped a recording while [`IS_RECORDED`] was set.
 static WAS_STOPPED: AtomicBool = AtomicBool::new(false);
@@ -124,8 +124,8 @@ pub fn shut_in() {
     ENGINE.lifecycle().enter_sandbox();
 }
 
-/// Makes the last dump and ends the program by a signal, after the current event if this thread is
-/// inside one. The signal's handler calls this function, with all signals blocked.
+/// Makes the last dump, and ends the program by a signal. If this thread is inside an event, both
+/// happen after the event. The signal's handler calls this function, with all signals blocked.
 pub fn by_signal(signal: c_int) {
     if !ENGINE.lifecycle().is_own_process() {
         raise_default(signal);
@@ -166,10 +166,9 @@ pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
 /// Whether this process has called abort and has already made its last dump.
 static IS_ABORTING: AtomicBool = AtomicBool::new(false);
 
-/// Makes the last dump, unless abort has made it, and ends the program by SIGABRT. libc itself may
-/// have aborted (for a damaged heap or a smashed stack) without calling the hook of abort. The
-/// thread may be inside an event. It is then in the real allocator, where it has none of the
-/// library's locks.
+/// Makes the last dump, unless the hook of abort has made it, and ends the program by SIGABRT. libc
+/// aborts without calling this hook if the heap is damaged or the stack was smashed. If the thread
+/// is inside an event then, it is in the real allocator, where it has none of the library's locks.
 pub fn by_abort(signal: c_int) {
     wiretap::end();
     if !IS_ABORTING.swap(false, Ordering::AcqRel) && is_due() {
@@ -255,12 +254,12 @@ pub fn prepare() {
     }
 }
 
-/// Registers exit handlers and fork handlers with libc, at the first call only.
+/// Registers exit handlers and fork handlers with libc. Later calls do nothing.
 ///
-/// The caller calls this as early as possible: the handlers then run after the program's own
-/// handlers and after the destructors of all libraries, which are registered later. It must not be
-/// called while libc allocates, because libc may then be extending its list of handlers, with the
-/// list locked.
+/// This is called as early as possible. The program's own handlers and the destructors of all
+/// libraries are then registered later, and so run before these handlers. It must not be called
+/// while libc allocates, because libc may then be extending its list of handlers, with the list
+/// locked.
 pub fn register() {
     static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
     if IS_REGISTERED.swap(true, Ordering::AcqRel) {
@@ -297,7 +296,7 @@ unsafe extern "C" fn after_fork_in_child() {
     wiretap::restart_in_child();
 }
 
-/// Resets the state about ends that a forked child inherits from its parent.
+/// Resets this module's state in a forked child, which inherits it from its parent.
 pub fn forget_end() {
     LAST_DUMP_STATE.store(NOT_BEGUN, Ordering::Relaxed);
     WAS_STOPPED.store(false, Ordering::Relaxed);

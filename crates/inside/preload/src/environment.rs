@@ -62,7 +62,7 @@ fn variables() -> *const *const c_char {
     }
 }
 
-/// Whether the environment can be read already.
+/// Whether the environment can be read at this early time.
 pub fn is_there() -> bool {
     !variables().is_null()
 }
@@ -203,8 +203,8 @@ pub fn report_becoming_unrecorded(why: &str, program: &[u8]) {
     }
 }
 
-/// Returns the path of the list that `record` keeps of its processes; `None` without `record`, or
-/// if children are not followed.
+/// Returns the path of the list in which `record` collects reports of its processes; `None` without
+/// `record`, or if children are not followed.
 fn list() -> Option<&'static [u8]> {
     let follows = parse_variable(variable::FOLLOW.name, &setting::ANSWER);
     get(variable::LIST.name).filter(|_| !matches!(follows, Ok(Some(false))))
@@ -229,7 +229,7 @@ pub fn wrong_wiretap(is_of_key: bool) -> &'static str {
     }
 }
 
-/// Whether Python's small objects are recorded; `None` if the environment does not decide this.
+/// Whether Python's small objects are recorded; `None` if no variable says so.
 pub fn python_objects() -> Result<Option<bool>, SettingError> {
     // Python counts no objects for that variable when its allocators are wrapped.
     if get("PYTHONMALLOCSTATS").is_some() {
@@ -307,8 +307,8 @@ pub fn read() -> Result<Option<EnvironmentRequest>, SettingError> {
 }
 
 /// Whether a variable was inherited from a recorded process. Also marks the variable for this
-/// process's children: as in gperftools, the upper bit of the value's first character shows
-/// children that they are not the first process.
+/// process's children. The mark is that of gperftools, the upper bit of the value's first
+/// character. It shows children that they are not the first process.
 fn mark_inherited(name: &str) -> bool {
     let Some(first) = value_of(name) else {
         return false;
@@ -324,9 +324,9 @@ fn mark_inherited(name: &str) -> bool {
     }
 }
 
-/// Returns the id for [`DumpOutput::parent`] under `record`. For the program that `record` started,
-/// it is the parent's id; for other processes, it is an id that no process has. The program is the
-/// first process that calls this function, also after an exec. The parent's id alone would not
+/// Returns the id for [`DumpOutput::parent`] under `record`. This is the parent's id in the program
+/// that `record` started, and an id that no process has in all other processes. The first process
+/// that calls this function is the program, also after an exec. The parent's id alone would not
 /// identify the program, because an orphan may have the same parent.
 fn parent_of_program((record, program): (i32, i32)) -> i32 {
     const NO_PARENT: i32 = -1;
@@ -378,8 +378,8 @@ fn set_program_id(own: i32) {
     }
 }
 
-/// Whether children are recorded. If not, sets `output` so that it shows whether this process is
-/// the first one.
+/// Whether children are recorded. If they are not, stores in `output` whether this process is the
+/// first one.
 fn follow(output: &mut DumpOutput) -> Result<bool, SettingError> {
     if get(variable::FOLLOW.name).is_some_and(|value| value[0] & 0x80 != 0) {
         return Ok(false);
@@ -396,8 +396,8 @@ fn follow(output: &mut DumpOutput) -> Result<bool, SettingError> {
     Ok(follow)
 }
 
-/// Returns the options for a start through gperftools' variables: every allocation is recorded, in
-/// gperftools' text format, into files with the prefix from the environment.
+/// Returns the options for a recording that gperftools' variables start. It records every
+/// allocation, and writes files in gperftools' text format, whose prefix is in the environment.
 fn from_prefix(triggers: DumpTriggers) -> Result<RecordingOptions, SettingError> {
     let answer = |name, default| Ok(parse_variable(name, &LETTER_FORM)?.unwrap_or(default));
     let (always_id, removes_earlier) = (

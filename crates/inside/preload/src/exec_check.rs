@@ -1,6 +1,6 @@
-//! Inspects a program that is about to be executed. Reports to `record` if this library can't be
-//! loaded into it, because the program has no loader or is built for another architecture. So
-//! `record` can explain why such a child is missing.
+//! Inspects a program that is about to be executed. If the program has no loader, or is built for
+//! another architecture, this library can't be loaded into it. This is reported to `record`, which
+//! can then explain why such a child is missing.
 
 use std::ffi::CStr;
 
@@ -56,8 +56,8 @@ pub fn report_name(name: usize) {
     }
 }
 
-/// Reads the text at an address, which may be invalid; `None` if there is no text there, or if it
-/// is too long.
+/// Reads the text at an address, which may be invalid; `None` if there is no text at the address,
+/// or if it is too long.
 fn text(at: usize, buffer: &mut [u8; MAX_PATH_LEN]) -> Option<&CStr> {
     let len = sys::read_memory(at, buffer);
     CStr::from_bytes_until_nul(&buffer[..len]).ok()
@@ -83,8 +83,8 @@ fn report_file(path: &CStr) {
     }
 }
 
-/// Returns the reason why this library cannot be loaded into a program that begins with these
-/// bytes; `None` if it can.
+/// Returns the reason why this library can't be loaded into a program; `None` if it can.
+/// `beginning` holds the first bytes of the program's file.
 fn obstacle(beginning: &[u8]) -> Option<&'static str> {
     const EM_X86_64: u16 = 62;
     const EM_AARCH64: u16 = 183;
@@ -177,8 +177,8 @@ mod tests {
         }
     }
 
-    /// Checks that a file that is cut off, or whose headers are further behind, is assumed to have
-    /// a loader.
+    /// Checks that a file is assumed to have a loader if it is cut off, or if its headers are
+    /// behind the bytes that are read.
     #[test]
     fn what_is_not_known_is_no_obstacle() {
         let whole = executable(2, 62, &[1, 1, 2]);

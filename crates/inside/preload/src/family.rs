@@ -1,4 +1,5 @@
-//! Hooks for the other functions of malloc's family. Each calls its real function.
+//! Hooks for the functions of malloc's family besides malloc and free. Each hook calls its real
+//! function.
 
 use std::ffi::{c_int, c_void};
 
@@ -39,7 +40,8 @@ fn allocate_counted(
     }
 }
 
-/// Records the end of a block, if the block was recorded. The caller frees the block afterwards.
+/// Records the free of a block, if its allocation was recorded. The caller frees the block
+/// afterwards.
 #[inline(always)]
 pub fn release(address: *mut u8) {
     if !address.is_null() {
@@ -176,7 +178,8 @@ unsafe extern "C" fn chosen_pvalloc(size: usize, slot: usize, bp: usize) -> *mut
     allocate_counted(size, slot, bp, |real| unsafe { (real.pvalloc)(size) })
 }
 
-/// Defines the other names of free. Their sizes and alignments are hints that are ignored.
+/// Defines hooks for the other names of free. The hooks ignore sizes and alignments, which are
+/// hints.
 macro_rules! frees {
     ($($name:ident($($hint:ident),*))*) => {
         $(

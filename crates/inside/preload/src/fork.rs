@@ -6,9 +6,9 @@ use std::ffi::{c_int, c_void};
 use crate::atfork;
 use crate::start;
 
-/// Registers a library's fork handlers after heapprof's. libc calls handlers in reverse order
-/// before a fork, so heapprof's run last: when the library's handlers wait for the library's locks,
-/// heapprof's locks are not taken yet.
+/// Registers a library's fork handlers after heapprof's handlers. Before a fork, libc calls
+/// handlers in reverse order, so heapprof's handlers run last. So heapprof's locks are not taken
+/// yet while a library's handlers wait for the library's locks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __register_atfork(
     prepare: *const c_void,

@@ -1,8 +1,8 @@
 //! Macros for hooks that are implemented by ordinary functions. Such a function receives the place
-//! of the hook's call, or runs before the real function.
+//! from which the hook was called, or it runs before the real function.
 
-/// Defines an exported hook that calls a function with the hook's arguments and the place of the
-/// hook's call.
+/// Defines an exported hook, which calls a function. The function gets the hook's arguments, and
+/// then the place from which the hook was called.
 macro_rules! hook {
     (
         $name:ident($($argument:ident: $type:ty),*) -> $result:ty,
@@ -42,9 +42,9 @@ macro_rules! label {
 }
 pub(crate) use label;
 
-/// Assembly of a hook that calls `before` with the program's arguments, and then jumps to the real
-/// function with the same arguments, which may be variadic. `at` is the offset of the function in
-/// `table`, an array of [`HookedFunction`](crate::real_functions::HookedFunction).
+/// Assembly of a hook that first calls `before`, and then jumps to the real function. Both get the
+/// program's arguments, which may be variadic. `at` is the offset of the function in `table`, an
+/// array of [`HookedFunction`](crate::real_functions::HookedFunction).
 macro_rules! announce {
     () => {
         "push rdi

@@ -1,10 +1,10 @@
-//! Hooks on functions that change the identity or the namespaces of a process. They act on all
-//! threads of the process, or require that it has only one. Some of them lower the rights of the
-//! process; this is reported first.
+//! Hooks on functions that change the identity or the namespaces of a process. These functions act
+//! on all threads of the process, or require that it has only one thread. Some of them lower the
+//! rights of the process. The hooks report this before it happens.
 //!
-//! libc gives each thread the new identity, and ends the program if that fails for a thread. The
-//! kernel denies some namespaces to a process with two threads. So the library's own thread ends
-//! before the call.
+//! The library's own thread ends before the call, for two reasons: libc gives each thread the new
+//! identity, and ends the program if that fails for a thread. And the kernel denies some namespaces
+//! to a process with two threads.
 
 use std::ffi::c_int;
 
@@ -14,17 +14,17 @@ use heapprof_platform::sys;
 use crate::hook::announced;
 use crate::real_functions::HookedFunction;
 
-/// User id that leaves an id unchanged.
+/// Argument for a user id that is to stay unchanged.
 const NO_CHANGE: u32 = u32::MAX;
 
-/// Runs before a function whose change is not reported. The ledger keeper may not recognize the
-/// process after the change.
+/// Runs before a function whose change is not reported. It is needed because the ledger keeper may
+/// not recognize the process after the change.
 unsafe extern "C" fn before_call() {
     before_others();
 }
 
-/// Makes the preparations that all of these functions need: ends the library's thread and moves the
-/// ledger to its file.
+/// Makes the preparations that all functions of this module need: ends the library's thread, and
+/// moves the ledger to its file.
 fn before_others() {
     ENGINE.lifecycle().end_clock();
     ENGINE.lifecycle().move_ledger_to_file();

@@ -1,8 +1,8 @@
 //! Corrects this library's import slots, through which it calls libc. A program or its libraries
-//! may export functions with libc's names (a clock, a memcpy, a write), and the loader then points
-//! the slots at these. Such a function may take a lock that the program's thread has already taken
-//! when it allocates, and so deadlock. So each slot is pointed at the function that libc itself
-//! defines.
+//! may export functions with libc's names (a clock, a memcpy, a write). The loader then points the
+//! slots at these functions. Such a function may deadlock, because it may take a lock that the
+//! program's thread has already taken when it allocates. So this module points each slot at the
+//! function that libc itself defines.
 //!
 //! This happens before all other work of the library. So this module must not call libc functions,
 //! not even a memcpy that the compiler adds. It reads memory word by word with volatile reads,
@@ -32,12 +32,12 @@ const GLIBC_OBJECTS: [&[u8]; 4] = [
     b"libdl.so.2",
 ];
 
-/// Hooks whose slots may point at the program's own functions. If the program defines malloc, all
-/// code uses that allocator, including libc, whose memory this library frees.
+/// Functions whose slots may point at the program's own functions. If the program defines malloc,
+/// all code uses that allocator. This includes libc, some of whose memory this library frees.
 const ALLOCATOR_FUNCTIONS: [&[u8]; 3] = [b"malloc", b"free", b"memalign"];
 
-/// Hooks that only the program should call. This library's own slots for them are pointed at libc's
-/// functions, past any library in between.
+/// Functions whose hooks only the program should call. This library's own slots for them are
+/// pointed at libc's functions, even if another library defines them, too.
 const PROGRAM_FUNCTIONS: [&[u8]; 1] = [b"pthread_create"];
 
 /// Maximum number of objects or entries in a list. A longer list is assumed to be damaged.
@@ -115,8 +115,8 @@ struct LoadedImage {
     hashes: WriteOnceWord,
     /// Table of symbol versions: a version number for each symbol.
     versions: WriteOnceWord,
-    /// Table of the versions that the object defines. `needed` is the table of versions that the
-    /// object needs.
+    /// Table of the versions that the object defines. The field `needed` is the table of versions
+    /// that the object needs.
     defined: WriteOnceWord,
     needed: WriteOnceWord,
     /// Two relocation tables, each with its size in bytes.
@@ -300,7 +300,7 @@ impl LoadedImage {
         None
     }
 
-    /// Returns the address of the function with this name and version that the object defines.
+    /// Returns the address of a function that the object defines, by its name and version.
     ///
     /// # Safety
     /// The loader has mapped the object, and it stays mapped; `name` is a text that ends with a
@@ -417,7 +417,7 @@ unsafe fn is_file(path: usize, name: &[u8]) -> bool {
     unsafe { is_text(from, name) }
 }
 
-/// Corrects each slot that points neither at glibc's function nor at this library's.
+/// Corrects each slot that points neither at glibc's function nor at a function of this library.
 fn lead() {
     const RELOCATION_LEN: usize = 24;
     let mut is_open = false;
@@ -490,7 +490,7 @@ fn protect(rights: i32) -> bool {
     unsafe { sys::call(libc::SYS_mprotect, args) == 0 }
 }
 
-/// Points this library's slots at glibc's functions, at the first call only.
+/// Points this library's slots at glibc's functions. Later calls do nothing.
 pub fn bind() {
     static IS_BOUND: AtomicBool = AtomicBool::new(false);
     if IS_BOUND.swap(true, Ordering::AcqRel) {

@@ -4,8 +4,8 @@ use std::ffi::{CStr, c_void};
 
 use heapprof_abi::letter::LIBRARY_PATH_PREFIX;
 
-/// Whether an attaching process loaded the library. Its file then has the name that the attaching
-/// process chose, and it does nothing before it reads the letter.
+/// Whether an attaching process loaded the library. If so, the library's file has the name that the
+/// attaching process chose, and the library does nothing before it reads the letter.
 pub fn is_loaded_so() -> bool {
     // SAFETY: zeros are a valid answer, and the function fills it in.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };

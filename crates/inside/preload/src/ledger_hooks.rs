@@ -1,6 +1,7 @@
-//! Hooks on functions after which the ledger could no longer be moved to its file. To move it, the
-//! process must have only one thread, must reach the ledger keeper and must have a free file
-//! descriptor. The leader of its session must be known, because it identifies the other processes.
+//! Hooks on functions that make it impossible to move the ledger to its file. The hooks move it
+//! before. A move needs four things: the process has only one thread, it can reach the ledger
+//! keeper, it has a free file descriptor, and the leader of its session is known, because the
+//! leader identifies the other processes.
 
 use heapprof_engine::ENGINE;
 

@@ -2,8 +2,8 @@
 //! or by linking.
 //!
 //! The hooks decide in a handful of instructions whether to record an allocation. heapprof-engine
-//! does all other work. The library prints nothing unless it is asked to or cannot do what it was
-//! asked to do, and it does not change what the program does.
+//! does all other work. The library does not change what the program does. It prints nothing,
+//! except reports that the user has requested, and errors about requests that it can't fulfill.
 
 // Exported functions are for C, and documented in include/heapprof.h.
 #![allow(clippy::missing_safety_doc, unreachable_pub, missing_docs)]

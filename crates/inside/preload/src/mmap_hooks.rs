@@ -32,9 +32,9 @@ pub fn prepare() {
     }
 }
 
-/// Makes the program's call: through another library's function between the hook and libc, or else
-/// as a system call, as libc does. Returns the kernel's result. The other function's -1 and errno
-/// are converted to this form.
+/// Makes the program's call. If another library has a function between the hook and libc, that
+/// function is called; otherwise this makes the system call, as libc does. Returns the kernel's
+/// result, to which the other function's -1 and errno are converted.
 unsafe fn call(behind: &HookedFunction, n: libc::c_long, args: [usize; 6]) -> isize {
     type MappingCallFn =
         unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> *mut c_void;
@@ -104,7 +104,8 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
 }
 
 /// Makes an unmapping call, and records the end of the mappings. The map of regions is locked only
-/// around the kernel's own call, because another library's function may wait for a lock.
+/// during the kernel's call. It is not locked while another library's function runs, because that
+/// may wait for a lock.
 fn count_unmapping(
     behind: &HookedFunction,
     at: usize,
@@ -121,8 +122,8 @@ fn count_unmapping(
     said
 }
 
-/// Hook for mremap. Its fifth argument, the new address, is variadic in C, but is passed in the
-/// fifth register in any case.
+/// Hook for mremap. The fifth argument, the new address, is variadic in C. It is passed in the
+/// fifth register all the same.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mremap(
     at: *mut c_void,

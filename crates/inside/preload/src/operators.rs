@@ -1,8 +1,9 @@
-//! Hooks for C++'s operators new and delete, for allocators that define their own operators.
+//! Hooks for C++'s operators new and delete. They matter for allocators that define their own
+//! operators.
 //!
-//! Usually the operators call malloc and free, and their hooks only jump to them. An allocator's
-//! own operators do not call malloc and free. So calls to them are counted and recorded as calls to
-//! malloc and free are.
+//! Usually the operators call malloc and free, and a hook only jumps to its operator. An
+//! allocator's own operators do not call malloc and free. So calls to such operators are counted
+//! and recorded like calls to malloc and free.
 //!
 //! For an operator that throws, the hook calls the form that does not throw, so that no exception
 //! passes through Rust code. If this call fails, the hook jumps to the throwing form, with the
@@ -19,14 +20,14 @@ use crate::real_functions::{self, next, object, real as allocator};
 
 type OperatorSlots = [AtomicPtr<c_void>; COUNT];
 
-/// The function to which each operator's hook jumps: null until an operator is first used, then the
-/// real operator or this library's recording operator.
+/// The function to which the hook of each operator jumps: the real operator, or this library's
+/// recording operator. All are null until an operator is first used.
 static TARGET: OperatorSlots = [const { AtomicPtr::new(std::ptr::null_mut()) }; COUNT];
 /// The real operators.
 static REAL: OperatorSlots = [const { AtomicPtr::new(std::ptr::null_mut()) }; COUNT];
 
-/// Returns the real operator: the next definition after this library's, or else the one in a C++
-/// library that was loaded only for a plugin.
+/// Returns the real operator: the next definition after that of this library, or else the
+/// definition in a C++ library that was loaded only for a plugin.
 fn find(name: &CStr) -> *mut c_void {
     if let Some(found) = next(name) {
         return found.cast_mut();
@@ -145,7 +146,7 @@ macro_rules! operators {
         $(hook!($new);)*
         $(hook!($delete);)*
 
-        /// The recording operators.
+        /// This library's recording operators.
         mod looking {
             use super::*;
 

@@ -1,5 +1,4 @@
-//! The real functions behind the hooks: those of glibc, or those of another allocator in the
-//! program.
+//! The real functions behind the hooks: functions of glibc, or of another allocator in the program.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -24,8 +23,9 @@ pub struct RealFunctions {
 /// Functions that only glibc has. Each one is null with another libc.
 #[repr(C)]
 struct GlibcFunctions {
-    /// glibc's allocator, in the order of [`RealFunctions`], under second names (GLIBC_2.2.5) that
-    /// this library does not hook. So the first allocation needs no lookup.
+    /// The functions of glibc's allocator, in the order of [`RealFunctions`]. They have second
+    /// names (GLIBC_2.2.5) that this library does not hook. So the first allocation needs no
+    /// lookup.
     family: [usize; first::FAMILY_LEN],
     dlvsym: Option<unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void>,
     sigaction: Option<SigactionFn>,
@@ -145,8 +145,8 @@ static HAS_SEARCHED: AtomicBool = AtomicBool::new(false);
 /// Looks for another allocator in the program. If there is one, the hooks call it instead of
 /// libc's.
 ///
-/// It is called at the first allocation of the process, before the allocation is made, because
-/// memory of one allocator must not be freed by another one.
+/// This is called before the first allocation of the process is made, because memory of one
+/// allocator must not be freed by another one.
 pub fn find() {
     if HAS_SEARCHED.swap(true, Ordering::AcqRel) {
         return;
@@ -196,8 +196,8 @@ pub fn set_real_functions(find: impl Fn(&CStr) -> *const c_void) {
     });
 }
 
-/// Fills the table with the results of `find`, or with libc's allocator if `find` returns no malloc
-/// or libc's.
+/// Fills the table with the results of `find`. If `find` returns no malloc, or libc's malloc, the
+/// table is filled with libc's allocator.
 fn fill(find: impl Fn(&CStr) -> Option<*const c_void>) {
     put_libc_allocator();
     let Some(malloc) = find(c"malloc") else {
@@ -244,9 +244,10 @@ fn fill(find: impl Fn(&CStr) -> Option<*const c_void>) {
     }
 }
 
-/// Returns the next definition of a function of malloc's family after this library's. It is
-/// searched with and without a version: glibc's malloc debugging (libc_malloc_debug.so) defines the
-/// functions only with a version, and other libraries' definitions are found only without one.
+/// Returns the next definition, after that of this library, of a function of malloc's family. The
+/// search is made with and without a version: glibc's malloc debugging (libc_malloc_debug.so)
+/// defines the functions only with a version, and definitions of other libraries are found only
+/// without one.
 fn next_of_family(name: &CStr) -> Option<*const c_void> {
     let found = next(name).filter(|found| !is_libc(*found));
     let by_version = || {
@@ -261,9 +262,9 @@ fn next_of_family(name: &CStr) -> Option<*const c_void> {
     found.or_else(by_version).or_else(|| next(name))
 }
 
-/// Returns the next definition of a function after this library's. If there is none, the loader
-/// stores an error in memory of the program. If the function may be missing, the caller must clear
-/// this error with `dlerror`.
+/// Returns the next definition of a function after that of this library. If there is none, the
+/// loader stores an error in memory of the program. A caller whose function may be missing must
+/// clear this error with `dlerror`.
 pub fn next(name: &CStr) -> Option<*const c_void> {
     // SAFETY: a name that ends in zero.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
@@ -306,8 +307,8 @@ impl HookedFunction {
         self.found.store(found.cast_mut(), Ordering::Release);
     }
 
-    /// Looks the function up. It is called at the library's start, because a forked child must not
-    /// wait for the loader's lock.
+    /// Looks the function up. This is called when the library starts, because a forked child must
+    /// not wait for the loader's lock.
     pub fn find(&self) -> *const c_void {
         let found = next(self.name).unwrap_or_default();
         self.set_function(found);
@@ -373,14 +374,15 @@ pub fn defined_elsewhere(name: &CStr) -> bool {
     !first.is_null() && object(first) != object(find as *const c_void)
 }
 
-/// The initial functions in the table. Each of them finds libc's allocator and calls its own
-/// counterpart there. With glibc this needs no lookup, because its allocator has second names.
+/// The initial functions in the table. Each of them finds libc's allocator, and calls the function
+/// of the same name in it. With glibc this needs no lookup, because glibc's allocator has second
+/// names.
 mod first {
     use std::ffi::{CStr, c_void};
 
     use super::{put_libc_allocator, real};
 
-    /// Number of these functions.
+    /// Number of functions of the malloc family in the table.
     pub const FAMILY_LEN: usize = 7;
     const PAGE_SIZE: usize = 4096;
 
@@ -397,8 +399,8 @@ mod first {
         ]
     }
 
-    /// Stores libc's allocator in the table, and returns the table's function; `None` if it is
-    /// still the initial function.
+    /// Stores libc's allocator in the table, and returns the table's function with this name;
+    /// `None` if that is still the initial function.
     macro_rules! found {
         ($name:ident) => {{
             put_libc_allocator();

@@ -1,5 +1,5 @@
 //! Catches signals that make a dump and, under `record`, signals that end the program. A signal is
-//! caught only if the program left it at its default, and the program still sees the default.
+//! caught only if the program left it at its default. The program still sees the default.
 //!
 //! An interpreter checks that SIGINT is at its default before it installs a handler. So the hooks
 //! of sigaction and signal hide the library's handlers, and a handler that the program sets
@@ -13,11 +13,12 @@ use heapprof_engine::ENGINE;
 use crate::end;
 use crate::real_functions::{self, HookedFunction, SigactionFn};
 
-/// Signals that the library catches while the program has them at their default, one bit each.
+/// Signals, one bit each, that the library catches as long as the program has them at their
+/// default.
 static WANTED_SIGNALS: AtomicU64 = AtomicU64::new(0);
-/// Signals for which the library's handler is installed, one bit each.
+/// Signals, one bit each, for which the library's handler is installed.
 static OWN_SIGNALS: AtomicU64 = AtomicU64::new(0);
-/// Signals that make a dump, one bit each; the other caught signals end the program.
+/// Signals, one bit each, that make a dump. The other caught signals end the program.
 static DUMP_SIGNAL: AtomicU64 = AtomicU64::new(0);
 
 /// Calls libc's own sigaction.
@@ -120,8 +121,8 @@ fn handler_of(signal: c_int) -> Option<libc::sighandler_t> {
     }
 }
 
-/// Makes `signal` trigger dumps, if the program left it at its default. Returns false if it did
-/// not.
+/// Makes `signal` trigger dumps, if the program left the signal at its default. Otherwise returns
+/// false.
 pub fn dump_on(signal: c_int) -> bool {
     DUMP_SIGNAL.fetch_or(bit(signal), Ordering::AcqRel);
     take(signal)
@@ -134,8 +135,8 @@ fn take(signal: c_int) -> bool {
     }
 }
 
-/// Catches SIGTERM, SIGINT and SIGABRT, if the program left them at their default. Terminals,
-/// service managers and aborts end a program by them.
+/// Catches SIGTERM, SIGINT and SIGABRT, if the program left them at their default. These signals of
+/// terminals, service managers and aborts end a program.
 pub fn catch_ends() {
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGABRT] {
         take(signal);
@@ -157,8 +158,8 @@ pub fn give_back() {
     }
 }
 
-/// Whether the library catches a signal while the program has it at its default. It does not in a
-/// vfork child, which has its own handlers but shares this memory with its parent.
+/// Whether the library catches a signal while the program has it at its default. False in a vfork
+/// child, which has its own handlers but shares this memory with its parent.
 fn is_to_be_ours(signal: c_int) -> bool {
     WANTED_SIGNALS.load(Ordering::Acquire) & bit(signal) != 0 && ENGINE.lifecycle().is_own_process()
 }
@@ -250,7 +251,7 @@ pub unsafe extern "C" fn signal(signal: c_int, handler: usize) -> usize {
     unsafe { set(&SIGNAL, signal, handler, flags) }
 }
 
-/// Signals whose handlers interrupt system calls if `signal` sets them, one bit each.
+/// Signals, one bit each, whose handlers interrupt system calls if `signal` installs them.
 static INTERRUPTING_SIGNALS: AtomicU64 = AtomicU64::new(0);
 
 /// Hook for siginterrupt. It also calls libc's function, because libc's own signal uses the

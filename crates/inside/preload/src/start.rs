@@ -18,12 +18,12 @@ static START_STATE: AtomicU8 = AtomicU8::new(NOT_STARTED);
 const NOT_STARTED: u8 = 0;
 const STARTING: u8 = 1;
 const STARTED: u8 = 2;
-/// State: the library has [started](STARTED), and an object may have been loaded whose slots must
-/// be pointed at the hooks.
+/// State: the library has [started](STARTED), and must scan for new objects, whose slots are to be
+/// pointed at the hooks.
 const SCAN_PENDING: u8 = 3;
 
-/// The function that scans for new objects, if a process attached to a program that was started
-/// without the library; otherwise null.
+/// The function that scans for new objects; null unless a process has attached to a program that
+/// was started without the library.
 static OBJECT_SCANNER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Marks the library as started, because a process attached. `look` is the function that scans for

@@ -1,10 +1,10 @@
 //! `__tls_get_addr` for this library only. std's thread-locals call this function, and libc's
 //! version may allocate.
 //!
-//! The library is loaded at the start, so its thread-local block lies at a fixed distance from the
-//! thread pointer. Initial-exec access to one variable of the block gives that distance. The rest
-//! is the offset that the caller passes. So this function calls nothing outside the library and
-//! allocates nothing.
+//! The library is loaded at the start, so its thread-local block is at a fixed distance from the
+//! thread pointer. Initial-exec access to one variable of the block gives this distance. The
+//! function adds the offset that its caller passes. So it calls no function outside the library,
+//! and allocates nothing.
 
 #[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(

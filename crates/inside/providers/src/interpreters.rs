@@ -1,6 +1,5 @@
-//! The known interpreters, and the steps that all of them share: the program is searched for them
-//! at the start and whenever it loads code, and their reading pauses while the program may unload
-//! them.
+//! The list of known interpreters. The program is searched for them at the start, and whenever it
+//! loads code. Their stacks are not read while the program may unload them.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +45,7 @@ fn examine_object<M: Memory>(memory: M, object: LoadedObject, is_early: bool) {
     examine_each(memory, &scanned);
 }
 
-/// Runs `close`, which may unload an interpreter's library, and reads no stacks of interpreters
+/// Runs `close`, which may unload an interpreter's library. No stacks of interpreters are read
 /// meanwhile.
 pub fn around_unload<R>(close: impl FnOnce() -> R) -> R {
     let paused = PROVIDERS.map(|provider| provider.pause());
@@ -61,8 +60,8 @@ pub fn around_unload<R>(close: impl FnOnce() -> R) -> R {
 
 static HAS_SCANNED: AtomicBool = AtomicBool::new(false);
 
-/// Scans every loaded object after the loader has finished loading the program, at the first call
-/// only.
+/// Scans every loaded object, after the loader has finished loading the program. Later calls do
+/// nothing.
 pub fn scan_at_start() {
     if HAS_SCANNED.swap(true, Ordering::Relaxed) {
         return;

@@ -5,8 +5,8 @@ use std::cell::Cell;
 use heapprof_memory::Memory;
 use heapprof_platform::sys;
 
-/// Access to this process's own memory by system calls, so that a read of an unmapped address only
-/// fails.
+/// Access to this process's own memory by system calls. If an address is not mapped, a read fails,
+/// but does no harm.
 #[derive(Clone, Copy)]
 pub(crate) struct KernelMemory<'a> {
     /// Whether a read failed.

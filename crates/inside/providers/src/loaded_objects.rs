@@ -1,4 +1,4 @@
-//! The loaded objects, and a record of the scanned ones.
+//! Lists the loaded objects, and remembers which of them were scanned.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,7 +57,7 @@ pub fn forget() {
 /// object whose entry was overwritten is scanned again.
 static SEEN_OBJECTS: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 
-/// Records an object as scanned. Returns whether it was recorded already.
+/// Marks an object as scanned. Returns whether it was marked before.
 pub fn note(base: u64) -> bool {
     let place = (base >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
     SEEN_OBJECTS[place as usize].swap(base.max(1), Ordering::Relaxed) == base.max(1)

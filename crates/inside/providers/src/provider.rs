@@ -3,10 +3,10 @@
 use heapprof_memory::Memory;
 use heapprof_memory::loaded_modules::LoadedObject;
 
-/// Provider of an interpreter, whose stacks it reads inside the program.
+/// A provider, which reads the stacks of an interpreter inside the program.
 pub(crate) trait InterpreterProvider: Sync {
-    /// Looks for the interpreter in an object that was not scanned before. The first interpreter of
-    /// its kind is stored, and its provider is registered.
+    /// Looks for the interpreter in an object that was not scanned before. If it is the first
+    /// interpreter of its kind, stores it and registers its provider.
     fn examine<M: Memory>(&'static self, memory: M, object: &ScannedObject)
     where
         Self: Sized;
@@ -15,7 +15,7 @@ pub(crate) trait InterpreterProvider: Sync {
     /// whether stacks were read before.
     fn pause(&self) -> bool;
 
-    /// Reads stacks again if the library is still loaded. It is called after a
+    /// Reads stacks again, if the library is still loaded. This is called after a
     /// [`pause`](Self::pause) that returned `true`.
     fn resume(&self);
 }

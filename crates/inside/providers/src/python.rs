@@ -2,7 +2,8 @@
 //!
 //! The first stacks are read by system calls, and each code object must have the type of code
 //! objects. If these stacks are right, later stacks are read directly, and the types are checked
-//! only now and then. A thread reads only memory of its own, which does not change meanwhile.
+//! only now and then. A thread reads only the memory of its own stack, which does not change
+//! meanwhile.
 //!
 //! * `python/state.rs`: the process's Python, and the state of the thread that runs it.
 //! * `python/capture.rs`: capturing the stack of a thread.
@@ -28,8 +29,8 @@ use heapprof_python::{PythonRuntime, UnreadablePython};
 pub use objects::{PYTHON_OBJECTS, is_released, note_realloc};
 pub use state::PYTHON;
 
-/// Stores a Python, if it is the first one found, and registers the provider of its stacks.
-/// `is_early` is true if there are no other threads yet.
+/// Stores a Python, if it is the first Python that was found, and registers the provider of its
+/// stacks. `is_early` is true if there are no other threads yet.
 fn register<M: Memory>(
     memory: M,
     object: LoadedObject,

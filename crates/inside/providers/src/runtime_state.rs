@@ -12,7 +12,7 @@ use heapprof_memory::loaded_modules::LoadedObject;
 
 use crate::loaded_objects;
 
-/// Whether a runtime was found, and whether its stacks are read.
+/// The state of a runtime: whether it was found, and whether its stacks are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum ReadState {
@@ -26,15 +26,15 @@ pub(crate) enum ReadState {
     On,
     /// The runtime's structures are unknown, so it cannot be read.
     Unreadable,
-    /// The runtime was given up, because its own function returned something else than what was
-    /// read.
+    /// The runtime was given up, because the data that were read from it differ from the result of
+    /// its own function.
     Differs,
-    /// The runtime was given up, because the data that was read from it was wrong.
+    /// The runtime was given up, because the data that were read from it are implausible.
     Broken,
 }
 
 impl ReadState {
-    /// Whether a runtime was found whose stacks are not read, or not any more.
+    /// Whether a runtime was found, but its stacks are never read again.
     pub(crate) const fn is_given_up(self) -> bool {
         matches!(self, Self::Unreadable | Self::Differs | Self::Broken)
     }
@@ -95,8 +95,8 @@ impl<T, E> RuntimeState<T, E> {
             .is_ok()
     }
 
-    /// Stores a runtime, if it is the first one found. `prepare` is called before other threads may
-    /// read the runtime. Returns whether it is the first one.
+    /// Stores a runtime, if it is the first runtime that was found. `prepare` is called before
+    /// other threads may read the runtime. Returns whether it was stored.
     pub(crate) fn note(
         &self,
         object: LoadedObject,
@@ -155,9 +155,9 @@ impl<T, E> RuntimeState<T, E> {
         self.change(ReadState::On, ReadState::Paused)
     }
 
-    /// Ends a [`pause`](Self::pause). If the library is still loaded, the runtime is read again;
-    /// otherwise the next runtime that is found is stored. `before` is called first, with true if
-    /// the library is still loaded.
+    /// Ends a [`pause`](Self::pause). If the library is still loaded, the runtime is read again.
+    /// Otherwise the state becomes [`ReadState::NotFound`], so that another runtime can be stored.
+    /// `before` is called first, with true if the library is still loaded.
     pub(crate) fn resume(&self, before: impl FnOnce(bool)) {
         // SAFETY: the object is not written while the state is `Paused`.
         let object = unsafe { *self.object.get() };

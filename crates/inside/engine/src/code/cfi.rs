@@ -1,9 +1,9 @@
-//! Reads .eh_frame of the running program. It finds the rule at an address, and evaluates the table
-//! in full where a rule is not enough.
+//! Reads .eh_frame of the running program: finds the unwind rule at an address, and evaluates the
+//! table in full where a rule is not enough.
 //!
-//! gimli parses. This module itself finds the row of a call frame table that applies, and its few
-//! registers of interest, because gimli's own context is kilobytes and would have to lie on the
-//! profiled program's stack.
+//! gimli parses the tables. This module itself finds the row that applies, and the few registers of
+//! interest, because gimli's own context has kilobytes, and would be on the profiled program's
+//! stack.
 
 use gimli::{
     BaseAddresses, CallFrameInstruction, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, Operation,
@@ -62,7 +62,7 @@ pub(crate) struct FrameRegisters {
     pub(crate) bp: usize,
 }
 
-/// Returns the rule of a frame whose code lies in `module`.
+/// Returns the unwind rule of a frame whose code is in `module`.
 pub(crate) fn find_rule(module: &LoadedModule, frame: FrameAddress) -> UnwindRule {
     match find(module, frame.lookup_address() as usize) {
         Some(found) => to_rule(&found),
@@ -127,7 +127,8 @@ fn to_rule(found: &CfiLookup) -> UnwindRule {
     }
 }
 
-/// Returns the n of an expression that is `rbp + n`, or `*(rbp + n)` with `deref`.
+/// Returns the number n of an expression `rbp + n` or, with `deref`, `*(rbp + n)`; `None` for any
+/// other expression.
 fn rbp_offset(found: &CfiLookup, expression: CfiExpression, deref: bool) -> Option<i64> {
     let expression = expression.get(&found.eh_frame).ok()?;
     let mut operations = expression.operations(found.encoding);
@@ -147,7 +148,8 @@ fn rbp_offset(found: &CfiLookup, expression: CfiExpression, deref: bool) -> Opti
     operations.next().ok()?.is_none().then_some(offset)
 }
 
-/// Returns the caller's registers by full evaluation. `read` reads memory that may not be mapped.
+/// Computes the registers of a frame's caller by full evaluation of the tables. `read` reads memory
+/// that may not be mapped.
 pub(crate) fn step(
     module: &LoadedModule,
     registers: FrameRegisters,
@@ -332,7 +334,7 @@ fn find(module: &LoadedModule, pc: usize) -> Option<CfiLookup> {
     })
 }
 
-/// A call frame program that runs up to the row of `pc`.
+/// A call frame program, which is run up to the row of `pc`.
 struct CfiProgram {
     factors: (u64, i64),
     at: u64,
@@ -342,7 +344,7 @@ struct CfiProgram {
 }
 
 impl CfiProgram {
-    /// Applies one instruction. Returns `Some(false)` when the row is past `pc`.
+    /// Applies one instruction. Returns `Some(false)` when the next row is behind `pc`.
     fn apply(
         &mut self,
         instruction: &CallFrameInstruction<usize>,

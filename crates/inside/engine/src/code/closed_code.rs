@@ -1,13 +1,13 @@
-//! Closed code: code that was unloaded, or that a thread may be unloading, and whose addresses no
-//! other code has taken yet. Code that takes them belongs to another generation of mappings.
+//! Closed code: code that was unloaded, or that a thread may be unloading. The addresses of closed
+//! code are free until other code takes them, which begins another generation of mappings.
 //!
-//! A stack belongs to the library that it led through, even if another library takes the same
-//! addresses while the first is being closed. The moment of that change is not known: dlopen can't
-//! be hooked, because it finds libraries by the address of its caller. So while a thread is in
-//! dlclose, all code that dlopen loaded is suspect. Its unwind rules and the stacks through it are
-//! not remembered, and each walk that reaches it compares its build id (or its first page) with the
-//! known one. If they differ, another generation of mappings begins before the stack gets its
-//! number. Code that the program began with can't be unloaded (`lasting_code.rs`), and costs no
+//! A stack belongs to the library through which it led, even if another library takes the same
+//! addresses while the first one is being closed. The moment of this change is not known: dlopen
+//! can't be hooked, because it finds libraries by the address of its caller. So while a thread is
+//! in dlclose, all code that dlopen loaded is suspect. Its unwind rules, and the stacks through it,
+//! are not remembered. Each walk that reaches such code compares its build id (or its first page)
+//! with the known one. If they differ, another generation of mappings begins before the stack gets
+//! its number. Code that the program began with can't be unloaded (`lasting_code.rs`), and costs no
 //! more than at other times.
 
 use std::ops::Range;
@@ -21,7 +21,7 @@ use crate::code::image::MappedImage;
 use crate::code::modules::LoadedModule;
 use crate::process::EngineProcess;
 
-/// The closed code, and its count, which each walk of a stack reads.
+/// The closed code. Each stack walk reads the number of closed mappings.
 pub(crate) struct ClosedCode {
     all: LockedValue<{ rank::CLOSED_MAPPINGS }, ClosedMappings>,
     /// Number of closed mappings.
@@ -31,7 +31,7 @@ pub(crate) struct ClosedCode {
 /// Mappings of closed code.
 pub(crate) struct ClosedMappings(Vec<ClosedMapping>);
 
-/// Addresses and image of closed code.
+/// A mapping of closed code: its addresses and its image.
 pub(crate) struct ClosedMapping {
     start: usize,
     end: usize,
@@ -51,7 +51,7 @@ enum CodePresence {
 }
 
 impl ClosedMapping {
-    /// Makes a note of code that is mapped while a thread closes objects.
+    /// Makes an entry for code that is mapped while a thread closes objects.
     pub(crate) fn from_closing(range: Range<usize>, image: MappedImage) -> Self {
         Self {
             start: range.start,
@@ -61,20 +61,20 @@ impl ClosedMapping {
         }
     }
 
-    /// Whether this note is about the code at `range` that has the image `image`.
+    /// Whether this entry is about the code at `range` with the image `image`.
     pub(crate) fn is_of(&self, range: &Range<usize>, image: &MappedImage) -> bool {
         self.start == range.start && self.end == range.end && self.image == *image
     }
 }
 
 impl ClosedMappings {
-    /// Replaces the notes of code that may be unmapped.
+    /// Replaces the entries for code that may be unmapped.
     pub(crate) fn replace_closing(&mut self, new: impl Iterator<Item = ClosedMapping>) {
         self.0.retain(|c| c.presence != CodePresence::MayGo);
         self.0.extend(new);
     }
 
-    /// Notes that code is gone. Returns whether there was a note already that the code may be
+    /// Notes that code is gone. Returns whether there was already an entry that the code may be
     /// unmapped.
     pub(crate) fn note_gone(&mut self, range: Range<usize>, image: MappedImage) -> bool {
         let presence = CodePresence::Gone;
@@ -87,8 +87,8 @@ impl ClosedMappings {
         false
     }
 
-    /// Removes the notes of code that was replaced by other code. `learn` gets each note, with the
-    /// last generation in which the code may have been mapped.
+    /// Removes the entries for code that was replaced by other code. `learn` gets each removed
+    /// entry, with the last generation in which the code may have been mapped.
     pub(crate) fn take_replaced(
         &mut self,
         mut learn: impl FnMut(&ClosedMapping, MappingGeneration),
@@ -103,7 +103,7 @@ impl ClosedMappings {
     }
 
     /// Notes a module through which a stack leads. Returns whether the module has replaced another
-    /// one at its addresses.
+    /// module at its addresses.
     fn note_module(
         &mut self,
         module: &LoadedModule,
@@ -162,7 +162,7 @@ impl ClosedCode {
         })
     }
 
-    /// Notes a module through which a stack leads. If the module has replaced another one at its
+    /// Notes a module through which a stack leads. If the module has replaced another module at its
     /// addresses, this adds one to `generation` and returns true. `is_closing` says whether a
     /// thread closes objects.
     pub(crate) fn note_module(
@@ -190,8 +190,8 @@ impl ClosedCode {
         is_other
     }
 
-    /// Returns the number of bytes that the closed mappings may take, if `known` mappings are
-    /// known.
+    /// Returns the largest number of bytes that the closed mappings can take while `known` mappings
+    /// are known.
     pub(crate) fn memory_needed(&self, known: usize) -> usize {
         let all = self.len.load(Ordering::Relaxed) + known;
         all * 3 * size_of::<ClosedMapping>()

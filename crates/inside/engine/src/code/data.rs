@@ -7,14 +7,14 @@ use heapprof_platform::sys;
 
 use crate::code::maps;
 
-/// The parts of a process's data, in bytes.
+/// The sizes of a process's data by use, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProcessData {
-    /// All data, except the engine's own mappings.
+    /// Size of all data, without the engine's own mappings.
     pub(crate) all: u64,
-    /// The engine's own mappings.
+    /// Size of the engine's own mappings.
     pub(crate) own: u64,
-    /// The variables of the program's file and its libraries.
+    /// Size of the variables of the program's file and of its libraries.
     pub(crate) of_files: u64,
 }
 
@@ -25,14 +25,14 @@ struct DataMapping {
     len: u64,
     is_data: bool,
     is_of_file: bool,
-    /// Number of bytes that are variables: all of a file's mapping, and the beginning of an
-    /// anonymous mapping that continues a file.
+    /// Number of bytes that are variables. These are a whole mapping of a file, or the beginning of
+    /// an anonymous mapping that continues a file.
     of_file: u64,
 }
 
 /// Returns the data of this process; `None` if the kernel does not show it. `end_of` returns the
-/// end of the loaded object that contains an address. This is needed because the anonymous mapping
-/// that follows a file may be unrelated to it, or may have merged with an unrelated one.
+/// end of the loaded object that contains an address. It limits the anonymous mapping that follows
+/// a file, which may be unrelated to the file, or merged with an unrelated mapping.
 pub(crate) fn read_data(end_of: impl Fn(usize) -> Option<usize>) -> Option<ProcessData> {
     let mut all = ProcessData::default();
     let mut last: Option<DataMapping> = None;
@@ -110,7 +110,7 @@ mod tests {
         number.parse::<u64>().unwrap() * 1024
     }
 
-    /// The memory behind a file contains its variables only as far as the object reaches.
+    /// Tests that the memory behind a file counts as variables only up to the end of the object.
     #[test]
     fn variables_end_where_the_object_ends() {
         let file = b"7f0000000000-7f0000002000 rw-p 00001000 08:01 77 /usr/lib/a.so";

@@ -43,12 +43,12 @@ impl EntryPoints {
         }
     }
 
-    /// Returns the addresses of both entries, with 0 for one that is not known.
+    /// Returns the addresses of both entries; 0 stands for an unknown address.
     pub(crate) fn all(&self) -> [usize; 2] {
         [&self.program, &self.loader].map(|entry| entry.load(Ordering::Relaxed))
     }
 
-    /// Whether `pc` lies in the code of an entry.
+    /// Whether `pc` is in the code of an entry.
     pub(crate) fn contains(&self, pc: usize) -> bool {
         let holds = |entry: &AtomicUsize, len: usize| match entry.load(Ordering::Relaxed) {
             0 => false,

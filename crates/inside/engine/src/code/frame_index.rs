@@ -1,9 +1,9 @@
 //! Indexes of the entries of an `.eh_frame`, for objects whose linker made no search table
 //! (`-Wl,--no-eh-frame-hdr`, or an `.eh_frame_hdr` without its table).
 //!
-//! Only the section headers of the file say where such an `.eh_frame` lies. They are read when code
-//! is scanned, never in an event. The file may have been replaced, so its headers and the section
-//! itself must equal memory, byte by byte.
+//! Only the section headers of the file show where such an `.eh_frame` is. The file is read when
+//! code is scanned, never in an event. Because the file may have been replaced, its headers and the
+//! section must equal memory, byte by byte.
 
 use std::ffi::CStr;
 use std::ops::Range;
@@ -18,7 +18,7 @@ const MAX_OBJECTS: usize = 64;
 const MAX_SECTION_LEN: usize = 64 << 20;
 /// Maximum number of bytes of all indexes together.
 const MAX_INDEX_MEMORY: usize = 16 << 20;
-/// Maximum number of headers of either kind in a file that is indexed.
+/// Maximum number of program headers, and of section headers, in a file that is indexed.
 const MAX_HEADERS: usize = 4096;
 
 /// A function's entry: the offset of the function in the object, and the offset of its entry in the
@@ -40,14 +40,13 @@ pub(crate) struct FrameIndex {
     len: usize,
 }
 
-/// The indexes of all objects that need one.
+/// The indexes of all objects that need an index.
 pub(crate) struct FrameIndexes {
     slot: [FrameIndexSlot; MAX_OBJECTS],
     taken: AtomicUsize,
 }
 
-/// The entry of a scanned object. Only scans of code write entries, and only one scan runs at a
-/// time.
+/// The slot of a scanned object. Only scans of code write slots, and only one scan runs at a time.
 struct FrameIndexSlot {
     /// Address at which the object begins; 0 for an empty slot.
     start: AtomicUsize,
@@ -56,15 +55,15 @@ struct FrameIndexSlot {
     /// The entries of the index; null if the object has no section that can be used.
     entries: AtomicPtr<FrameIndexEntry>,
     len: AtomicUsize,
-    /// Number of changes that began plus changes that ended: odd while the slot changes. A walk
-    /// checks this number, because it may be interrupted for so long that another object is loaded
-    /// at the same address.
+    /// Number of changes that began plus number of changes that ended. So it is odd while the slot
+    /// changes. A walk checks this number, because it may be interrupted for so long that another
+    /// object is loaded at the same address.
     changes: AtomicU32,
 }
 
 impl FrameIndex {
-    /// Returns the offset, in the section, of the entry for the function that contains `pc`, if
-    /// there is one.
+    /// Returns the entry of the function that contains `pc`, as its offset in the section; `None`
+    /// if there is no entry.
     pub(crate) fn find(&self, module_start: usize, pc: usize) -> Option<usize> {
         // SAFETY: the entries were written before the index was published, and stay.
         let all = unsafe { std::slice::from_raw_parts(self.entries, self.len) };
@@ -97,7 +96,7 @@ impl FrameIndexes {
         self.slot.iter().find(holds)
     }
 
-    /// Returns the index of the object that begins at `start`, if there is one.
+    /// Returns the index of the object that begins at `start`; `None` if the object has no index.
     pub(crate) fn find(&self, start: usize) -> Option<FrameIndex> {
         let slot = self.slot(start)?;
         let before = slot.changes.load(Ordering::Acquire);
@@ -274,11 +273,12 @@ fn find_section(object: &Range<usize>, path: &CStr) -> Option<EhFrameSection> {
     Some(EhFrameSection { copy, len, at })
 }
 
-/// The entries of a section: their address, their number, the section's beginning and end, and the
-/// number of bytes that the entries take.
+/// The index of a section: the address and the number of its entries, the section's beginning and
+/// end, and the size of the entries in bytes.
 type BuiltIndex = (*mut FrameIndexEntry, usize, [usize; 2], usize);
 
-/// Makes the entries of a section, if there is memory for them besides the `taken` bytes.
+/// Makes the entries of a section, unless all indexes together would exceed the memory limit.
+/// `taken` is the number of bytes that other indexes take.
 fn build_index(
     object: &Range<usize>,
     section: &EhFrameSection,
@@ -306,8 +306,8 @@ fn build_index(
     Some((copy.at.cast(), count, places, copy.len))
 }
 
-/// Calls `with` for the entry of each function of the object. It stops at the section's end, or at
-/// a damaged entry.
+/// Calls `with` for the entry of each function of an object. Stops at the section's end, or at a
+/// damaged entry.
 fn for_each_function(
     object: &Range<usize>,
     section: &EhFrameSection,

@@ -3,17 +3,17 @@
 
 use heapprof_platform::sys::{self, PAGE_SIZE};
 
-/// Maximum number of bytes of a build id that are kept.
+/// Maximum length of a build id in bytes. A longer build id is ignored.
 const MAX_BUILD_ID_LEN: usize = 64;
 
-/// The data that identifies an image.
+/// The identity of an ELF image in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MappedImage {
     start: usize,
     bytes: [u8; MAX_BUILD_ID_LEN],
     len: usize,
-    /// A checksum of the image's first page, if the image has no build id. Different programs
-    /// differ there in sizes and names.
+    /// A checksum of the image's first page, if the image has no build id. The first page has sizes
+    /// and names, in which programs differ.
     first_page: u64,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct CodePiece {
 }
 
 impl MappedImage {
-    /// An image of which nothing could be read.
+    /// An image that could not be read at all.
     pub(crate) const UNKNOWN: Self = Self {
         start: 0,
         bytes: [0; MAX_BUILD_ID_LEN],
@@ -115,9 +115,8 @@ fn checksum_page(start: usize) -> u64 {
     sum
 }
 
-/// A window on memory that may not be mapped. Its first bytes are read at once, because a file's
-/// header is followed by its program headers, and a system call costs more than the bytes that it
-/// reads.
+/// A window on memory that may not be mapped. Its first bytes are read by one system call, because
+/// a call costs more than the bytes that it reads, and program headers follow a file's header.
 struct HeaderWindow {
     at: usize,
     len: usize,
@@ -161,7 +160,7 @@ struct ImageHeaders {
     at: usize,
     size: usize,
     count: usize,
-    /// Number that is added to the file's addresses to get those in memory.
+    /// Difference between an address in memory and the address in the file.
     bias: usize,
 }
 
@@ -175,7 +174,7 @@ struct ImageHeader {
 }
 
 impl ImageHeaders {
-    /// Reads the headers of the image that begins at `start`, if there is one.
+    /// Reads the headers of the image that begins at `start`; `None` if there is no image.
     fn read_at(start: usize) -> Option<Self> {
         let mut magic = [0; 5];
         let memory = HeaderWindow::read_at(start);
@@ -215,8 +214,8 @@ impl ImageHeaders {
         })
     }
 
-    /// Whether a program header maps the file's `offset` to `start`. If none does, the headers are
-    /// those of another library that lies below the mapping.
+    /// Whether a program header maps the file's `offset` to `start`. If no header does, the headers
+    /// belong to another library below the mapping.
     fn places_offset(&self, start: usize, offset: u64) -> bool {
         let offset = offset as usize;
         self.all().any(|piece| {

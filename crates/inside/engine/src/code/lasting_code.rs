@@ -1,5 +1,5 @@
-//! Lasting code: code that stays mapped as long as the process lives, because dlclose removes only
-//! code that dlopen loaded.
+//! Lasting code: code that stays mapped as long as the process lives. dlclose can't remove it,
+//! because dlopen has not loaded it.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// Maximum number of ranges. Code in further ranges counts as code that may be unmapped.
 const MAX_RANGES: usize = 256;
 
-/// The addresses of lasting code, in a list without a lock, in the order of the addresses.
+/// The addresses of lasting code, in ascending order. The list has no lock.
 pub(crate) struct LastingCode {
     range: [(AtomicUsize, AtomicUsize); MAX_RANGES],
     /// Whether all code that is mapped when the recording begins is lasting.
@@ -36,8 +36,8 @@ impl LastingCode {
         self.is_all.load(Ordering::Relaxed)
     }
 
-    /// Notes all lasting code, once, in ranges that do not overlap. It is called by one thread at a
-    /// time.
+    /// Notes all lasting code, as ranges that do not overlap. Only the first call has an effect,
+    /// and one thread calls this at a time.
     pub(crate) fn note(&self, mut all: Vec<Range<usize>>) {
         if self.len.load(Ordering::Relaxed) != 0 {
             return;
@@ -50,7 +50,7 @@ impl LastingCode {
         self.len.store(all.len().min(MAX_RANGES), Ordering::Release);
     }
 
-    /// Whether `address` lies in lasting code.
+    /// Whether `address` is in lasting code.
     pub(crate) fn holds(&self, address: usize) -> bool {
         let ranges = &self.range[..self.len.load(Ordering::Acquire)];
         // Each dlclose calls this for each rule.

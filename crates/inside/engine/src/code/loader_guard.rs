@@ -1,5 +1,6 @@
 //! Prevents forks while a thread uses the loader. A forked child inherits the loader's locks as
-//! they are, and a thread that had one of them does not exist in the child to release it.
+//! they are. If another thread had taken one of them, that thread does not exist in the child and
+//! can't release it.
 
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
@@ -7,9 +8,10 @@ use heapprof_platform::sys;
 
 /// Maximum number of threads in the loader that are listed. Forks do not wait for further threads.
 const MAX_THREADS: usize = 32;
-/// Longest time that a fork waits for threads in the loader, or that such a thread waits for a
-/// fork, in nanoseconds. The time is limited because a library's destructor may itself wait for the
-/// thread that forks. In tests it is so long that only a test that hangs reaches it.
+/// Longest time, in nanoseconds, that a fork waits for threads in the loader, and that a thread
+/// waits for a fork before it enters the loader. The time is limited because a library's destructor
+/// may itself wait for the thread that forks. In tests it is so long that only a test that hangs
+/// reaches it.
 const LOADER_TIMEOUT: i64 = if cfg!(test) {
     600_000_000_000
 } else {
@@ -18,8 +20,9 @@ const LOADER_TIMEOUT: i64 = if cfg!(test) {
 
 /// The threads that use the loader, and the threads that fork.
 pub(crate) struct LoaderAccess {
-    /// Ids of the threads that unload code, or ask the loader for its objects. An id is negated if
-    /// a fork has waited for that thread in vain, and later forks do not wait for it again.
+    /// Ids of the threads that unload code, or that query the loader for its objects. If a fork has
+    /// waited for a thread in vain, the thread's id is negated, and later forks do not wait for it
+    /// again.
     threads: [AtomicI32; MAX_THREADS],
     /// Number of threads that fork, or wait to do so.
     forks: AtomicU32,
@@ -79,7 +82,7 @@ impl LoaderAccess {
         }
     }
 
-    /// Enters the loader without waiting, for a thread for which a fork may wait.
+    /// Enters the loader without waiting. This is for a thread for which a fork may already wait.
     pub(crate) fn enter_at_once(&self) -> LoaderVisit<'_> {
         self.take_place(sys::thread_id())
     }
@@ -100,7 +103,7 @@ impl LoaderAccess {
         LoaderVisit(places.find(|place| place.compare_exchange(0, own, all, relaxed).is_ok()))
     }
 
-    /// Prepares for a fork: waits until no other thread is in the loader, and lets none enter.
+    /// Prepares for a fork: waits until no other thread is in the loader, and lets no thread enter.
     pub(crate) fn before_fork(&self) {
         self.forks.fetch_add(1, Ordering::SeqCst);
         let own = sys::thread_id();
@@ -113,7 +116,8 @@ impl LoaderAccess {
         }
     }
 
-    /// Excludes the other threads that are in the loader now from those that forks wait for.
+    /// Marks the other threads that are in the loader now, so that later forks do not wait for
+    /// them.
     fn give_up(&self, own: i32) {
         let is_other = |thread: i32| (thread > 0 && thread != own).then_some(-thread);
         for place in &self.threads {
@@ -126,7 +130,7 @@ impl LoaderAccess {
         self.forks.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Removes all threads, in a forked child, which has one thread.
+    /// Removes all entries in a forked child, which has only one thread.
     pub(crate) fn in_child(&self) {
         self.forks.store(0, Ordering::SeqCst);
         for place in &self.threads {

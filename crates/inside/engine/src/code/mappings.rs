@@ -1,4 +1,4 @@
-//! The mapped code: the process's files and their images, including code that was closed.
+//! The process's mapped code: files and their images, including code that was closed.
 
 use std::ffi::CStr;
 use std::ops::Range;
@@ -20,7 +20,7 @@ use crate::tables::word_memory::WordMemory;
 
 mod first_use;
 
-/// A mapping of code, present or former.
+/// A current or former mapping of code.
 #[derive(Clone, Debug)]
 pub(crate) struct CodeMapping {
     pub(crate) start: usize,
@@ -33,7 +33,7 @@ pub(crate) struct CodeMapping {
     /// Last generation of mappings in which the code was mapped.
     pub(crate) last: MappingGeneration,
     closed: bool,
-    /// The value of `KnownMappings::turn` when the mapping was last noted as mapped or as gone.
+    /// The value of [`KnownMappings::turn`] when the mapping was last noted as present or as gone.
     turn: u64,
     /// Address of the path that other processes read; 0 if the path is not published.
     shown_at: u64,
@@ -46,8 +46,8 @@ impl CodeMapping {
         self.start..self.end
     }
 
-    /// Whether `other`, as the kernel reports it, is the same code at the same addresses. A path
-    /// from the loader may differ, because it may be that of a link to the file.
+    /// Whether `other`, which the kernel reports, is the same code at the same addresses. A path
+    /// from the loader may differ from the kernel's, because it may be the path of a link.
     fn is_same(&self, other: &Self) -> bool {
         self.start == other.start
             && self.end == other.end
@@ -63,7 +63,7 @@ impl CodeMapping {
     }
 }
 
-/// The known mappings, and memory for their published paths.
+/// The known mappings, and memory for paths that are published.
 struct KnownMappings {
     all: Vec<CodeMapping>,
     paths: WordMemory,
@@ -72,14 +72,14 @@ struct KnownMappings {
     /// Buffer in which a path is put together.
     room: first_use::PathBuffer,
     /// Number of times that mappings were noted. A thread reads this number before it reads the
-    /// mapped code, so that it can recognize what other threads have noted since.
+    /// mapped code. So it recognizes mappings that other threads have noted meanwhile.
     turn: u64,
 }
 
 impl KnownMappings {
-    /// Notes a mapping that exists. `here` are the indexes of all known mappings that begin at the
-    /// same address, and `turn` is the value of `self.turn` before the mapping was read. Returns
-    /// the mapping's index; `None` if another thread has noted since that the mapping is gone.
+    /// Notes a mapping that exists. `here` holds the indexes of all known mappings that begin at
+    /// the same address. `turn` is the value of `self.turn` before the mapping was read. Returns
+    /// the mapping's index; `None` if another thread has noted meanwhile that the mapping is gone.
     fn note(
         &mut self,
         mut mapping: CodeMapping,
@@ -124,7 +124,7 @@ impl KnownMappings {
     }
 }
 
-/// The process's mappings of code, present and former.
+/// The process's current and former mappings of code.
 pub(crate) struct CodeMappings {
     generation: AtomicU32,
     known: LockedValue<{ rank::KNOWN_MAPPINGS }, KnownMappings>,
@@ -132,10 +132,10 @@ pub(crate) struct CodeMappings {
     pub(crate) published: AtomicU32,
     /// The published mappings, which other processes read.
     pub(crate) mapping: ChunkedArray<heapprof_abi::LedgerMapping>,
-    /// Code that was unloaded, or that a thread may be unloading, and whose addresses no other code
-    /// has taken yet.
+    /// Code that was unloaded, or that a thread may be unloading, until other code takes its
+    /// addresses.
     closed: ClosedCode,
-    /// Number of bytes that the last read of the mapped code took.
+    /// Number of bytes of memory that the last read of the mapped code took.
     reading: AtomicUsize,
 }
 
@@ -149,7 +149,7 @@ pub(crate) enum CodeScanOutcome {
     NoMemory,
 }
 
-/// Maximum number of reads of the mapped code, which is read again if it has changed meanwhile.
+/// Maximum number of reads of the mapped code. Code that has changed meanwhile is read again.
 const MAX_READ_ATTEMPTS: usize = 10;
 
 impl CodeMappings {
@@ -178,10 +178,10 @@ impl CodeMappings {
         MappingGeneration::from_u32(self.generation.load(Ordering::Acquire))
     }
 
-    /// Notes a module that unwinding has reached at an address without rules. If the module has
-    /// replaced another one, which was unloaded or which a thread is unloading, the stack that is
-    /// being unwound belongs to the next generation. `is_closing` says whether a thread closes
-    /// objects. Returns whether the module has replaced another one.
+    /// Notes a module that a stack walk has reached, at an address whose unwind rule is not stored.
+    /// Returns whether the module has replaced another module, which was unloaded, or which a
+    /// thread is unloading. If so, the walked stack belongs to the next generation. `is_closing`
+    /// says whether a thread closes objects.
     pub(crate) fn note_module(
         &self,
         process: &EngineProcess,
@@ -193,9 +193,9 @@ impl CodeMappings {
             .note_module(process, module, generation, is_closing)
     }
 
-    /// Notes the code that may be unmapped, before a thread closes objects: all code for which
-    /// `stays` is false. So a walk that reaches other code at its addresses recognizes that at
-    /// once, and not only after [`note_gone`](Self::note_gone).
+    /// Notes the code that may be unmapped, before a thread closes objects. This is all code for
+    /// which `stays` is false. So if other code takes such addresses, a walk recognizes it at once,
+    /// and not only after [`note_gone`](Self::note_gone).
     pub(crate) fn note_closing(&self, process: &EngineProcess, stays: impl Fn(usize) -> bool) {
         self.known.with(process, |known| {
             self.closed.with(process, |closed| {
@@ -209,8 +209,8 @@ impl CodeMappings {
     }
 
     /// Marks mappings that no longer exist as closed. Returns their addresses. `is_last` says
-    /// whether no other thread closes objects just now, and `reserve` sets aside the bytes that
-    /// this takes.
+    /// whether no other thread closes objects just now. `reserve` reserves the memory that this
+    /// function needs.
     pub(crate) fn note_gone(
         &self,
         process: &EngineProcess,
@@ -269,8 +269,8 @@ impl CodeMappings {
             .with(process, |known| known.all.iter().any(is_it))
     }
 
-    /// Notes that code of an object that was never scanned lay in this range, and is gone. Stacks
-    /// through it have no names, and code that takes its addresses is other code.
+    /// Notes that code in a range is gone whose object was never scanned. Stacks through this code
+    /// have no names. Code that takes the addresses later counts as other code.
     pub(crate) fn note_unknown_gone(&self, process: &EngineProcess, range: Range<usize>) {
         self.known.with(process, |known| {
             // The program's own code must be the first entry.
@@ -296,7 +296,7 @@ impl CodeMappings {
         });
     }
 
-    /// Adds the mapped code to the known mappings. `reserve` sets aside the bytes that this takes.
+    /// Adds the mapped code to the known mappings. `reserve` reserves memory for them.
     pub(crate) fn remember(
         &self,
         process: &EngineProcess,
@@ -320,9 +320,9 @@ impl CodeMappings {
         reported
     }
 
-    /// Adds mappings that were read after the turn `turn`. Returns false if another thread has
-    /// noted meanwhile that one of them is gone. A thread adds code before it unloads it, so code
-    /// that is gone is always known.
+    /// Adds mappings. `turn` is the value of [`KnownMappings::turn`] before they were read. Returns
+    /// false if another thread has noted meanwhile that one of them is gone. A thread adds code
+    /// before it unloads it, so code that is gone is always known.
     fn add(&self, process: &EngineProcess, now: Vec<CodeMapping>, turn: u64) -> bool {
         self.known.with(process, |known| {
             let generation = self.closed.with(process, |closed| {
@@ -393,8 +393,8 @@ impl CodeMappings {
         true
     }
 
-    /// Returns all mappings of code, present and former, that [`remember`](Self::remember) found,
-    /// the program's own first.
+    /// Returns all current and former mappings of code that [`remember`](Self::remember) has found.
+    /// The program's own mappings come first.
     pub(crate) fn known_mappings(&self, process: &EngineProcess) -> Vec<CodeMapping> {
         self.known.with(process, |known| {
             self.closed
@@ -411,8 +411,8 @@ impl CodeMappings {
         })
     }
 
-    /// Returns the value of `is_wanted` for the first existing mapping for which there is one. The
-    /// mapping's path is written to `path` and returned, too.
+    /// Returns the first value that `is_wanted` returns for an existing mapping, and the mapping's
+    /// path, which is written to `path`.
     pub(crate) fn find_first<'a, T>(
         &self,
         process: &EngineProcess,
@@ -452,8 +452,8 @@ impl CodeMappings {
         self.memory_for(process, self.room())
     }
 
-    /// Returns the number of bytes that a scan may take, if reading the mapped code takes at most
-    /// `room` bytes: three times the bytes of the known mappings, plus `room`, plus a margin.
+    /// Returns the largest number of bytes that a scan can take, if a read of the mapped code takes
+    /// `room` bytes: three times the size of the known mappings, plus `room`, plus a margin.
     fn memory_for(&self, process: &EngineProcess, room: usize) -> usize {
         let of_each = |m: &CodeMapping| 3 * (size_of::<CodeMapping>() + m.path.len() + 64);
         let known = self.known.with(process, |known| {
@@ -465,15 +465,15 @@ impl CodeMappings {
         known + closed + room + (64 << 10)
     }
 
-    /// Returns the number of bytes that reading the mapped code may take: a quarter more than last
-    /// time, plus a margin.
+    /// Returns the largest number of bytes that reading the mapped code may take: a quarter more
+    /// than the last time, plus a margin.
     fn room(&self) -> usize {
         let last = self.reading.load(Ordering::Relaxed);
         last + last / 4 + (256 << 10)
     }
 
-    /// Reads the executable mappings of files; none if the kernel reports none. Returns `None` if
-    /// `reserve` has no memory for them.
+    /// Reads the executable mappings of files. The list is empty if the kernel reports no mapping.
+    /// Returns `None` if `reserve` can't reserve enough memory.
     fn read(
         &self,
         process: &EngineProcess,
@@ -510,7 +510,7 @@ impl CodeMappings {
     }
 }
 
-/// Begins another turn, and marks mappings as closed if other code has taken their addresses.
+/// Increments `known.turn`, and marks mappings as closed if other code has taken their addresses.
 fn mark_replaced(known: &mut KnownMappings, closed: &mut ClosedMappings) {
     known.turn += 1;
     closed.take_replaced(|replaced, last| {
@@ -536,7 +536,7 @@ fn store_path(path: &[u8], paths: &mut WordMemory, pages: &PageSource) -> u64 {
     at.expose_provenance() as u64
 }
 
-/// Adds the executable mapping of a file, if a line of /proc/thread-self/maps describes one.
+/// Adds the mapping in a line of /proc/thread-self/maps, if it is executable and of a file.
 fn add_code(all: &mut Vec<CodeMapping>, line: &[u8]) {
     let Some((start, end, rest)) = maps::parse_range(line) else {
         return;

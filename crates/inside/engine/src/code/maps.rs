@@ -4,14 +4,14 @@ use std::ffi::CStr;
 
 use heapprof_platform::sys::EngineFile;
 
-/// Calls `each` with each line of the list, with a buffer of `N` bytes on the stack and without
-/// allocating. There may be a hundred thousand lines. A line that is longer than the buffer comes
-/// in parts.
+/// Calls `each` with each line of the kernel's list of mappings. There may be a hundred thousand
+/// lines. This allocates nothing: its buffer of `N` bytes is on the stack. A line that is longer
+/// than the buffer comes in parts.
 pub(crate) fn for_each_line<const N: usize>(each: impl FnMut(&[u8])) {
     for_each_line_in::<N>(c"/proc/thread-self/maps", each);
 }
 
-/// Calls `each` with each line of the file at `path`, in the same way as [`for_each_line`].
+/// Calls `each` with each line of the file at `path`, as [`for_each_line`] does.
 pub(crate) fn for_each_line_in<const N: usize>(path: &CStr, mut each: impl FnMut(&[u8])) {
     let Ok(file) = EngineFile::open(path, libc::O_RDONLY, 0) else {
         return;
@@ -46,7 +46,8 @@ pub(crate) fn parse_range(line: &[u8]) -> Option<(usize, usize, &[u8])> {
     Some((start, end, rest.get(n..)?.strip_prefix(b" ")?))
 }
 
-/// Parses the hexadecimal number at the beginning. Returns it and its number of digits.
+/// Parses the hexadecimal number at the beginning of a text. Returns the number and its count of
+/// digits.
 pub(crate) fn parse_hex(text: &[u8]) -> (usize, usize) {
     let mut value = 0usize;
     for (i, byte) in text.iter().enumerate() {
@@ -58,8 +59,8 @@ pub(crate) fn parse_hex(text: &[u8]) -> (usize, usize) {
     (value, text.len())
 }
 
-/// Returns a path without escapes: the kernel writes a newline in it as `\012`, and escapes nothing
-/// else.
+/// Returns a path without escapes. The kernel writes a newline in a path as `\012`, and escapes
+/// nothing else.
 pub(crate) fn unescape_path(path: &[u8]) -> Box<[u8]> {
     const NEWLINE: &[u8] = b"\\012";
     if !path.contains(&b'\\') {
@@ -82,7 +83,7 @@ pub(crate) fn unescape_path(path: &[u8]) -> Box<[u8]> {
     bytes.into()
 }
 
-/// Returns the text that follows a number (the inode's).
+/// Returns the text behind a decimal number (the inode number).
 pub(crate) fn skip_number(text: &[u8]) -> &[u8] {
     let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
     text[digits..].trim_ascii_start()

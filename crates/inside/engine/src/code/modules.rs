@@ -1,5 +1,5 @@
-//! Finds the loaded object that contains an address: by glibc's lock-free function, or in a
-//! snapshot if libc has no such function.
+//! Finds the loaded object that contains an address. It calls glibc's function for this, which
+//! takes no lock. If libc has no such function, it searches a snapshot of the loaded objects.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,8 +23,8 @@ pub(crate) struct LoadedModule {
 }
 
 impl LoadedModule {
-    /// Whether the object's linker made no search table for its unwind tables. If another thread
-    /// closes the object meanwhile, so that its memory is unmapped, the result is false.
+    /// Whether the object's unwind tables have no search table, because the linker made none. False
+    /// if another thread closes the object meanwhile and its memory is unmapped.
     pub(crate) fn lacks_table(&self) -> bool {
         /// Offset in the header of the byte that encodes the table.
         const TABLE_ENCODING: usize = 3;
@@ -39,8 +39,8 @@ impl LoadedModule {
     }
 }
 
-/// The loaded objects: a snapshot for a libc that reports objects only under a lock, the number of
-/// unloads, and the number of threads that are closing objects.
+/// The loaded objects. For a libc that reports objects only under a lock, they are in a snapshot.
+/// Also counts unloads, and threads that are closing objects.
 pub(crate) struct LoadedModules {
     /// Number of changes, or possible changes, of the loaded objects.
     unloads: AtomicU32,
@@ -74,7 +74,7 @@ impl ModuleSnapshot {
         }
     }
 
-    /// Replaces the objects, if there is memory for the new ones.
+    /// Replaces the objects by new ones, if there is memory for them.
     fn replace(&mut self, process: &EngineProcess, new: &[LoadedModule]) {
         if self.module.is_null() {
             let len = MAX_MODULES * size_of::<LoadedModule>();
@@ -159,8 +159,8 @@ impl LoadedModules {
         }
     }
 
-    /// Notes that more of the loaded code can be unwound, so that remembered stacks may end too
-    /// early.
+    /// Notes that more of the loaded code can be unwound than before. So remembered stacks may end
+    /// too early.
     pub(crate) fn note_index(&self) {
         self.unloads.fetch_add(1, Ordering::AcqRel);
     }
@@ -185,8 +185,8 @@ impl LoadedModules {
         self.closers.load(Ordering::Acquire)
     }
 
-    /// Notes that the stack that is being unwound leads through code that may be closed just now,
-    /// so that it must not be remembered.
+    /// Notes that the stack that is being walked leads through code that may be closed just now. So
+    /// this stack must not be remembered.
     pub(crate) fn note_unsure(&self) {
         self.unloads.fetch_add(1, Ordering::AcqRel);
     }

@@ -1,16 +1,17 @@
-//! The loaded objects that unwinding has reached, and whether one of them requires a scan of the
-//! mapped code.
+//! The loaded objects that stack walks have reached, and whether these objects require a scan of
+//! the mapped code.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
-/// Maximum number of objects in the table. Any further object counts as new each time that
-/// unwinding reaches it.
+/// Maximum number of objects in the table. Any further object counts as new each time a stack walk
+/// reaches it.
 const MAX_OBJECTS: usize = 1024;
-/// Divisor of the time that scans may take: at most a fiftieth of all time, because the kernel
-/// writes a line for each mapping, and a program that loads many objects has many.
+/// Divisor for the time that scans may take: at most a fiftieth of all time. A scan is slow in a
+/// program with many objects, because the kernel writes a line for each mapping.
 const SCAN_TIME_DIVISOR: i64 = 50;
-/// Longest time whose unused share can be saved for scans in a row, in microseconds. Scans in a row
-/// are needed because objects are loaded in groups, and a program that waits runs no later scan.
+/// Longest time, in microseconds, that scans in a row may take. It is saved up from earlier time
+/// without scans. Scans in a row are needed because objects are loaded in groups, and a program
+/// that waits runs no later scan.
 const MAX_SCAN_BURST: i64 = 100_000;
 /// Smallest time that is counted for a scan, in microseconds.
 const MIN_SCAN_TIME: i64 = 20;
@@ -35,8 +36,8 @@ impl SeenObjects {
         }
     }
 
-    /// Whether the object that begins at `start` is missing in the table: it was not noted yet, or
-    /// the table is full.
+    /// Whether the object that begins at `start` is missing in the table, because it was not noted
+    /// yet or the table is full.
     pub(crate) fn is_new(&self, start: usize) -> bool {
         for place in self.places(start) {
             match place.load(Ordering::Acquire) {
@@ -48,8 +49,8 @@ impl SeenObjects {
         true
     }
 
-    /// Notes the object that begins at `start`. A thread that then finds the object in the table
-    /// also sees everything that this thread wrote before.
+    /// Adds the object that begins at `start` to the table. A thread that later finds the object
+    /// there also sees everything that this thread wrote before.
     pub(crate) fn note(&self, start: usize) {
         for place in self.places(start) {
             match place.compare_exchange(0, start, Ordering::Release, Ordering::Relaxed) {
@@ -78,7 +79,7 @@ impl SeenObjects {
         all.for_each(|place| place.store(0, Ordering::Relaxed));
     }
 
-    /// Restarts the account of time. The time that scans have taken before is forgotten.
+    /// Restarts the account of time: forgets the time that scans have taken before.
     pub(crate) fn begin(&self) {
         self.paid.store(-MAX_SCAN_BURST, Ordering::Relaxed);
     }
@@ -134,8 +135,8 @@ mod tests {
         assert!(seen.take_due(0) && !seen.take_due(0));
     }
 
-    /// A few scans may run in a row, but all scans together take no more than their share of the
-    /// time.
+    /// Tests that a few scans may run in a row, but that all scans together take no more than their
+    /// share of the time.
     #[test]
     fn looks_take_a_small_part_of_the_time() {
         for (took, at_once) in [(0, 101), (100, 21), (1500, 2), (10_000, 1)] {

@@ -1,25 +1,25 @@
-//! The state of our own thread that makes a dump each interval.
+//! The state of the interval clock: a thread of the engine that makes a dump at each interval.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
 use heapprof_platform::sys;
 
-/// The interval clock: a thread of ours, or none.
+/// The interval clock. It is a thread of the engine, which may not exist.
 pub(crate) struct IntervalClock {
     /// The interval, in milliseconds; 0 if no clock runs.
     pub(crate) interval: AtomicU32,
     /// Number of the current round. A clock thread ends when its round is over. All clock threads
     /// wait on this word.
     pub(crate) round: AtomicU32,
-    /// The `pthread_t` of the last clock thread, until another thread takes it to wait for its end;
-    /// 0 if there is none.
+    /// The `pthread_t` of the last clock thread. It is 0 if there is no such thread, or if another
+    /// thread has taken the value to wait for the clock's end.
     thread: AtomicUsize,
-    /// The kernel's numbers of the clock thread and of the last thread that made a dump for it.
-    /// They are needed because libc takes a thread for ended a little before the kernel does.
+    /// The kernel's ids of the clock thread, and of the last thread that made a dump for it. They
+    /// are needed because a thread has ended for libc a little earlier than for the kernel.
     pub(crate) numbers: [AtomicI32; 2],
     /// Number of threads that wait for the clock's end, or are about to.
     pub(crate) ending: AtomicU32,
-    /// Whether the process can have no further threads yet.
+    /// Whether the clock must wait, because the process can't have further threads yet.
     pub(crate) is_suspended: AtomicBool,
 }
 
@@ -41,14 +41,16 @@ impl IntervalClock {
         }
     }
 
-    /// Asks the clock thread to end, if one runs. The thread may still be there when this returns.
+    /// Requests the end of the clock thread, if it runs. The thread may still exist when this
+    /// returns.
     pub(crate) fn stop(&self) {
         if self.interval.load(Ordering::SeqCst) != 0 {
             self.end_round();
         }
     }
 
-    /// Asks every clock thread to end, also one that began while another thread ended the clock.
+    /// Requests the end of every clock thread, even of a thread that began while another thread
+    /// ended the clock.
     pub(crate) fn end_round(&self) {
         self.interval.store(0, Ordering::SeqCst);
         self.round.fetch_add(1, Ordering::SeqCst);
@@ -66,12 +68,12 @@ impl IntervalClock {
         (thread != 0).then_some(thread)
     }
 
-    /// Whether there is nothing to wait for: no clock thread, and no thread that ends one.
+    /// Whether there is no clock thread, and no thread that ends a clock thread.
     pub(crate) fn is_gone(&self) -> bool {
         self.thread.load(Ordering::Acquire) == 0 && self.ending.load(Ordering::Acquire) == 0
     }
 
-    /// Forgets the parent's clock, in a forked child. Returns whether one ran.
+    /// Forgets the parent's clock, in a forked child. Returns whether the clock ran.
     pub(crate) fn reset_in_child(&self) -> bool {
         self.thread.store(0, Ordering::Relaxed);
         self.numbers

@@ -1,5 +1,5 @@
-//! The schedule of the dumps before the program's end. An event notices that one is due, and the
-//! dump is made just after the event.
+//! The schedule of dumps before the program's end. A dump that becomes due during an event is made
+//! just after the event.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
@@ -17,8 +17,8 @@ use crate::tables::sampler;
 
 /// The conditions that make a dump due, and the pending dump or scan.
 pub(crate) struct DumpSchedule {
-    /// Number of bytes at which a thread reports what it has allocated or freed. The number is
-    /// small if a few bytes make a dump due.
+    /// Number of bytes that a thread may allocate or free before it reports them. It is small if a
+    /// few bytes make a dump due.
     max_unreported: AtomicU64,
     /// The largest value that `max_unreported` may have.
     coarsest: AtomicU64,
@@ -30,17 +30,17 @@ pub(crate) struct DumpSchedule {
     freed: AtomicU64,
     allocated_limit: AtomicU64,
     freed_limit: AtomicU64,
-    /// The end of the interval, in milliseconds of the monotonic clock, if allocations check the
-    /// clock; otherwise the greatest number.
+    /// The end of the interval, in milliseconds of the monotonic clock; the greatest number if
+    /// allocations need not check the clock.
     deadline: AtomicI64,
     last_peak: AtomicI64,
     pub(crate) following: LineGrowthSchedule,
     pub(crate) live: LiveRequests,
 }
 
-/// The maker of the dumps and scans that are due.
+/// Makes the dumps and scans that are due.
 pub(crate) trait DueDumper: Sync {
-    /// Makes a dump.
+    /// Makes a dump that is due for this reason.
     fn run_due_dump(&'static self, reason: DumpReason);
 
     /// Scans the growth of lines and the mapped code, and answers `record --live`.
@@ -48,10 +48,10 @@ pub(crate) trait DueDumper: Sync {
 }
 
 const MAX_UNREPORTED: u64 = 1 << 20;
-/// Largest number of bytes that a thread may leave unreported if `record --live` may ask for a
+/// Largest number of bytes that a thread may leave unreported if `record --live` can request a
 /// profile at any time.
 const MAX_UNREPORTED_LIVE: u64 = 64 << 10;
-/// Number of bytes that a thread may leave unreported while little happens.
+/// Number of bytes that a thread may leave unreported while the program allocates little.
 const MIN_UNREPORTED: u64 = 4 << 10;
 const NOTHING_PENDING: u8 = 0;
 /// Value of `pending`: a scan of lines or code is to be made. A dump may replace a pending scan,
@@ -60,7 +60,7 @@ const SCAN_PENDING: u8 = u8::MAX;
 const TERMINATED_PENDING: u8 = DumpReason::Terminated as u8 + 1;
 
 impl DumpSchedule {
-    /// Creates a schedule in which nothing is due, and nothing becomes due.
+    /// Creates a schedule in which no dump is due or becomes due.
     pub(crate) const fn new() -> Self {
         Self {
             max_unreported: AtomicU64::new(MAX_UNREPORTED),
@@ -120,7 +120,7 @@ impl DumpSchedule {
         self.max_unreported.load(Ordering::Relaxed)
     }
 
-    /// Makes threads report half as often if `is_slower`, otherwise as often as possible.
+    /// Makes threads report half as often if `is_slower` is true, otherwise as often as possible.
     pub(crate) fn change_pace(&self, is_slower: bool) {
         let coarsest = self.coarsest.load(Ordering::Relaxed);
         let most = match is_slower {
@@ -195,7 +195,7 @@ impl DumpSchedule {
         }
     }
 
-    /// Makes allocations check the clock, because no thread of ours can.
+    /// Makes allocations check the clock, because the engine can't have a thread for this.
     pub(crate) fn count_time_inline(&self, triggers: &DumpTriggers) {
         self.live.check_inline(triggers.live);
         if let Some(interval) = triggers.interval {
@@ -206,14 +206,14 @@ impl DumpSchedule {
         }
     }
 
-    /// Ends what [`count_time_inline`](Self::count_time_inline) began: allocations check the clock
-    /// no longer.
+    /// Undoes [`count_time_inline`](Self::count_time_inline): allocations do not check the clock
+    /// any more.
     pub(crate) fn stop_counting(&self) {
         self.deadline.store(i64::MAX, Ordering::Relaxed);
         self.live.check_inline(false);
     }
 
-    /// Requests a dump. The next thread that leaves the engine makes it: this one or another.
+    /// Requests a dump, which the next thread that leaves the engine makes.
     pub(crate) fn request_dump(&self, reason: DumpReason) {
         // A request for a dump at the program's end is never replaced. An automatic dump does not
         // replace a dump that a signal asked for.
@@ -251,8 +251,8 @@ impl DumpSchedule {
         self.following.note_scan(began, allocated);
     }
 
-    /// Whether lines may have grown since the last scan although no event has made a scan due: the
-    /// program waits, or little happens.
+    /// Whether lines may have grown since the last scan, although no event has made a scan due.
+    /// This happens if the program waits or allocates little.
     pub(crate) fn has_news_of_lines(&self) -> bool {
         let allocated = self.allocated.load(Ordering::Relaxed);
         self.following.has_news(allocated)
@@ -305,7 +305,7 @@ impl DumpSchedule {
         }
     }
 
-    /// Forgets the pending request in a forked child, because it is the parent's.
+    /// Forgets the pending request in a forked child, because it belongs to the parent.
     pub(crate) fn reset_in_child(&self) {
         self.pending.store(NOTHING_PENDING, Ordering::Release);
     }

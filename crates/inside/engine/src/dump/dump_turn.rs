@@ -1,5 +1,5 @@
-//! The turn to dump, which one thread has at a time. A signal handler that runs during another
-//! thread's turn leaves a note.
+//! The turn to dump, which one thread has at a time. If a signal requests a dump during another
+//! thread's turn, its handler leaves a note for that thread.
 
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
@@ -12,7 +12,7 @@ use crate::reason::DumpReason;
 pub(crate) struct DumpTurn {
     /// Locked while a dump is made.
     dumping: FutexLock<{ rank::DUMPING }>,
-    /// Whether a signal asked for a dump while another thread was making one.
+    /// Whether a signal requested a dump while another thread was dumping.
     noted: AtomicBool,
 }
 
@@ -28,9 +28,9 @@ impl DumpTurn {
         }
     }
 
-    /// Takes the turn for a dump. A thread whose dump is the last one of the program image waits
-    /// for the turn, but while another thread forks, it waits at most `patience` nanoseconds. For
-    /// any other dump, this does not wait.
+    /// Takes the turn for a dump. For the last dump of the program image, this waits for the turn.
+    /// While another thread forks, it waits at most `patience` nanoseconds. For any other dump,
+    /// this does not wait.
     pub(crate) fn take(
         &self,
         process: &EngineProcess,
@@ -43,15 +43,15 @@ impl DumpTurn {
         }
     }
 
-    /// Leaves a note for the thread that dumps now: it makes another dump afterwards, which a
-    /// signal requested. The caller then calls [`follow_up`](Self::follow_up).
+    /// Leaves a note that a signal requested a dump. The thread that dumps now then makes another
+    /// dump afterwards. The caller must call [`follow_up`](Self::follow_up) next.
     pub(crate) fn note(&self) {
         self.noted.store(true, Ordering::Relaxed);
     }
 
-    /// Makes the dump that was noted. A thread calls this after its turn, and after a
-    /// [`note`](Self::note). If another thread has the turn, that thread makes the dump afterwards.
-    /// `make` returns whether it could dump.
+    /// Makes the dump that was requested by a [`note`](Self::note). A thread calls this after its
+    /// turn, and after it has left a note. If another thread has the turn, that thread makes the
+    /// dump afterwards. `make` returns whether it could dump.
     pub(crate) fn follow_up(&self, make: impl Fn() -> bool) {
         loop {
             // A thread gives its turn back before it reads the note, and writes a note before it

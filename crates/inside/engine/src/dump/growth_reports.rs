@@ -9,7 +9,7 @@ use heapprof_platform::sys;
 
 use crate::process::EngineProcess;
 
-/// The state that lasts from one scan of the stacks to the next.
+/// The schedule of the scans for stacks that have grown.
 pub(crate) struct LineGrowthSchedule {
     /// Bytes that must be allocated between two scans; 0 if the growth of lines is not reported.
     step: AtomicU64,
@@ -43,7 +43,7 @@ impl ReportedStack {
     }
 }
 
-/// Ratio of the pause after a scan to the time that the scan took. So scans take less than a
+/// Factor by which the pause after a scan is longer than the scan. So scans take less than a
 /// twentieth of the time.
 const SCAN_TIME_DIVISOR: i64 = 20;
 /// The shortest time between two scans, in nanoseconds.
@@ -63,8 +63,9 @@ impl LineGrowthSchedule {
         }
     }
 
-    /// Begins anew: a line is reported if it has grown by `least` bytes. Returns how many bytes are
-    /// allocated between two scans; `None` if `least` is `None`, and then there are no scans.
+    /// Starts the schedule for a new recording. A line is reported if it has grown by `least`
+    /// bytes; if `least` is `None`, there are no scans. Returns how many bytes are allocated
+    /// between two scans, if there are any.
     pub(crate) fn begin(&self, least: Option<u64>) -> Option<u64> {
         let step = least.map(growth_step);
         self.step.store(step.unwrap_or_default(), Ordering::Relaxed);
@@ -87,8 +88,8 @@ impl LineGrowthSchedule {
             && sys::nanoseconds(libc::CLOCK_MONOTONIC) >= self.not_before.load(Ordering::Relaxed)
     }
 
-    /// Whether the total of `allocated` bytes has grown since the last scan, and it is time for
-    /// another scan.
+    /// Whether another scan may run now and is needed, because the total of `allocated` bytes has
+    /// grown since the last scan.
     pub(crate) fn has_news(&self, allocated: u64) -> bool {
         let step = self.step.load(Ordering::Relaxed);
         allocated.saturating_add(step) > self.limit.load(Ordering::Relaxed)
@@ -109,9 +110,9 @@ impl LineGrowthSchedule {
             .store(allocated.saturating_add(step), Ordering::Relaxed);
     }
 
-    /// Takes the reported sizes of the stacks of the recording `epoch`, for the caller's scan.
-    /// [`put`](Self::put) gives them back. The result is empty if nothing was reported of that
-    /// recording.
+    /// Takes the reported sizes of stacks out of the schedule, for a scan in the recording `epoch`.
+    /// The caller gives them back by [`put`](Self::put). The result is empty if no stack of this
+    /// recording was reported.
     pub(crate) fn take(
         &self,
         process: &EngineProcess,
@@ -127,7 +128,7 @@ impl LineGrowthSchedule {
     }
 
     /// Gives back the sizes that [`take`](Self::take) returned, unless another recording has begun
-    /// by now.
+    /// meanwhile.
     pub(crate) fn put(
         &self,
         process: &EngineProcess,
@@ -147,9 +148,9 @@ impl LineGrowthSchedule {
     }
 }
 
-/// Returns the smallest change of a place's stacks that is reported, in bytes. `least` is the
+/// Returns the smallest change of a call site's stacks that is reported, in bytes. `least` is the
 /// smallest growth of a line that is reported. The result is smaller than `least`, because one line
-/// may call in several places.
+/// may have several call sites.
 pub(crate) fn growth_step(least: u64) -> u64 {
     (least / 4).max(1)
 }

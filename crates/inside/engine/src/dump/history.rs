@@ -1,4 +1,5 @@
-//! The history of a recording: when the next moment is wanted, and when the heap was largest.
+//! The history of a recording: the moments, the time of the next moment, and the time when the heap
+//! was largest.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
@@ -14,11 +15,12 @@ pub(crate) struct RecordingHistory {
     pub(crate) moments: LockedValue<{ rank::MOMENTS }, HeapMoments>,
     /// Earliest time of the next moment.
     next: AtomicI64,
-    /// When a thread last checked the heap. `early` counts the checks in a row that came early.
+    /// Time at which a thread last checked the heap. The field `early` counts the checks in a row
+    /// that came early.
     last_check: AtomicI64,
     early: AtomicU32,
-    /// The largest size of the heap that a check has seen, in the recording's unit. `peak_at` is
-    /// its time.
+    /// The largest size of the heap at any check, in the recording's unit. The field `peak_at` is
+    /// the time of that check.
     peak: AtomicI64,
     pub(crate) peak_at: AtomicI64,
 }
@@ -28,11 +30,11 @@ pub(crate) struct RecordingHistory {
 const EARLY_CHECK_LIMIT: i64 = 20;
 /// Time since the last check, in microseconds, above which a check is late.
 const LATE_CHECK_LIMIT: i64 = 80;
-/// Number of early checks in a row that make the pace slower. A burst of allocations, after which
-/// the program may rest, leaves the pace quick.
+/// Number of early checks in a row that make the pace slower. A short burst of allocations has
+/// fewer early checks, so it leaves the pace quick.
 const MAX_EARLY_CHECKS: u32 = 8;
 
-/// How the pace of the heap's checks is to change.
+/// A change of the pace at which the heap is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CheckPace {
     /// Checks are to come less often than now.
@@ -56,7 +58,7 @@ impl RecordingHistory {
         }
     }
 
-    /// Begins the history anew with its first moment, which is also the time of the peak so far.
+    /// Restarts the history with its first moment, which is also the peak so far.
     pub(crate) fn begin(&self, process: &EngineProcess, first: HeapMoment, peak: i64) {
         let add = |moments: &mut HeapMoments| {
             moments.clear();
@@ -131,13 +133,14 @@ impl RecordingHistory {
         all
     }
 
-    /// Returns the bytes in use when the recording began, which a forked child has inherited.
+    /// Returns the number of bytes in use when the recording began. In a forked child, these are
+    /// inherited bytes.
     pub(crate) fn first_bytes(&self, process: &EngineProcess) -> i64 {
         let first = |moments: &mut HeapMoments| moments.all().first().map(|moment| moment.bytes);
         self.moments.with(process, first).unwrap_or(0)
     }
 
-    /// Returns when the heap was largest, as far as checks have seen it.
+    /// Returns the time when the heap was largest, according to its checks.
     pub(crate) fn peak_at(&self) -> i64 {
         self.peak_at.load(Ordering::Relaxed)
     }
@@ -148,7 +151,7 @@ impl RecordingHistory {
     }
 }
 
-/// Copies the moments from number `from` on to where readers of a saved ledger find them.
+/// Copies the moments from number `from` on into the saved ledger, for its readers.
 fn publish_moments(process: &EngineProcess, moments: &HeapMoments, from: usize) {
     const HEAD_WORDS: usize = heapprof_abi::moments::FIRST_MOMENT / 8;
     const MOMENT_WORDS: usize = heapprof_abi::moments::LEN / 8;

@@ -1,5 +1,5 @@
-//! Requests of `record --live`: a word that `record` writes and every process reads, and the
-//! request that this process has answered.
+//! Requests of `record --live`. They are in a word that `record` writes and every process reads.
+//! This module also stores the last request that this process has answered.
 //!
 //! The word is in a file that is mapped when the recording begins. So a process opens no file to
 //! read it, and forked children see it, too.
@@ -12,18 +12,18 @@ use heapprof_platform::sys::{self, EngineFile};
 
 /// The word with the request of `record --live`, and the last answer.
 pub(crate) struct LiveRequests {
-    /// The request word. Its upper half is the number of the process that is asked (0 means all),
-    /// its lower half counts the requests.
+    /// The request word. Its upper half is the id of the process from which a profile is requested
+    /// (0 means all processes). Its lower half counts the requests.
     word: OnceLock<&'static AtomicU64>,
     /// The value of the word that was answered last.
     answered: AtomicU64,
     /// Earliest time of the next answer, in nanoseconds of the monotonic clock.
     not_before: AtomicI64,
-    /// Whether allocations check the word, because no thread of ours can.
+    /// Whether allocations check the word, because the engine can't have a thread for this.
     is_inline: AtomicBool,
 }
 
-/// Ratio of the pause after an answer to the time that the answer took. So answers take less than a
+/// Factor by which the pause after an answer is longer than the answer. So answers take less than a
 /// tenth of the time.
 const ANSWER_TIME_DIVISOR: i64 = 10;
 /// Name of the file that contains the request word, in the folder of `DumpOutput::list`.
@@ -56,7 +56,7 @@ impl LiveRequests {
         }
     }
 
-    /// Makes allocations check the word, or stops that.
+    /// Sets whether allocations check the word.
     pub(crate) fn check_inline(&self, is_inline: bool) {
         self.is_inline.store(is_inline, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Names of dumps, and writing them so that a reader never sees an incomplete file.
+//! Chooses the names of dumps, and writes dumps so that a reader never sees an incomplete file.
 
 mod place;
 
@@ -13,7 +13,8 @@ pub(crate) use place::DumpFileIdentity;
 use place::DumpPlace;
 
 impl DumpOutput {
-    /// Turns a pattern that names a folder into one for files with default names in that folder.
+    /// Replaces a pattern that names a folder by a pattern for files with default names in this
+    /// folder.
     pub(crate) fn use_folder_names(&mut self) {
         if self.numbered_prefix || self.pattern.is_empty() {
             return;
@@ -36,14 +37,14 @@ impl DumpOutput {
 
 /// The state from which a process makes the names of its dumps.
 pub(crate) struct DumpNaming {
-    /// Whether this is the process that the recording was started for.
+    /// Whether this is the process for which the recording was started, and not a forked child.
     is_main: bool,
     program: Vec<u8>,
     folder: Vec<u8>,
     /// Number of dumps so far.
     count: u32,
-    /// The path and identity of a dump made for an exec. If another dump follows, the exec failed,
-    /// and this file must go.
+    /// The path and identity of a dump that was made for an exec. If another dump follows, the exec
+    /// has failed, and this file is removed.
     exec: Option<(CString, Option<DumpFileIdentity>)>,
 }
 
@@ -86,7 +87,8 @@ impl DumpNaming {
         }
     }
 
-    /// Returns the folder in which a relative name begins; nothing for an absolute name.
+    /// Returns the folder to which a relative `pattern` refers; an empty path for an absolute
+    /// pattern.
     fn start(&self, pattern: &[u8]) -> Vec<u8> {
         if pattern.starts_with(b"/") {
             Vec::new()
@@ -111,12 +113,12 @@ impl DumpNaming {
         path
     }
 
-    /// Whether this is the process that the recording was started for.
+    /// Whether this is the process for which the recording was started, and not a forked child.
     pub(crate) fn is_main(&self) -> bool {
         self.is_main
     }
 
-    /// Begins anew in a forked child, which is not the main process.
+    /// Resets the state in a forked child, which is not the main process.
     pub(crate) fn reset_in_child(&mut self) {
         (self.is_main, self.count, self.exec) = (false, 0, None);
     }
@@ -184,9 +186,9 @@ impl DumpNaming {
         }
     }
 
-    /// Appends `pattern` with its `%p`, `%e`, `%n`, `%%` replaced. Returns whether it had one of
-    /// the first three, and whether it had a number. A percent sign in front of anything else
-    /// stands for itself.
+    /// Appends `pattern` to `path`, with its `%p`, `%e`, `%n` and `%%` replaced. Returns whether it
+    /// has one of the first three, and whether it has `%n`. A percent sign before any other
+    /// character stands for itself.
     fn expand(&self, pattern: &[u8], path: &mut Vec<u8>) -> (bool, bool) {
         let (mut patterned, mut numbered, mut bytes) = (false, false, pattern.iter());
         while let Some(&byte) = bytes.next() {
@@ -211,7 +213,7 @@ impl DumpNaming {
     }
 }
 
-/// Puts `.part` in front of the file's extension.
+/// Inserts a dot and `part` before the extension of a file name.
 fn insert_part(path: &mut Vec<u8>, part: &str) {
     let end = [&b".pb.gz"[..], b".heap"]
         .into_iter()
@@ -226,7 +228,7 @@ fn exists(path: &[u8]) -> bool {
         .is_ok_and(|path| EngineFile::open(&path, libc::O_RDONLY | libc::O_PATH, 0).is_ok())
 }
 
-/// Returns the path of the folder that the process is in.
+/// Returns the path of the process's working folder.
 pub fn working_folder() -> Vec<u8> {
     let mut buf = [0u8; 4096];
     match sys::read_link(c"/proc/thread-self/cwd", &mut buf) {
@@ -269,10 +271,9 @@ impl DumpOutput {
     }
 }
 
-/// A file for a dump, to which nothing more is written after the first failure. Compressors try to
+/// A file for a dump. After the first failure, nothing more is written to it: compressors try to
 /// write again when they are dropped, and each write to a pipe may wait long. All writes share one
-/// time limit, so a reader that takes a little now and then delays the program no longer than one
-/// that takes nothing.
+/// time limit, so a reader that takes a little now and then can't delay the program for longer.
 struct DumpWriter {
     file: EngineFile,
     patience: WaitTimeout,
@@ -314,9 +315,9 @@ fn fill_up(
     filled.map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// Adds an entry to the list of dumps, if there is one. The entry ends with a NUL, because paths
-/// may hold any other byte. The list is a folder with a file for each user, so that the entries of
-/// one user are not taken for another's.
+/// Adds an entry to the list of dumps, if there is a list. The entry ends with a NUL, because paths
+/// may hold any other byte. The list is a folder with a file for each user, so that it is certain
+/// which user has written an entry.
 pub(crate) fn add_to_list(list: &[u8], entry: &CStr) {
     if list.is_empty() {
         return;
@@ -328,14 +329,14 @@ pub(crate) fn add_to_list(list: &[u8], entry: &CStr) {
     }
 }
 
-/// Adds an entry to the list of a recording that says why this process is no part of it.
+/// Adds an entry to a recording's list that explains why this process is not recorded.
 pub fn report_unrecorded(list: &[u8], why: &str) {
     let program = sys::executed_path().map_or(&b""[..], |path| path.to_bytes());
     report_program(list, '?', why, program);
 }
 
-/// Adds an entry to the list of a recording that says that this process is about to become a
-/// program that is no part of it, and why.
+/// Adds an entry to a recording's list about this process, which is about to execute a program that
+/// is not recorded. The entry explains why.
 pub fn report_becoming_unrecorded(list: &[u8], why: &str, program: &[u8]) {
     report_program(list, '>', why, program);
 }
@@ -348,18 +349,18 @@ fn report_program(list: &[u8], what: char, why: &str, program: &[u8]) {
     }
 }
 
-/// Largest size of a file of reports, in bytes. It is limited because possibly no process reads the
-/// reports any more.
+/// Largest size of a file of reports, in bytes. The size is limited because there may be no process
+/// any more that reads the reports.
 const MAX_LINES_BYTES: i64 = 256 << 20;
 
-/// Opens the file in which a process reports how its stacks have grown; `None` if there is none, or
-/// if it is full.
+/// Opens the file for reports about stacks that have grown; `None` if there is no such file, or if
+/// it is full.
 pub(crate) fn open_lines(list: &[u8]) -> Option<EngineFile> {
     open_report(list, ".lines")
 }
 
-/// Opens the file for the profiles that `record --live` asks for; `None` if there is none, or if it
-/// is full.
+/// Opens the file for profiles that `record --live` requests; `None` if there is no such file, or
+/// if it is full.
 pub(crate) fn open_live(list: &[u8]) -> Option<EngineFile> {
     open_report(list, ".live")
 }

@@ -74,8 +74,8 @@ pub(super) fn allocate(
     }
 }
 
-/// Records a block that the allocator has already returned, as [`allocate`] does. The block's slot
-/// in the table of blocks is prefetched while the stack is captured.
+/// Records a block as [`allocate`] does, but the allocator has already returned it. So its slot in
+/// the table of blocks can be prefetched while the stack is captured.
 #[inline]
 pub(super) fn record_allocation(
     engine: &'static Engine,
@@ -202,8 +202,8 @@ fn add_to_ledger<const EXACT: bool>(
     report::<EXACT>(engine, own, ALLOCATED_INDEX, weight);
 }
 
-/// Adds an event to the log, if there is one. It is called before a free and after an allocation,
-/// while no other thread can get the address.
+/// Adds an event to the log, if there is a log. This is called before a free and after an
+/// allocation, when no other thread can get the address.
 #[inline(always)]
 fn log(engine: &'static Engine, what: LogEventKind, address: usize, block: LiveBlock) {
     if !engine.log.ring_place().is_null() {
@@ -227,7 +227,7 @@ fn add_to_log(engine: &'static Engine, what: LogEventKind, address: usize, block
 const ALLOCATED_INDEX: usize = 0;
 const FREED_INDEX: usize = 1;
 
-/// Adds an event's bytes to the thread's unreported bytes, and reports them once they reach the
+/// Adds an event's bytes to the thread's unreported bytes, which are reported once they reach the
 /// limit.
 #[inline(always)]
 fn report<const EXACT: bool>(
@@ -246,8 +246,8 @@ fn report<const EXACT: bool>(
     }
 }
 
-/// Handles a block for which there was no memory, or whose address was still in the table of
-/// blocks.
+/// Handles a failed insertion into the table of blocks: there was no memory, or the table still had
+/// an earlier block with this address.
 #[cold]
 fn handle_insert_problem<const EXACT: bool>(
     engine: &'static Engine,
@@ -286,7 +286,8 @@ fn block_weight<const EXACT: bool>(engine: &Engine, size: u64) -> EventWeight {
     }
 }
 
-/// Counts the end of a block that was taken out of the table, if the event's recording goes on.
+/// Counts the end of a block that was taken out of the table, unless another recording has begun
+/// since the event.
 #[inline]
 fn count_end<const EXACT: bool>(
     engine: &'static Engine,
@@ -332,9 +333,9 @@ fn count_end_open<const EXACT: bool>(
     }
 }
 
-/// Adds a sample to the spread of its stack, which shows how certain the stack's sums are. If there
-/// is no memory for the spread, the sums stay right, but are reported as more certain than they
-/// are.
+/// Adds a sample to the spread of its stack. The spread shows how certain the stack's sums are.
+/// Without memory for the spread, the sums are still right, but are reported as more certain than
+/// they are.
 #[inline(always)]
 fn note_spread(
     engine: &Engine,
@@ -347,8 +348,8 @@ fn note_spread(
     }
 }
 
-/// Records a block's end: in exact mode whether the block was temporary, in sampled mode that the
-/// filter no longer holds it.
+/// Records a block's end. In exact mode, this counts a temporary block. In sampled mode, this
+/// removes the block from the filter.
 #[inline(always)]
 fn note_end<const EXACT: bool>(
     engine: &Engine,
@@ -379,15 +380,15 @@ fn take_block(engine: &Engine, state: &ThreadState, address: *mut u8) -> Option<
 /// The allocator with which a block was freed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum FreeingAllocator {
-    /// malloc: frees of unknown blocks are counted.
+    /// The block was freed by malloc's free. Frees of unknown blocks are counted.
     Malloc,
-    /// Another allocator, whose block may come from malloc, or from a source that the engine does
-    /// not see.
+    /// The block was freed by another allocator. It may come from malloc, or from a source that the
+    /// engine does not see.
     Other,
 }
 
-/// Records a free that the filter chose, and returns whether the block was known. It is called
-/// before the real free, after which another thread may get the address.
+/// Records a free that the filter chose, and returns whether the block was known. This is called
+/// before the real free, because another thread may get the address after it.
 #[inline]
 pub(super) fn release(engine: &'static Engine, address: *mut u8, by: FreeingAllocator) -> bool {
     let spot = engine.ledger.live.find_spot(address as usize);
@@ -463,8 +464,8 @@ fn forget<const EXACT: bool>(
 /// Makes a reallocation. It counts as a free of `old` and a new allocation, even if the block stays
 /// at its address.
 ///
-/// The old block leaves the table before `real`, which may give its address to another thread. If
-/// `real` fails, the old block is put back.
+/// The old block is removed from the table before the call of `real`, because `real` may give its
+/// address to another thread. If `real` fails, the old block is put back.
 #[inline]
 pub(super) fn reallocate(
     engine: &'static Engine,

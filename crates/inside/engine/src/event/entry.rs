@@ -12,7 +12,8 @@ use crate::engine::Engine;
 use crate::mode::RecordingMode;
 use crate::thread::state::{self, ThreadOwnState, ThreadState};
 
-/// Takes the reentrancy guard: this thread is inside the engine until [`release_reentrancy_guard`].
+/// Takes the reentrancy guard. This thread then counts as inside the engine until
+/// [`release_reentrancy_guard`].
 pub(crate) fn hold_reentrancy_guard() {
     // SAFETY: the slot is this thread's own.
     unsafe {
@@ -23,9 +24,9 @@ pub(crate) fn hold_reentrancy_guard() {
     }
 }
 
-/// Seeds the random numbers anew in a forked child, between [`hold_reentrancy_guard`] and
-/// [`release_reentrancy_guard`]. Otherwise the child would draw the same numbers as its parent and
-/// its siblings, and their errors would add up.
+/// Gives the random numbers a new seed in a forked child. Otherwise the child would draw the same
+/// numbers as its parent and its siblings, and their errors would add up. This is called between
+/// [`hold_reentrancy_guard`] and [`release_reentrancy_guard`].
 pub(crate) fn reseed_random(engine: &'static Engine) {
     // SAFETY: the slot is this thread's own, and in no event.
     unsafe {
@@ -63,8 +64,8 @@ pub(crate) fn release_reentrancy_guard(engine: &Engine) {
     }
 }
 
-/// Takes `size` bytes and one more off the countdown. Returns whether the countdown ran out, so
-/// that the caller must call [`EngineEvents::allocate`](crate::EngineEvents::allocate).
+/// Subtracts `size` plus one from the countdown. Returns whether the countdown ran out. If it did,
+/// the caller must call [`EngineEvents::allocate`](crate::EngineEvents::allocate).
 #[inline(always)]
 pub(crate) fn charge(size: usize) -> bool {
     let slot = tls::current();
@@ -78,18 +79,19 @@ pub(crate) fn charge(size: usize) -> bool {
     }
 }
 
-/// For how long an event needs the thread's tables.
+/// The time for which an event needs the thread's tables.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StateOwnership {
-    /// The thread's own tables, for as long as the thread lives.
+    /// The event uses the thread's own tables, which the thread has until it ends.
     Own,
-    /// The thread's own tables, or some that are borrowed for one event. This is for a free, which
-    /// may be the thread's only event. If the thread has ended, its end is not announced again.
+    /// The event uses the thread's own tables, if it has any, or borrows tables. This is for a
+    /// free, which may be the thread's only event, and may come so late that the thread's end is
+    /// not announced any more.
     Borrowed,
 }
 
-/// Returns this thread's tables; `None` if there is no memory for them. A thread that served
-/// another engine serves this one from now on.
+/// Returns this thread's tables; `None` if there is no memory for them. A thread that has served
+/// another engine serves this engine from now on.
 ///
 /// # Safety
 /// The slot is this thread's own, and busy.
@@ -113,7 +115,7 @@ pub(crate) unsafe fn acquire_state(
     }
 }
 
-/// Leaves the tables to the process that this one is a copy of, after a fork that no handler
+/// Separates this process's tables from those of its parent, after a fork that no handler
 /// announced. Returns false if there is no memory for this process's own tables.
 #[cold]
 pub(crate) fn separate_late(engine: &Engine) -> bool {
@@ -122,9 +124,9 @@ pub(crate) fn separate_late(engine: &Engine) -> bool {
     unsafe { separate_tables(engine, TableMemory::Private) }
 }
 
-/// Leaves tables that are kept in a file to the process that this one is a copy of. From then on
-/// this process has a copy of the lasting tables, in `memory` or in private memory, and no threads'
-/// states. Returns false if there is no memory for that; then no table may be used any more.
+/// Separates this process from its parent, whose tables are in a file. This process gets a copy of
+/// the lasting tables, in `memory` or in private memory, and no states of threads. Returns false if
+/// there is not enough memory. Then no table may be used any more.
 ///
 /// # Safety
 /// This is a copy of the process, and has one thread, which is in no event.
@@ -153,8 +155,8 @@ pub(crate) unsafe fn separate_tables(engine: &Engine, memory: TableMemory<'_>) -
     has_parted
 }
 
-/// Leaves tables to the process that this one is a copy of, as [`separate_tables`] does, but for a
-/// thread that may be in an event: all tables are copied, and the copies are at the same addresses.
+/// Separates this process's tables from those of its parent, while the thread may be in an event.
+/// Unlike [`separate_tables`], this copies all tables, and the copies are at the same addresses.
 ///
 /// # Safety
 /// This is a copy of the process, and has one thread.
@@ -173,8 +175,8 @@ pub(crate) unsafe fn separate_inside_event(engine: &Engine) -> bool {
     has_parted
 }
 
-/// Removes this thread's state of an engine from its slot, if it has one. The state itself stays as
-/// it is.
+/// Removes the state that this thread has in an engine from the thread's slot. The state itself
+/// stays as it is.
 fn take_state(engine: &Engine) {
     // SAFETY: the slot is this thread's own.
     unsafe {
@@ -186,7 +188,7 @@ fn take_state(engine: &Engine) {
     }
 }
 
-/// Whether this thread has a state of an engine.
+/// Whether this thread has a state in an engine.
 pub(crate) fn has_state(engine: &Engine) -> bool {
     // SAFETY: the slot is this thread's own.
     let of_slot = unsafe { (*tls::current()).engine };
@@ -194,7 +196,7 @@ pub(crate) fn has_state(engine: &Engine) -> bool {
     of_slot.addr() == std::ptr::from_ref(&engine.process).addr()
 }
 
-/// Gives this thread a state again, which it keeps until it ends.
+/// Gives this thread a state again. The thread has the state until it ends.
 pub(crate) fn give_state(engine: &'static Engine) {
     // SAFETY: the slot is this thread's own, and has no state.
     unsafe { first_event(engine, tls::current(), StateOwnership::Own) };
@@ -230,7 +232,7 @@ unsafe fn first_event(engine: &'static Engine, slot: *mut ThreadSlot, tables: St
     }
 }
 
-/// Takes its state from a thread that served another engine.
+/// Removes a thread's state in another engine, because the thread serves this engine from now on.
 ///
 /// # Safety
 /// The slot is this thread's own, and has this state.
@@ -266,8 +268,8 @@ unsafe fn enter(slot: *mut ThreadSlot) {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// Lets the thread leave the engine with the countdown `countdown`, and makes the dump or scan that
-/// became due meanwhile.
+/// Lets the thread leave the engine, with the countdown `countdown`. Then makes the dump or scan
+/// that has become due.
 ///
 /// # Safety
 /// The slot is this thread's own, and busy.
@@ -290,7 +292,7 @@ unsafe fn leave(engine: &Engine, slot: *mut ThreadSlot, countdown: u64) {
 }
 
 /// Records that the thread has had a countdown in this recording. Returns whether it is the
-/// thread's first.
+/// thread's first countdown in it.
 ///
 /// # Safety
 /// The slot is this thread's own.
@@ -300,12 +302,12 @@ unsafe fn note_countdown(engine: &Engine, slot: *mut ThreadSlot) -> bool {
     unsafe { std::mem::replace(&mut (*slot).epoch, epoch) != epoch }
 }
 
-/// Whether the countdown of a sampled recording ran out, which leads to an event.
+/// Whether the countdown of a sampled recording has run out.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CountdownState {
-    /// The countdown ran out.
+    /// The countdown ran out, which leads to an event.
     RanOut,
-    /// The countdown goes on, or the recording has none.
+    /// The countdown has not run out, or the recording has no countdown.
     GoesOn,
 }
 
@@ -317,14 +319,14 @@ pub(crate) struct ThreadEvent {
     state: &'static ThreadState,
     /// Whether the event ends the thread's first countdown in this recording.
     ends_first_countdown: bool,
-    /// The countdown that the thread goes on with.
+    /// The countdown with which the thread continues after the event.
     countdown: u64,
 }
 
 impl ThreadEvent {
-    /// Enters the engine, for an event of the recording `epoch`. Returns `None` if there is no
-    /// memory for the thread's tables, and counts the event as lost. In that case, and after an
-    /// event that is dropped, the thread goes on with the countdown `otherwise`.
+    /// Enters the engine, for an event of the recording `epoch`. If there is no memory for the
+    /// thread's tables, returns `None` and counts the event as lost. Then, and after an event that
+    /// is dropped, the thread continues with the countdown `otherwise`.
     ///
     /// # Safety
     /// The slot is this thread's own, and not busy.
@@ -361,7 +363,8 @@ impl ThreadEvent {
         })
     }
 
-    /// Returns the thread's tables that others may read, and those that only the thread uses.
+    /// Returns the thread's two kinds of tables: those that other threads may read, and those that
+    /// only the thread uses.
     #[inline(always)]
     pub(crate) fn tables(&mut self) -> (&'static ThreadState, &mut ThreadOwnState) {
         // SAFETY: this is the state's thread, in an event, and the reference lives as long as the
@@ -375,8 +378,8 @@ impl ThreadEvent {
         self.ends_first_countdown
     }
 
-    /// Ends the event. The thread goes on with `countdown`, or with 0 if another recording has
-    /// begun: then the thread's next event is one of the new recording.
+    /// Ends the event. The thread continues with `countdown`. If another recording has begun, it
+    /// continues with 0, so that its next event belongs to the new recording.
     #[inline(always)]
     pub(crate) fn finish(mut self, countdown: u64) {
         let same = self.state.epoch.get() == self.engine.process.recorded.epoch();

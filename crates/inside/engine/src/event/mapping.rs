@@ -31,12 +31,12 @@ pub(super) fn map(engine: &'static Engine, address: usize, len: usize, frame: Ca
     });
 }
 
-/// Calls the kernel, which unmaps a range, and counts the end of all mappings, or parts of
-/// mappings, in it. Returns the kernel's result. If the kernel refused (a result below zero),
-/// nothing has ended.
+/// Calls `kernel`, which unmaps a range, and counts the end of all mappings, or parts of mappings,
+/// in this range. Returns the kernel's result. If the kernel refused (a result below zero), nothing
+/// is counted.
 ///
-/// The table of mappings is locked meanwhile, so the next mapping in the range, perhaps another
-/// thread's, is counted afterwards.
+/// The table of mappings is locked meanwhile. So if another thread maps memory in the range at
+/// once, that mapping is counted afterwards.
 pub(super) fn unmap(
     engine: &'static Engine,
     address: usize,

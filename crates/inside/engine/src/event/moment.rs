@@ -1,8 +1,8 @@
 //! Moments of the heap's history, taken in the program's threads after an event.
 //!
-//! A thread checks whether a moment is due each time it reports what it has allocated or freed, so
-//! no clock runs for that. How much a thread may leave unreported follows from how soon threads
-//! check again ([`CheckPace`]).
+//! A thread checks whether a moment is due each time it reports its allocated and freed bytes, so
+//! no clock is needed. The pace of these checks ([`CheckPace`]) determines how many bytes a thread
+//! may leave unreported.
 
 use std::sync::atomic::Ordering;
 
@@ -39,8 +39,8 @@ pub(crate) fn take_due_moment(engine: &Engine) {
     }
 }
 
-/// Copies values that are outside the tables into the saved ledger. If the saved ledger says that
-/// the process is about to end or to call exec, although the process goes on, this corrects it.
+/// Copies values that are outside the tables into the saved ledger. Also corrects the state in the
+/// saved ledger, if it says that the process has ended or has called exec although it continues.
 fn publish_values(engine: &Engine, micros: i64) {
     let (pages, dumping) = (&engine.process.pages, &engine.dumping);
     if pages.table_file.is_there() {
@@ -67,7 +67,7 @@ fn publish_values(engine: &Engine, micros: i64) {
     }
 }
 
-/// Begins the history of a recording, or that of a forked child, and the schedule of scans of code.
+/// Begins the history of a recording or of a forked child, and the schedule of scans of code.
 pub(crate) fn begin_history(engine: &Engine) {
     engine.code.seen.begin();
     let peak = engine.ledger.access.heap.peak_bytes();

@@ -1,5 +1,5 @@
-//! The reentrancy guard around the engine's own work in the program's threads: what the engine
-//! allocates is not recorded.
+//! The reentrancy guard. Threads of the program take it for the engine's own work, so that the
+//! engine's allocations are not recorded.
 
 use heapprof_platform::sys;
 use heapprof_platform::tls::{self, QUIET_COUNTDOWN};
@@ -8,8 +8,8 @@ use crate::engine::Engine;
 use crate::event::entry;
 
 impl Engine {
-    /// Runs `work` as the engine's own, with the reentrancy guard taken: what the thread allocates
-    /// meanwhile is not recorded.
+    /// Runs `work` with the reentrancy guard taken, so that the thread's allocations meanwhile are
+    /// not recorded.
     pub(crate) fn with_reentrancy_guard<R>(&self, work: impl FnOnce() -> R) -> R {
         let slot = tls::current();
         // A signal handler may come here in the middle of an event, which may have locks. A thread
@@ -40,9 +40,9 @@ impl Engine {
         result
     }
 
-    /// Runs `work` as [`with_reentrancy_guard`](Self::with_reentrancy_guard) does, with signals
-    /// blocked. It is for work that takes locks that a dump needs, too: a signal handler that ends
-    /// the process makes a dump, and must not interrupt the work.
+    /// Runs `work` with the reentrancy guard taken and signals blocked. This is for work that takes
+    /// locks which a dump needs, too. A signal handler that ends the process makes a dump, so it
+    /// must not interrupt the work.
     pub(crate) fn with_guard_and_signals_blocked<R>(&self, work: impl FnOnce() -> R) -> R {
         if self.process.shares_tables() {
             entry::separate_late(self);

@@ -24,8 +24,8 @@ pub(super) fn find_stack_number(
     number_captured(engine, own, frame, captured)
 }
 
-/// Captures the stack at `frame`: the native one, or that of an interpreter that the thread runs.
-/// If the recording counts each thread separately, the result is this thread's version of the
+/// Captures the stack at `frame`: the native stack, or the stack of an interpreter that the thread
+/// runs. If the recording counts each thread separately, the result is this thread's version of the
 /// stack.
 #[inline(always)]
 pub(super) fn capture(
@@ -62,8 +62,8 @@ fn capture_for_thread(
     of_thread.map_or(captured, CaptureOutcome::Recent)
 }
 
-/// Returns this thread's number for a stack that all threads share. By that number, the thread's
-/// allocations are counted for it, whichever thread frees them.
+/// Returns this thread's number for a stack that all threads share. Allocations with this number
+/// count for this thread, whichever thread frees them.
 fn find_thread_stack(
     engine: &Engine,
     own: &mut ThreadOwnState,
@@ -85,7 +85,7 @@ fn find_thread_stack(
     Some(of_thread)
 }
 
-/// Asks the providers for the stack, and falls back on the native one.
+/// Captures the stack of an interpreter through the providers, or else the native stack.
 #[inline(never)]
 fn capture_script(
     engine: &Engine,
@@ -125,8 +125,8 @@ fn capture_script(
 }
 
 /// Returns the number of the interpreter's stack, if this thread runs an interpreter at the address
-/// `place` of its native stack; otherwise `None`. The recording's choice of frames has no
-/// influence.
+/// `place` of its native stack; otherwise `None`. The recording's choice of frames does not matter
+/// here.
 pub(super) fn find_script_stack(
     engine: &Engine,
     own: &mut ThreadOwnState,
@@ -213,14 +213,14 @@ pub(super) fn prefetch_captured(
     }
 }
 
-/// Returns the key of a stack: its hash, mixed with the generation of mappings. The key is never
-/// one that the table reserves.
+/// Returns the key of a stack: its hash, mixed with the generation of mappings. The key is never a
+/// value that the table reserves.
 #[inline(always)]
 fn mix_generation(hash: u64, generation: MappingGeneration) -> u64 {
     (hash ^ u64::from(generation.to_u32()).wrapping_mul(0x94d0_49bb_1331_11eb)).max(2)
 }
 
-/// Returns the number of the stack with this hash. If no such stack was seen before, adds the one
+/// Returns the number of the stack with this hash. If the table has no such stack, adds the stack
 /// that `new` makes.
 #[inline(always)]
 fn find_or_insert<'a>(
@@ -234,7 +234,7 @@ fn find_or_insert<'a>(
     found.or_else(|| stacks.find_or_insert(&engine.process, hash, generation, new()))
 }
 
-/// Returns the number of an interpreter's stack that differs from the last one.
+/// Returns the number of an interpreter's stack that differs from the thread's last stack.
 #[inline(never)]
 fn script_stack(engine: &Engine, own: &mut ThreadOwnState, frame: CallSite) -> Option<StackNumber> {
     let ThreadOwnState {
@@ -269,7 +269,7 @@ fn script_stack(engine: &Engine, own: &mut ThreadOwnState, frame: CallSite) -> O
     number
 }
 
-/// Returns why the recorded stack has no older frame.
+/// Returns the reason why the recorded stack has no older frame.
 fn find_record_end(engine: &Engine, record: &LastStack) -> u32 {
     match record.ends_early() {
         true => find_end_reason(engine, &mut record.frames().iter().copied()),
@@ -277,7 +277,8 @@ fn find_record_end(engine: &Engine, record: &LastStack) -> u32 {
     }
 }
 
-/// Returns why a stack ends early. `oldest` returns the words of its frames, the oldest first.
+/// Returns the reason why a stack ends early. `oldest` yields the words of its frames, the oldest
+/// first.
 #[cold]
 fn find_end_reason(engine: &Engine, oldest: &mut dyn Iterator<Item = u64>) -> u32 {
     let mut oldest = oldest.map(FrameAddress::from_word);

@@ -8,8 +8,8 @@ use crate::engine::Engine;
 use crate::event::entry::{CountdownState, StateOwnership, ThreadEvent};
 use crate::event::stack::find_script_stack;
 
-/// A thread's event in which an interpreter traces values. What the thread allocates meanwhile is
-/// not recorded, and dumps that a signal requests are made afterwards.
+/// An event in which an interpreter traces values. Meanwhile, the thread's allocations are not
+/// recorded. Dumps that a signal requests are made after the event.
 pub struct ValueTracer {
     engine: &'static Engine,
     event: ThreadEvent,
@@ -17,7 +17,7 @@ pub struct ValueTracer {
 
 impl ValueTracer {
     /// Returns the number of the stack of the interpreter that this thread runs; `None` if the
-    /// thread runs none, or if there is no memory.
+    /// thread runs no interpreter, or if there is no memory.
     pub fn stack(&mut self) -> Option<StackNumber> {
         let here = 0u8;
         let (_, own) = self.event.tables();
@@ -25,7 +25,8 @@ impl ValueTracer {
     }
 }
 
-/// Runs `work`, unless nothing is recorded or the thread is inside the engine already.
+/// Runs `work`. Returns `None` without running `work` if nothing is recorded, or if the thread is
+/// already inside the engine.
 pub(super) fn trace<R>(
     engine: &'static Engine,
     work: impl FnOnce(&mut ValueTracer) -> R,

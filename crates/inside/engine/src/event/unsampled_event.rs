@@ -12,7 +12,7 @@ use crate::tables::counters::{CountOutcome, EventWeight};
 use crate::tables::sampler;
 use crate::thread::state::{ThreadOwnState, ThreadState};
 
-/// The ledger's counters, for events that are counted one by one in both modes.
+/// The ledger's counters, open for events that are never sampled.
 pub(crate) struct EventCounter<'a> {
     engine: &'static Engine,
     state: &'static ThreadState,
@@ -22,7 +22,8 @@ pub(crate) struct EventCounter<'a> {
 /// Largest number of bytes of the engine's own memory that an unsampled event allocates.
 const MAX_EVENT_MEMORY: usize = 64 << 10;
 
-/// Runs `work` with the ledger's counters, or not at all if there is no memory for them.
+/// Runs `work` with the ledger's counters. Does not run `work` if there is no memory for the
+/// counters.
 pub(crate) fn with_ledger(engine: &'static Engine, work: impl FnOnce(&mut EventCounter<'_>)) {
     let slot = tls::current();
     engine.with_guard_and_signals_blocked(|| {
@@ -45,7 +46,7 @@ pub(crate) fn with_ledger(engine: &'static Engine, work: impl FnOnce(&mut EventC
 }
 
 impl EventCounter<'_> {
-    /// Returns the weight of one object and of one byte in the recording's mode.
+    /// Returns the numbers of units in an object and in a byte, in the recording's mode.
     fn units(&self) -> EventWeight {
         let exact = self.engine.process.recorded.is_exact();
         EventWeight {
@@ -54,8 +55,8 @@ impl EventCounter<'_> {
         }
     }
 
-    /// Counts an allocation that is not in the live table. Returns its stack, or `None` if it could
-    /// not be counted or the recording `epoch` is over.
+    /// Counts an allocation that is not in the live table. Returns its stack; `None` if it could
+    /// not be counted, or if the recording `epoch` is over.
     pub(crate) fn count_allocation(
         &mut self,
         epoch: RecordingEpoch,

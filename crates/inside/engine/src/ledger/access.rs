@@ -1,19 +1,19 @@
-//! How a thread opens the ledger: alone, or together with other threads.
+//! Opens the ledger for a thread, alone or together with other threads.
 //!
 //! The ledger consists of the counters and the table of blocks in use. A thread opens it for an
 //! event (an allocation or a free), and closes it after the event.
 //!
-//! The only thread of a process needs no locked instruction. glibc has a flag for that. The only
-//! thread itself clears the flag, before it starts a second thread.
+//! The only thread of a process needs no locked instruction. glibc has a flag for such a process.
+//! The only thread itself clears the flag, before it starts a second thread.
 //!
 //! If threads shared one number for the size in use, every event on every core would write to that
 //! cache line. So threads take bytes in advance, a budget, as long as the size with all budgets
-//! stays below the known peak. Then no event can be a new peak. When an event might be one, its
-//! thread has the kernel run a barrier on every core (membarrier), waits until no thread is in the
-//! middle of an event, and takes all budgets back. Then the size is exact again.
+//! stays below the known peak. Then no event can be a new peak. If an event might be a new peak,
+//! its thread makes the kernel run a barrier on every core (membarrier), waits until no thread is
+//! in the middle of an event, and takes all budgets back. Then the size is exact again.
 //!
 //! Parts of the live table have owners ([`PartOwner`]). An owner checks with a plain load that it
-//! still owns a part. A thread that takes a part from its owner also has the kernel run the
+//! still owns a part. A thread that takes a part from its owner also makes the kernel run the
 //! barrier, and waits until the owner is not in the middle of an event.
 
 use std::sync::atomic::{Ordering, compiler_fence};
@@ -27,11 +27,12 @@ use crate::process::EngineProcess;
 use crate::tables::counters::{AccessMode, CountOutcome, EventWeight, HeapCounters, StackCounters};
 use crate::thread::state::{ThreadState, ThreadStates};
 
-/// Number of a thread's events between two checks whether the heap is low enough for budgets.
+/// Number of a thread's events between two checks of the heap's size. The check shows whether the
+/// heap is far enough below its peak for budgets.
 const BUDGET_CHECK_INTERVAL: u32 = 1024;
 
-/// The state that threads share to open the ledger: the size in use, and the means to take budgets
-/// back.
+/// The shared state by which threads open the ledger: the size in use, and the means to take
+/// budgets back.
 pub(crate) struct LedgerAccess {
     pub(crate) heap: HeapCounters,
     /// Locked while budgets are taken back, and while a resource is taken from its owner.
@@ -44,17 +45,17 @@ pub(crate) type ChangeGuard<'a> = LockGuard<'a, { rank::OWNERS }>;
 
 /// The ledger, open for one event of a thread. It closes when this is dropped.
 ///
-/// Meanwhile the thread calls no function of the program, and waits for short locks only. The
-/// ledger may be closed in the middle of the event, and opened again in another access mode. Then
-/// [`OpenLedger::is_overtaken`] says whether another recording has begun.
+/// While the ledger is open, the thread calls no function of the program, and waits for short locks
+/// only. The ledger may be closed in the middle of the event, and opened again in another access
+/// mode. Then [`OpenLedger::is_overtaken`] says whether another recording has begun.
 pub(crate) struct OpenLedger<'a> {
     process: &'a EngineProcess,
     holder: LedgerHolder<'a>,
     access: AccessMode,
 }
 
-/// The thread that has the ledger open. A cold function gets this and the access mode by value, and
-/// returns the access mode, so that the rest of an event needs nothing of them in memory.
+/// The thread that has the ledger open. A cold function gets this value and the access mode by
+/// value, and returns the access mode. So the rest of an event needs neither of them in memory.
 #[derive(Clone, Copy)]
 pub(crate) struct LedgerHolder<'a> {
     shared: &'a LedgerAccess,
@@ -62,7 +63,7 @@ pub(crate) struct LedgerHolder<'a> {
 }
 
 impl LedgerAccess {
-    /// Creates the state in which nothing is in use, and no thread has the ledger open.
+    /// Creates the state before any event: nothing is in use, and no thread has the ledger open.
     pub(crate) const fn new() -> Self {
         Self {
             heap: HeapCounters::new(),
@@ -71,7 +72,7 @@ impl LedgerAccess {
         }
     }
 
-    /// Asks the kernel whether it can run barriers for us.
+    /// Determines whether the kernel can run barriers on all cores.
     pub(crate) fn prepare(&self) {
         let has_barrier = sys::register_barrier();
         self.has_barrier.store(has_barrier, Ordering::Release);
@@ -93,7 +94,7 @@ impl LedgerAccess {
     }
 
     /// Opens the ledger for one event of the thread's recording. Returns `None` if another
-    /// recording has begun since.
+    /// recording has begun meanwhile.
     #[inline(always)]
     pub(crate) fn open<'a>(
         &'a self,
@@ -113,7 +114,8 @@ impl LedgerAccess {
         })
     }
 
-    /// Opens the ledger, and returns the access mode. `None` if another recording has begun since.
+    /// Opens the ledger, and returns the access mode; `None` if another recording has begun
+    /// meanwhile.
     #[inline(always)]
     fn access(&self, process: &EngineProcess, state: &ThreadState) -> Option<AccessMode> {
         loop {
@@ -168,8 +170,8 @@ impl LedgerAccess {
         self.collect_budgets_for_fork(threads);
     }
 
-    /// Takes all budgets back, as [`collect_budgets`](Self::collect_budgets) does. The caller is
-    /// fork, which has taken all locks.
+    /// Takes all budgets back, as [`collect_budgets`](Self::collect_budgets) does, for fork, which
+    /// has taken all locks.
     pub(crate) fn collect_budgets_for_fork(&self, threads: &ThreadStates) {
         if self.heap.be_strict() {
             // No budget was given out since all were taken back.
@@ -187,7 +189,7 @@ impl LedgerAccess {
     }
 }
 
-/// Waits while the ledger must stay closed. Returns false if another recording has begun by then.
+/// Waits while the ledger must stay closed. Returns false if another recording has begun meanwhile.
 #[cold]
 fn wait_for_gate(process: &EngineProcess, state: &ThreadState) -> bool {
     let recorded = &process.recorded;
@@ -234,15 +236,16 @@ impl<'a> OpenLedger<'a> {
         self.process
     }
 
-    /// Whether this thread owns the resource of `owner`, so that it may use the resource as long as
+    /// Whether this thread is the `owner` of a resource. If so, it may use the resource as long as
     /// it has the ledger open.
     #[inline(always)]
     pub(crate) fn owns(&self, owner: &PartOwner) -> bool {
         owner.is_owned_by(self.holder)
     }
 
-    /// Runs `work`, which may close the ledger and open it in another mode. `work` receives the
-    /// thread that has the ledger open and the access mode, and returns the access mode at its end.
+    /// Runs `work`, which may close the ledger and open it in another mode. The arguments of `work`
+    /// are the thread that has the ledger open, and the access mode. Its result has the new access
+    /// mode.
     #[inline(always)]
     pub(crate) fn reopen_for<R>(
         &mut self,
@@ -291,7 +294,8 @@ impl<'a> LedgerHolder<'a> {
         self.state.process()
     }
 
-    /// Runs `work` with the ledger closed, and opens it again. Returns the access mode then.
+    /// Runs `work` with the ledger closed, and opens the ledger again. Returns the result of `work`
+    /// and the new access mode.
     fn run_while_closed<R>(self, work: impl FnOnce() -> R) -> (R, AccessMode) {
         close(self.state);
         let result = work();
@@ -299,13 +303,13 @@ impl<'a> LedgerHolder<'a> {
         (result, access.unwrap_or(AccessMode::Overtaken))
     }
 
-    /// Takes the lock under which budgets and owners change, unless the thread that has it is
-    /// interrupted.
+    /// Takes the lock under which budgets and owners change. `None` if another thread keeps the
+    /// lock for too long, because it is interrupted.
     fn lock_changes_in_time(self) -> Option<ChangeGuard<'a>> {
         self.shared.changing.lock_in_time(self.process())
     }
 
-    /// Makes all threads count the memory in use event by event, so that its size is known exactly.
+    /// Makes all threads count the memory in use event by event, so that the size in use is exact.
     #[cold]
     fn be_strict(self) -> AccessMode {
         let strictly = || {
@@ -321,8 +325,8 @@ impl<'a> LedgerHolder<'a> {
     }
 }
 
-/// Makes this thread's stores visible to all other threads, and theirs to this one, in program
-/// order.
+/// Makes the stores of this thread visible to all other threads, and their stores to this thread,
+/// in program order.
 fn barrier() {
     if !sys::barrier() {
         // A filter of system calls denies the barrier now. Stores reach the other cores much sooner
@@ -337,18 +341,18 @@ pub(crate) struct PartOwner(AtomicPtr<ThreadState>);
 
 const NO_OWNER: *mut ThreadState = std::ptr::null_mut();
 const SHARED_OWNER: *mut ThreadState = std::ptr::without_provenance_mut(1);
-/// Flag in the address of the owner's state while another thread takes the resource from its owner.
+/// Flag bit in [`PartOwner`], which is set while another thread takes the resource from its owner.
 const MOVING_FLAG: usize = 2;
 
 /// The outcome of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClaimOutcome {
-    /// The resource is the thread's own.
+    /// The thread owns the resource.
     Own,
-    /// The resource was changing owners, so the caller must check again.
+    /// The owner was changing, so the caller must check again.
     Changed,
-    /// The owner keeps the resource: a signal handler that interrupted the owner's event waits for
-    /// something, perhaps for this thread.
+    /// The owner keeps the resource. A signal handler has interrupted the owner's event and waits,
+    /// perhaps for this thread.
     Refused,
     /// Another recording has begun, so the event's ledger no longer exists.
     Overtaken,
@@ -359,7 +363,8 @@ impl PartOwner {
         Self(AtomicPtr::new(NO_OWNER))
     }
 
-    /// Whether the thread may use the resource as its own for as long as it has the ledger open.
+    /// Whether a thread owns the resource. If so, it may use the resource as long as it has the
+    /// ledger open.
     #[inline(always)]
     fn is_owned_by(&self, holder: LedgerHolder<'_>) -> bool {
         std::ptr::eq(self.0.load(Ordering::Relaxed), holder.state)
@@ -371,7 +376,8 @@ impl PartOwner {
         self.0.load(Ordering::Acquire) == SHARED_OWNER
     }
 
-    /// Makes the resource the thread's own if it has no owner, and otherwise shared.
+    /// Makes the thread the resource's owner, if there is no owner. Otherwise the resource becomes
+    /// shared.
     #[cold]
     pub(crate) fn claim(
         &self,
@@ -424,8 +430,8 @@ impl PartOwner {
             .is_ok()
     }
 
-    /// Begins to take the resource from the thread that owns it, if one does. Returns that thread,
-    /// which may still be using the resource. The caller has taken the lock of [`LedgerAccess`], so
+    /// Begins to take the resource from its owner. Returns the owner, which may still be using the
+    /// resource; `None` if no thread owns it. The caller has taken the lock of [`LedgerAccess`], so
     /// no other thread takes the resource meanwhile.
     fn begin_to_move(&self) -> Option<&'static ThreadState> {
         let now = self.0.load(Ordering::Acquire);
@@ -438,8 +444,8 @@ impl PartOwner {
         Some(unsafe { &*now })
     }
 
-    /// Ends what [`begin_to_move`](Self::begin_to_move) began: if the owner `left` the resource, it
-    /// is shared from then on, and otherwise the owner keeps it.
+    /// Ends a move that [`begin_to_move`](Self::begin_to_move) began. If the owner `left` the
+    /// resource, it is shared from then on. Otherwise the owner keeps it.
     fn end_move(&self, left: bool) {
         let now = self.0.load(Ordering::Acquire);
         if now.addr() & MOVING_FLAG != 0 {
@@ -455,8 +461,8 @@ impl PartOwner {
     }
 }
 
-/// Makes all these resources shared, whichever thread owns them. Returns false if an owner keeps
-/// its resource. The caller does not have the ledger open.
+/// Makes resources shared, whichever threads own them. Returns false if an owner keeps its
+/// resource. The caller must not have the ledger open.
 pub(crate) fn share<'a>(
     threads: &ThreadStates,
     owners: impl Iterator<Item = &'a PartOwner> + Clone,
@@ -465,7 +471,7 @@ pub(crate) fn share<'a>(
     share_for_fork(threads, owners)
 }
 
-/// Makes resources shared, as [`share`] does. The caller is fork, which has taken all locks.
+/// Makes resources shared, as [`share`] does, for fork, which has taken all locks.
 pub(crate) fn share_for_fork<'a>(
     threads: &ThreadStates,
     owners: impl Iterator<Item = &'a PartOwner> + Clone,
@@ -497,7 +503,7 @@ pub(crate) fn wait_for_all(threads: &ThreadStates) -> bool {
     threads.all().filter(|state| !wait_for(state)).count() == 0
 }
 
-/// Waits until a thread does not have the ledger open. Returns false if that takes so long that a
+/// Waits until a thread does not have the ledger open. Returns false if this takes too long. Then a
 /// signal handler must have interrupted the thread.
 fn wait_for(state: &ThreadState) -> bool {
     if state.is_own() {

@@ -1,12 +1,11 @@
-//! The live table: which blocks are in use, and where each was allocated. It is a hash table by
-//! address in 128 parts. Blocks that lie close together have words outside the hash table
-//! (`live/shadows.rs`).
+//! The live table: the blocks in use, and the stack of each block. It is a hash table by address in
+//! 128 parts. Blocks that are close together have words outside the hash table (`live/shadows.rs`).
 //!
 //! A part contains whole regions of 64 KiB, not scattered addresses, so threads with separate heaps
-//! touch separate parts. A part belongs to the first thread that touches it, and that thread needs
-//! no locked instruction. When a second thread touches the part, it is shared from then on, behind
-//! a lock (`access.rs` describes how an owner gives way). A thread that may use a part may use the
-//! shadows of the part's regions.
+//! touch separate parts. A part belongs to the first thread that touches it, and this thread needs
+//! no locked instruction. When a second thread touches the part, the part becomes shared, and has a
+//! lock from then on (`access.rs` describes how an owner gives way). A thread that may use a part
+//! may also use the shadows of the part's regions.
 //!
 //! An entry of the hash table takes 16 bytes. The table of a large part is at most two thirds full,
 //! so a block takes 24 to 48 bytes there. Sampled blocks are all in the hash table, because they
@@ -45,7 +44,7 @@ pub(crate) struct LivePart {
     pub(crate) table: UnsafeCell<BlockTable>,
 }
 
-/// The address of a block, and the slot of its region if there is one yet.
+/// The address of a block, and the slot of its region if the region already has a slot.
 #[derive(Clone, Copy)]
 pub(crate) struct BlockSpot<'a> {
     address: usize,
@@ -62,8 +61,8 @@ impl BlockSpot<'_> {
 /// The live table: all known blocks in use.
 pub(crate) struct LiveTable {
     pub(crate) part: [LivePart; PART_COUNT],
-    /// For each power of two, memory for all parts' tables of that size, side by side. Large pages
-    /// may back it.
+    /// Memory for the parts' tables. For each power of two, the tables of this size are side by
+    /// side. Large pages may be used for them.
     region: [AtomicPtr<u8>; 40],
     pub(crate) shadows: RegionShadows,
 }
@@ -94,7 +93,7 @@ impl LiveTable {
         }
     }
 
-    /// Runs `work` on the table of an address. Returns `None` if the address's part is not
+    /// Runs `work` on the table of the part that has an address. Returns `None` if the part is not
     /// available.
     #[inline(always)]
     pub(crate) fn with_table<R>(
@@ -127,9 +126,8 @@ impl LiveTable {
         &self.part[self.index(address)]
     }
 
-    /// Remembers a block. Returns the earlier block at the same address, if its free was missed.
-    /// Only in exact mode may the block's region get a shadow, because only then do blocks lie
-    /// close together.
+    /// Adds a block. Returns the earlier block at this address, if its free was missed. Only in
+    /// exact mode are blocks close together, so only then may the block's region get a shadow.
     #[inline(always)]
     pub(crate) fn insert<const EXACT: bool>(
         &self,
@@ -178,7 +176,7 @@ impl LiveTable {
         .unwrap_or(Err(TableFull))
     }
 
-    /// Gives a region a shadow, and moves the region's blocks there from the hash table.
+    /// Gives a region a shadow, and moves the region's blocks from the hash table to the shadow.
     #[cold]
     fn give_shadow(
         &self,
@@ -233,7 +231,7 @@ impl LiveTable {
         }
     }
 
-    /// Forgets a block, and returns it.
+    /// Removes a block, and returns it.
     #[inline(always)]
     pub(crate) fn remove(
         &self,
@@ -275,8 +273,8 @@ impl LiveTable {
         self.part.iter().map(len).sum()
     }
 
-    /// Gives a part a table of twice the size. Returns false if there is no memory for that and the
-    /// old table is all but full.
+    /// Gives a part a table of twice the size. Returns false if there is no memory for it, and the
+    /// old table is almost full.
     #[cold]
     fn grow(&self, table: &mut BlockTable, address: usize, pages: &PageSource) -> bool {
         let old_len = if table.entry.is_null() {
@@ -317,7 +315,7 @@ impl LiveTable {
         true
     }
 
-    /// Returns the region of tables of size `2^bits`, which is mapped when first needed.
+    /// Returns the memory for all tables with `2^bits` entries. It is mapped at the first call.
     fn region(&self, bits: usize, bytes: usize, pages: &PageSource) -> *mut u8 {
         let Some(slot) = self.region.get(bits) else {
             return std::ptr::null_mut();
@@ -331,8 +329,8 @@ impl LiveTable {
         )
     }
 
-    /// Returns how many bytes of the tables are in memory. This includes the memory that large
-    /// pages add for tables that no part uses yet.
+    /// Returns how many bytes of the tables are resident. This includes the memory that large pages
+    /// add for tables that no part uses yet.
     pub(crate) fn resident(&self, pages: &PageSource) -> usize {
         let each = self.region.iter().enumerate().map(|(bits, region)| {
             let at = region.load(Ordering::Acquire);
@@ -349,8 +347,8 @@ impl LiveTable {
         self.part.iter().map(|part| &part.owner)
     }
 
-    /// Forgets all blocks. Returns false if a part is not available. No part may be another
-    /// thread's own ([`share`](crate::ledger::access::share)).
+    /// Removes all blocks. Returns false if a part is not available. No part may have another
+    /// thread as its owner: see [`share`](crate::ledger::access::share).
     pub(crate) fn clear(&self, process: &EngineProcess) -> bool {
         let mut all = true;
         for part in &self.part {
@@ -382,8 +380,8 @@ impl LiveTable {
         all
     }
 
-    /// Finds where a block is stored or will be stored, and prefetches that word or hash table
-    /// entry.
+    /// Finds the word or the hash table's entry in which a block is stored or will be stored, and
+    /// prefetches it.
     #[inline(always)]
     pub(crate) fn find_spot(&self, address: usize) -> BlockSpot<'_> {
         let slot = self.shadows.slot(address);
@@ -420,8 +418,8 @@ impl LiveTable {
         self.owners().for_each(PartOwner::disown);
     }
 
-    /// Locks all parts for fork. Returns false if some are not available, because the thread that
-    /// uses them is interrupted.
+    /// Locks all parts for fork. Returns false if a part is not available, because the thread that
+    /// uses it is interrupted.
     pub(crate) fn acquire_all(&self, process: &EngineProcess) -> bool {
         let mut all = true;
         for part in &self.part {
@@ -443,8 +441,8 @@ impl LiveTable {
 }
 
 impl BlockTable {
-    /// Counts a block that has replaced `old` in a shadow's word. Returns the block that was known
-    /// at that address before, if there was one, from the word or from the hash table.
+    /// Counts a block that has replaced `old` in a shadow's word. Returns the earlier block at this
+    /// address, if there was one. It is `old`, or a block in the hash table.
     #[inline(always)]
     fn put_beside(
         &mut self,
@@ -469,9 +467,9 @@ impl BlockTable {
 }
 
 impl LivePart {
-    /// Acquires the part for a thread that may not own it: by a claim, or by the part's lock.
-    /// Returns whether the lock was taken, or `None` if the part is not available. The second
-    /// result is the ledger's access mode afterwards.
+    /// Acquires the part for a thread that may not own it, by a claim or by the part's lock. The
+    /// first result is whether the lock was taken; `None` if the part is not available. The second
+    /// result is the ledger's new access mode.
     fn enter(
         &self,
         holder: LedgerHolder<'_>,

@@ -1,19 +1,19 @@
-//! The program's own mappings that are counted like allocations. They end piece by piece, as munmap
-//! allows.
+//! The program's own mappings that are counted like allocations. A mapping may end piece by piece,
+//! because munmap allows that.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use heapprof_abi::StackNumber;
 
-/// A mapping that the program made, or the rest of one.
+/// A mapping that the program made, or the rest of such a mapping.
 #[derive(Clone, Copy)]
 struct ProgramMapping {
     end: usize,
     stack: StackNumber,
 }
 
-/// The mappings that are counted, by address.
+/// The program's own mappings that are counted like allocations, by address.
 pub(crate) struct ProgramMappings(BTreeMap<usize, ProgramMapping>);
 
 impl ProgramMappings {
@@ -32,7 +32,7 @@ impl ProgramMappings {
         self.0.clear();
     }
 
-    /// Adds a mapping of a range that was made at `stack`.
+    /// Adds the mapping of a range. `stack` is the stack that made the mapping.
     pub(crate) fn add(&mut self, range: Range<usize>, stack: StackNumber) {
         let region = ProgramMapping {
             end: range.end,
@@ -42,8 +42,8 @@ impl ProgramMappings {
     }
 
     /// Removes a range from the mappings. A mapping's object ends with its last part. `ended` is
-    /// called for each mapping that is cut, with its stack, the number of objects that end (-1 if
-    /// the mapping is cut in two), and the number of bytes that end.
+    /// called for each mapping that is cut. Its arguments are the mapping's stack, the number of
+    /// objects that end (-1 if the mapping is cut in two), and the number of bytes that end.
     pub(crate) fn cut(&mut self, gone: Range<usize>, mut ended: impl FnMut(StackNumber, i64, u64)) {
         let mut before = gone.end;
         while let Some((&start, &region)) = self.0.range(..before).next_back()

@@ -1,8 +1,9 @@
-//! An account of all the program's data: what the kernel counts (VmData), by purpose.
+//! An account of the program's data by purpose. The data is the memory that the kernel counts as
+//! VmData.
 //!
-//! An interpreter's provider reports the purpose of memory in use. The allocator reports its memory
-//! that is not in use, and the kernel the memory of files' variables. The rest is what no source
-//! claims.
+//! An interpreter's provider reports the purpose of memory in use. The allocator reports its unused
+//! memory, and the kernel reports the memory of files' variables. The rest is memory that none of
+//! them reports.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +14,12 @@ use crate::engine::Engine;
 use crate::recording::sums::StackSums;
 use crate::stack::provider::ProviderReport;
 
-/// The label that names the purpose of a stack's memory.
+/// Key of the label that names the purpose of a stack's memory.
 const HOLDS_LABEL: &str = "holds";
 
-/// Returns lines for the profile's comments; none if no provider reports anything, or if the
-/// account can't be made. The allocator is asked only if `may_ask` is true, because asking may take
-/// the allocator's locks.
+/// Returns the account as comments for the profile. There are none if no provider reports anything,
+/// or if the account can't be made. The allocator is queried only if `may_ask` is true, because the
+/// query may take the allocator's locks.
 pub(super) fn account(
     engine: &Engine,
     sums: &[StackSums],

@@ -2,8 +2,8 @@
 //! and the wait for its answers.
 //!
 //! The auditor inspects a child when it begins, while it has only inherited pages, and before it
-//! ends. The child waits for both inspections, but not for long, because the auditor may be gone by
-//! then. The child also reports what it loads, without waiting.
+//! ends. The child waits for both inspections, but not for long, because the auditor may have
+//! ended. The child also reports which files it loads, without waiting.
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,25 +14,28 @@ use heapprof_profile::fork::LoadAttempt;
 use crate::engine::Engine;
 use crate::options::RecordingOptions;
 
-/// The message of a forked child that begins. The process that it was forked from follows.
+/// The message of a forked child that begins. The id of its parent follows.
 const FORKED_MESSAGE: &str = "heapprof's child 1";
 /// The message of a process before its last profile.
 const END_MESSAGE: &str = "heapprof's end 1";
-/// The message of a process before it becomes another program.
+/// The message of a process before an exec.
 const EXEC_MESSAGE: &str = "heapprof's exec 1";
-/// The message of a process that asks to be inspected now.
+/// The message of a process that requests an inspection.
 const AUDIT_MESSAGE: &str = "heapprof's look 1";
-/// The message of a child that has tried to load something. The next line says what that was.
+/// The message of a child that has tried to load a file. The next line describes the attempt.
 const LOAD_MESSAGE: &str = "heapprof's load 1";
-/// Longest time that a process waits to be inspected, in seconds after the last inspection of any
-/// process. The auditor inspects processes one after the other; if it is gone, no process waits.
+/// Longest time that a process waits for its inspection, in seconds after the last inspection of
+/// any process. The auditor inspects processes one after the other. If the auditor is gone, no
+/// process waits.
 const AUDIT_TIMEOUT: i64 = 30;
-/// Time for which no process waits for the auditor after one has waited in vain, in nanoseconds.
+/// Time in nanoseconds for which no process waits for the auditor, after a process has waited in
+/// vain.
 const AUDIT_RETRY_INTERVAL: u64 = 300_000_000_000;
-/// How long a forked child tries to send its first message, in milliseconds. It is long because a
-/// child of which the auditor does not know would be lost.
+/// Longest time that a forked child tries to send its first message, in milliseconds. It is long
+/// because without this message the auditor does not know of the child.
 const LONG_SEND_TIMEOUT: u32 = 5000;
-/// How long a process tries to send any other message, in milliseconds.
+/// Longest time that a process tries to send a message, in milliseconds. The first message of a
+/// forked child has [`LONG_SEND_TIMEOUT`] instead.
 const SHORT_SEND_TIMEOUT: u32 = 20;
 
 /// Prepares for forked children.
@@ -55,7 +58,7 @@ pub(super) fn report_fork(engine: &Engine, options: &RecordingOptions, parent: i
     );
 }
 
-/// Reports that the process ends, or that it becomes another program.
+/// Reports that the process ends or calls exec.
 pub(super) fn report_end(engine: &Engine, options: &RecordingOptions, is_exec: bool) {
     report(
         engine,
@@ -76,8 +79,8 @@ impl Engine {
         options.is_some_and(|options| report(self, &options, text, "", AUDIT_TIMEOUT))
     }
 
-    /// Reports to the auditor that this child has tried to load something. Returns whether the
-    /// auditor received the report.
+    /// Reports to the auditor that this child has tried to load a file. Returns whether the auditor
+    /// received the report.
     pub fn report_load(&self, load: &LoadAttempt) -> bool {
         let options = self.dumping.options.with(&self.process, |o| o.clone());
         let text = format!("\n{}", load.comment());
@@ -85,9 +88,9 @@ impl Engine {
     }
 }
 
-/// Sends a message to the auditor, and waits `seconds` seconds for the answer. The time begins anew
-/// whenever another process is answered. Returns whether the auditor has answered, or, if the
-/// process does not wait, whether it has received the message.
+/// Sends a message to the auditor, and waits `seconds` seconds for the answer. The time restarts
+/// whenever the auditor answers another process. Returns whether the auditor has answered. If
+/// `seconds` is 0, returns whether it has received the message.
 fn report(
     engine: &Engine,
     options: &RecordingOptions,

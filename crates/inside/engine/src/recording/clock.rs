@@ -1,10 +1,11 @@
-//! Our own thread that makes a dump each interval, answers `record --live`, and scans for lines
-//! that grow. If there can be no such thread, the program's allocations check the clock.
+//! The interval clock, a thread of the engine. It makes a dump at each interval, answers `record
+//! --live`, and scans for lines that grow. If the process can have no such thread, the program's
+//! allocations check the clock.
 //!
 //! Some calls are allowed only in a process with one thread, and some act on all threads. Such
-//! calls must not fail because of our thread, so the thread ends before them ([`end`]). Each dump
-//! is made by a thread that does not share the program's open files, because the program may close
-//! all descriptors that it does not know, and reuse their numbers.
+//! calls must not fail because of the engine's thread, so this thread ends before them ([`end`]).
+//! Each dump is made by a thread that does not share the program's open files, because the program
+//! may close all descriptors that it does not know, and reuse their numbers.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::sync::atomic::Ordering;
@@ -18,13 +19,14 @@ use crate::options::DumpTriggers;
 use crate::reason::DumpReason;
 use crate::recording::dumps::{dump, scan};
 
-/// The longest sleep, in milliseconds. The thread may take this long to see that all threads of the
-/// program except itself have ended.
+/// The longest sleep of the clock's thread, in milliseconds. The thread may take this long to
+/// notice that it is the last thread of the process.
 const MAX_SLEEP: u32 = 100;
 /// The interval of a clock that makes no dumps, in milliseconds.
 const NO_INTERVAL: u32 = u32::MAX;
 
-/// Records that there can be threads from now on, and starts the clock that had to wait for that.
+/// Notes that the process can have threads from now on, and starts a clock that had to wait for
+/// this.
 pub(super) fn allow_threads(engine: &'static Engine) {
     let (process, dumping) = (&engine.process, &engine.dumping);
     if dumping.clock.is_suspended.swap(false, Ordering::Relaxed) && process.recorded.is_running() {
@@ -37,7 +39,7 @@ pub(super) fn allow_threads(engine: &'static Engine) {
     }
 }
 
-/// Starts a clock that dumps on the interval of these triggers, if they have one.
+/// Starts a clock that makes a dump at each interval, if `triggers` has an interval.
 pub(super) fn start(engine: &'static Engine, triggers: &DumpTriggers) {
     let (clock, due) = (&engine.dumping.clock, &engine.dumping.due);
     let ms = match triggers.interval {
@@ -121,7 +123,8 @@ pub(super) fn end(engine: &'static Engine) {
 
 type ThreadMain = extern "C" fn(*mut libc::c_void) -> *mut libc::c_void;
 
-/// Starts a thread of our own that takes no signals. Returns `None` if threads are denied.
+/// Starts a thread of the engine that takes no signals. Returns `None` if the kernel denies the
+/// thread.
 fn spawn(engine: &Engine, main: ThreadMain, argument: *mut libc::c_void) -> Option<usize> {
     let mask = engine.process.block_signals();
     // SAFETY: plain pthread calls with valid arguments; the thread's function lives as long as the
@@ -139,7 +142,7 @@ fn spawn(engine: &Engine, main: ThreadMain, argument: *mut libc::c_void) -> Opti
     made
 }
 
-/// A clock's thread: its engine, and its round.
+/// The engine and the round of a clock's thread.
 struct ClockRound {
     engine: &'static Engine,
     round: u32,
@@ -148,7 +151,7 @@ struct ClockRound {
 impl ClockRound {
     const LAYOUT: Layout = Layout::new::<Self>();
 
-    /// Starts the thread. Returns `None` if threads are denied, or if there is no memory.
+    /// Starts the thread. Returns `None` if the kernel denies the thread, or if there is no memory.
     fn spawn(self) -> Option<usize> {
         let engine = self.engine;
         // SAFETY: the layout is not empty. The block is the thread's, or nothing's if there is
@@ -172,7 +175,7 @@ impl ClockRound {
         self.engine.dumping.clock.round.load(Ordering::Relaxed) == self.round
     }
 
-    /// Dumps each interval until the round is over.
+    /// Makes a dump at each interval, until the round is over.
     fn count_intervals(self) {
         let Self { engine, round } = self;
         let clock = &engine.dumping.clock;
@@ -233,8 +236,8 @@ extern "C" fn run_clock(block: *mut libc::c_void) -> *mut libc::c_void {
     std::ptr::null_mut()
 }
 
-/// Runs `main` in a new thread that does not share the program's open files, or runs `here` in this
-/// thread if no thread can be started. Returns whether the work must be tried again.
+/// Runs `main` in a new thread that does not share the program's open files. If no thread can be
+/// started, runs `here` in this thread. Returns whether the work must be tried again.
 fn with_own_files(
     engine: &'static Engine,
     main: ThreadMain,

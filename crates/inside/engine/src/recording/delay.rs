@@ -1,10 +1,10 @@
-//! The delay until the ledger of a child is kept in a file. Most children of a script have so
-//! little in use that they leave no profile, however they end. For them, a file in memory and a
-//! process that takes it would be most of the cost of a recording.
+//! Delays the time from which a child's ledger is kept in a file. Most children of a script have so
+//! little memory in use that they leave no profile, however they end. For such a child, a file that
+//! is handed to the ledger keeper would be most of the cost of a recording.
 //!
 //! The ledger is in private memory meanwhile. The delay ends when the process has allocated
-//! [`MIN_ALLOCATED_BYTES`], and before anything after which the ledger could not be moved or handed
-//! over any more: a second thread, fewer rights, another root.
+//! [`MIN_ALLOCATED_BYTES`]. It also ends before a change that makes it impossible to move the
+//! ledger or to hand it over: a second thread, fewer rights, another root.
 
 use std::ffi::CString;
 
@@ -17,16 +17,17 @@ use crate::options::{DumpTriggers, LedgerRecipient, RecordingOptions};
 use crate::recording::shared_ledger;
 
 /// Number of bytes that a process allocates before its ledger is kept in a file. Its thread may
-/// have allocated as many more bytes that it has not reported yet. So the delay is only for
-/// recordings that leave out children with less than twice as many bytes.
+/// have allocated as many more bytes that it has not reported yet. So there is a delay only in
+/// recordings that leave out children with less than twice this number of bytes.
 const MIN_ALLOCATED_BYTES: u64 = 32 << 10;
-/// Bytes of memory that are set aside for a copy of the options, and for the report of a failure.
+/// Number of bytes of memory that are reserved for a copy of the options, and for the report of a
+/// failure.
 const MAX_DELAY_MEMORY: usize = 64 << 10;
 
-/// Whether the ledger of this process may be moved into a file later. The process must be a child
-/// that leaves no profile if it has little in use. No other process may inspect it meanwhile. And
-/// the ledger keeper must still recognize the process later: it recognizes a process of another
-/// user only by its ancestors, which may have ended by then.
+/// Whether the ledger of this process may be moved into a file later. Three conditions must hold.
+/// The process is a child that leaves no profile if it has little memory in use. No other process
+/// inspects it. The ledger keeper can still recognize it later, which is not certain for a process
+/// of another user: the keeper recognizes it only by its ancestors, which may have ended by then.
 pub(super) fn may_begin(engine: &Engine, options: &RecordingOptions) -> bool {
     let is_main = |naming: &mut DumpNaming| naming.is_main();
     let (output, generation) = (&options.output, engine.threads.names.generation());
@@ -46,7 +47,7 @@ pub(super) fn may_begin(engine: &Engine, options: &RecordingOptions) -> bool {
         && is_owners()
 }
 
-/// Begins the delay, from what the process has allocated by now.
+/// Begins the delay. Bytes that the process has allocated before do not count.
 pub(super) fn begin(engine: &Engine) {
     let due = &engine.dumping.due;
     let enough = due.allocated().saturating_add(MIN_ALLOCATED_BYTES);

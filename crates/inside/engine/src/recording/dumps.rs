@@ -1,4 +1,4 @@
-//! Makes dumps, in one thread at a time and on a stack of their own, and reports their outcome.
+//! Makes dumps, in one thread at a time and on a separate stack, and reports their outcome.
 
 use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering;
@@ -34,29 +34,29 @@ impl Engine {
 }
 
 impl EngineDumps {
-    /// Returns the engine whose dumps these are.
+    /// Returns the engine of this handle.
     pub(super) fn engine(self) -> &'static Engine {
         self.0
     }
 
-    /// Writes the dump that the program asks for, once no other thread dumps. With a `path`, the
-    /// dump goes there in pprof's format. Otherwise it goes where the recording's pattern says, in
-    /// the recording's format. Returns the path of the dump.
+    /// Writes a dump that the program requests, once no other thread dumps. With a `path`, the dump
+    /// is written to this path in pprof's format. Otherwise it is written to the path of the
+    /// recording's pattern, in the recording's format. Returns the path of the dump.
     ///
     /// # Errors
-    /// See [`DumpError`]. This waits ten seconds for another thread's dump. It does not wait at all
-    /// in a signal's handler that came in the middle of an event.
+    /// See [`DumpError`]. This waits ten seconds for another thread's dump. In a signal handler
+    /// that has interrupted an event, it does not wait at all.
     pub fn request(self, path: Option<&[u8]>) -> Result<CString, DumpError> {
         request(self.0, path)
     }
 
-    /// Writes the last dump, or the one before an exec.
+    /// Writes the last dump, or the dump before an exec.
     pub fn dump_at_end(self, reason: DumpReason) {
         dump_only(self.0, reason, self.0.process.wait_timeout());
     }
 
-    /// Returns the profile as it is now, gzipped. It is empty if nothing was started, if there is
-    /// no memory, or if [`request`](Self::request) could not dump now.
+    /// Returns the current profile, gzipped. The result is empty if no recording was started, if
+    /// there is no memory, or if [`request`](Self::request) could not dump now.
     pub fn profile(self, reason: DumpReason) -> Vec<u8> {
         let Self(engine) = self;
         let may_ask = may_ask_allocator(reason);
@@ -70,19 +70,20 @@ impl EngineDumps {
         })
     }
 
-    /// Returns the profile as it is now, in gperftools' text form.
+    /// Returns the current profile, in gperftools' text format.
     pub fn text_profile(self) -> Vec<u8> {
         render(self.0, |file| text::write(self.0, file).map(drop))
     }
 
-    /// Sets the function that asks the program's allocator for its usage, when a dump accounts for
-    /// all memory. The allocator is never asked in a signal's handler. Only the first call counts.
+    /// Sets the function that queries the program's allocator for its usage. It is called when a
+    /// dump accounts for all memory, but never in a signal handler. Only the first call of
+    /// `set_allocator_query` has an effect.
     pub fn set_allocator_query(self, ask: fn() -> Option<AllocatorUsage>) {
         let _ = self.0.dumping.ask_allocator.set(ask);
     }
 
-    /// Sets the function that receives the outcome of every dump, wherever it is made, with signals
-    /// blocked. Only the first call counts.
+    /// Sets the function that receives the outcome of every dump. It is called with signals
+    /// blocked. Only the first call of `on_dump` has an effect.
     pub fn on_dump(self, tell: DumpListener) {
         let _ = self.0.dumping.tell.set(tell);
     }
@@ -99,8 +100,8 @@ fn request(engine: &'static Engine, path: Option<&[u8]>) -> Result<CString, Dump
     made.unwrap_or(Err(DumpError::Busy))
 }
 
-/// Writes a dump and returns its path. If the caller has waited for its turn, this dumps only if
-/// the program goes on.
+/// Writes a dump and returns its path. If the caller has waited for its turn, and the program has
+/// ended meanwhile, nothing is written.
 pub(super) fn dump(
     engine: &'static Engine,
     reason: DumpReason,
@@ -124,8 +125,8 @@ pub(super) fn dump(
     })
 }
 
-/// Runs `work` in this thread's turn, or without a turn if another thread has it. Then makes the
-/// dump that a signal asked for meanwhile.
+/// Runs `work` with the turn to dump, or with `None` if another thread has the turn. Then makes the
+/// dump that a signal has requested meanwhile.
 fn in_turn<R>(
     engine: &'static Engine,
     reason: DumpReason,
@@ -145,8 +146,8 @@ fn in_turn<R>(
     })
 }
 
-/// Scans the growth of lines and the mapped code, and answers `record --live`, unless another
-/// thread dumps.
+/// Scans the growth of lines and the mapped code, and answers `record --live`. Does nothing if
+/// another thread dumps.
 pub(super) fn scan(engine: &'static Engine) {
     let began = sys::nanoseconds(libc::CLOCK_MONOTONIC);
     let may_look = engine.process.is_own() && !lines::has_ended(engine);
@@ -190,7 +191,7 @@ fn scan_in_turn(engine: &'static Engine) -> bool {
     reported == CodeScanOutcome::All
 }
 
-/// Moves the ledger into a file, if it waits for that, in this thread's turn.
+/// Moves the ledger into a file, if this was delayed. The thread takes the turn to dump for this.
 #[cfg(not(shuttle))]
 pub(super) fn move_ledger_to_file(engine: &'static Engine) {
     in_turn(engine, DumpReason::Growth, 0, |turn| {
@@ -206,16 +207,16 @@ pub(super) fn move_ledger_to_file(engine: &'static Engine) {
 /// The outcome of a dump whose path the caller does not need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DumpOutcome {
-    /// The dump is written, or noted for the thread that dumps now.
+    /// The dump is written, or a note was left for the thread that dumps now.
     Written,
     /// The dump is not written.
     Failed,
-    /// The dump is not written, but should be once another thread's fork is over.
+    /// The dump is not written yet. The caller should try again when another thread's fork is over.
     Later,
 }
 
-/// Writes a dump whose path the caller does not need, also from a signal's handler. It waits for a
-/// thread that forks for at most `patience` nanoseconds.
+/// Writes a dump whose path the caller does not need. The caller may be a signal handler. If
+/// another thread forks, this waits for it for at most `patience` nanoseconds.
 pub(super) fn dump_only(engine: &'static Engine, reason: DumpReason, patience: i64) -> DumpOutcome {
     if !engine.process.is_own() {
         return DumpOutcome::Failed;
@@ -237,7 +238,7 @@ pub(super) fn dump_only(engine: &'static Engine, reason: DumpReason, patience: i
     })
 }
 
-/// Makes a dump, and reports its outcome. It is this thread's turn.
+/// Makes a dump, and reports its outcome. This thread must have the turn to dump.
 fn make_dump(
     engine: &'static Engine,
     reason: DumpReason,
@@ -320,8 +321,8 @@ fn make_unreported_dump(
     result
 }
 
-/// Whether the allocator can be asked for its usage. That is not possible in a signal handler,
-/// which may have interrupted the allocator. The caller runs on the program's stack.
+/// Whether the allocator may be queried for its usage. This is false in a signal handler, which may
+/// have interrupted the allocator. The caller must run on the program's stack.
 fn may_ask_allocator(reason: DumpReason) -> bool {
     let is_of_signal = matches!(
         reason,
@@ -332,11 +333,11 @@ fn may_ask_allocator(reason: DumpReason) -> bool {
     !is_of_signal && !may_be_in_handler(here, own_stack::find(here, tls::current() as usize))
 }
 
-/// Upper bound of the number of files that a dump has open at a time.
+/// Maximum number of files that a dump has open at a time.
 const MAX_DUMP_FILES: u32 = 8;
 
-/// Runs `work` on a stack of our own. If `work` returns that the program has used up its file
-/// descriptors, runs it once more in a child that has some left.
+/// Runs `work` on the dump stack. If `work` returns true, the program has used up its file
+/// descriptors. Then `work` runs once more in a child, which closes some of its descriptors.
 fn in_own_place(engine: &Engine, work: &mut dyn FnMut() -> bool) {
     let mut lacks_files = false;
     engine.dumping.stack.run(|| lacks_files = work());
@@ -411,8 +412,8 @@ fn write(
     Ok(path)
 }
 
-/// Returns the entry of a dump for the list of dumps, so that no reader of the list has to read the
-/// profile.
+/// Returns the entry of a dump for the list of dumps. It has the facts for which a reader of the
+/// list would otherwise have to read the profile.
 fn list_entry(
     engine: &Engine,
     path: &CStr,
@@ -445,7 +446,7 @@ fn list_entry(
     CString::new(line).unwrap_or_default()
 }
 
-/// Returns the entry of a dump that was not written, for the process that started the recording.
+/// Returns the list's entry for a dump that was not written.
 fn failure_entry(error: &DumpError) -> CString {
     let line = match error {
         DumpError::Write(path, errno) => format!("!{errno} {} {path}", sys::process_id()),
@@ -454,8 +455,8 @@ fn failure_entry(error: &DumpError) -> CString {
     CString::new(line).unwrap_or_default()
 }
 
-/// Returns the output of `write` for the present moment. The result is empty if nothing was
-/// started, if there is no memory, or if no dump could be made now.
+/// Returns the profile of this moment, in the format that `write` writes. The result is empty if no
+/// recording was started, if there is no memory, or if no dump could be made now.
 fn render(
     engine: &'static Engine,
     write: impl Fn(&mut dyn std::io::Write) -> std::io::Result<()>,
@@ -484,15 +485,15 @@ fn render(
     rendered.unwrap_or_default()
 }
 
-/// How long a program that asks for a dump waits for other threads' dumps, in nanoseconds. A dump
-/// into a pipe takes as long as its reader.
+/// Longest time that a program that requests a dump waits for dumps of other threads, in
+/// nanoseconds. A dump into a pipe takes as long as its reader.
 const TURN_TIMEOUT: i64 = 10_000_000_000;
-/// How long the waiting program sleeps between two tries, in nanoseconds.
+/// Time that a waiting program sleeps between two attempts, in nanoseconds.
 const TURN_POLL_INTERVAL: u64 = 1_000_000;
 
-/// Calls `attempt` until it is this thread's turn. The argument of `attempt` says whether this
-/// thread has waited. `attempt` returns `None` if the thread has to wait. The program's signals
-/// come through meanwhile. A thread in the middle of an event, or of fork's handlers, does not
+/// Calls `attempt` until it returns a result. `attempt` returns `None` while another thread has the
+/// turn to dump. Its argument says whether this thread has waited. Signals of the program are
+/// handled during the wait. A thread in the middle of an event, or of fork's handlers, does not
 /// wait.
 fn wait<R>(engine: &Engine, mut attempt: impl FnMut(bool) -> Option<R>) -> Option<R> {
     let now = || sys::nanoseconds(libc::CLOCK_MONOTONIC);

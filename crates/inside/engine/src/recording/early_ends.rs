@@ -1,4 +1,4 @@
-//! The number of stacks in a profile that end before their outermost frame, by file.
+//! Counts the stacks in a profile that end before their outermost frame, by file.
 
 use heapprof_abi::{StackNumber, stack_end};
 use heapprof_profile::EarlyEndCounts;
@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::recording::code::to_recorded;
 use crate::recording::sums::StackSums;
 
-/// Returns the comments that report stacks that end early; none if all stacks are whole.
+/// Returns the comments about stacks that end early. There are none if all stacks are complete.
 pub(super) fn early_ends(engine: &Engine, sums: &[StackSums]) -> Vec<String> {
     let stacks = &engine.ledger.stacks;
     let ends_early = |&(number, sum): &(StackNumber, &StackSums)| {

@@ -1,4 +1,5 @@
-//! Forks during a recording: the locks that are taken for a fork, and how parent and child go on.
+//! Handles forks during a recording: takes the locks for a fork, and continues in the parent and in
+//! the child.
 
 #[cfg(not(shuttle))]
 use std::sync::atomic::Ordering;
@@ -31,11 +32,11 @@ impl Engine {
     }
 }
 
-/// Bytes of its own memory that the engine sets aside for the options that a child reads.
+/// Number of bytes of memory that the engine reserves for the options that a child reads.
 const MAX_CHILD_MEMORY: usize = 64 << 10;
 
-/// Takes the locks for fork. Returns which of them it got, with one bit for each. The others belong
-/// to threads that are interrupted in an event.
+/// Takes the locks for fork. Returns a bit for each lock: whether it was taken. The other locks
+/// belong to threads that are interrupted in an event.
 pub(super) fn acquire(engine: &Engine) -> u32 {
     let mut held = 0;
     for (i, lock) in engine.locks().iter().enumerate() {
@@ -46,8 +47,8 @@ pub(super) fn acquire(engine: &Engine) -> u32 {
     held
 }
 
-/// Releases the locks in `held`, and what the ledger's `acquire_for_fork` took: `counting` says
-/// whether that includes the heap's lock.
+/// Releases the locks in `held`, and everything that the ledger's `acquire_for_fork` took.
+/// `counting` says whether that includes the heap's lock.
 pub(super) fn release(engine: &Engine, held: u32, counting: bool) {
     engine.ledger.release_after_fork(counting);
     engine.process.set_forking(false);
@@ -60,8 +61,8 @@ pub(super) fn release(engine: &Engine, held: u32, counting: bool) {
 
 impl EngineForks {
     /// Prepares for a fork. Takes the locks, so that no lock in the child belongs to a thread that
-    /// does not exist there. If that fails, records that the child is torn: its tables may be half
-    /// written.
+    /// exists only in the parent. If that fails, notes that the child is torn: its tables may be
+    /// half written.
     pub fn before(self) {
         let Self(engine) = self;
         let process = &engine.process;
@@ -109,8 +110,8 @@ impl EngineForks {
         }
     }
 
-    /// Releases the locks that [`before`](Self::before) took. Returns the state that is to be
-    /// restored.
+    /// Releases the locks that [`before`](Self::before) took. Returns the state that the caller
+    /// must restore.
     fn release_locks(self) -> ForkState {
         let kept = self.0.process.fork.load();
         if kept.keeping {
@@ -120,7 +121,7 @@ impl EngineForks {
         kept
     }
 
-    /// Goes on in the parent after a fork. Releases what [`before`](Self::before) took.
+    /// Continues in the parent after a fork: releases the locks that [`before`](Self::before) took.
     pub fn in_parent(self) {
         if !entry::has_reentrancy_guard() {
             return;
@@ -137,8 +138,8 @@ impl EngineForks {
         self.0.code.modules.loading.after_fork();
     }
 
-    /// Goes on in the child after a fork. The child's profile starts with the inherited memory in
-    /// use, as if the child had allocated it itself.
+    /// Continues in the child after a fork. The child's profile starts with the inherited memory in
+    /// use, as if the child had allocated this memory itself.
     pub fn in_child(self) {
         let Self(engine) = self;
         let (process, dumping) = (&engine.process, &engine.dumping);

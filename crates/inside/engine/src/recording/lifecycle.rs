@@ -1,4 +1,4 @@
-//! A recording from start to stop.
+//! Starts and stops recordings, and handles other events in the life of a program.
 
 use std::sync::atomic::Ordering;
 
@@ -18,7 +18,7 @@ use crate::recording::rights::{self, RightsLeft};
 use crate::recording::{audit, delay, dumps, shared_ledger};
 use crate::recording::{clock, unload};
 
-/// The handle for the life of an engine and of its process: recordings begin and end, code is
+/// The engine's handle for events in the life of its process: recordings begin and end, code is
 /// unloaded, the program enters a sandbox.
 #[derive(Clone, Copy)]
 pub struct EngineLifecycle(&'static Engine);
@@ -32,19 +32,19 @@ impl Engine {
     }
 }
 
-/// Bytes of its own memory that the engine sets aside for a start.
+/// Number of bytes of memory that the engine reserves for a start.
 const MAX_START_MEMORY: usize = 2 << 20;
 
 impl EngineLifecycle {
-    /// Arranges that the engine is notified when a thread ends. It is called as early as possible,
-    /// and only its first call has an effect.
+    /// Arranges that the engine is notified when a thread ends. This is called as early as
+    /// possible, and only the first call has an effect.
     pub fn prepare(self) {
         self.0.threads.prepare();
     }
 
-    /// Begins a recording, and forgets an earlier one. Returns false if there is no memory for it,
-    /// if a thread is interrupted in the middle of an event, or if the period is longer than
-    /// [`MAX_PERIOD`].
+    /// Begins a recording, and discards the data of an earlier one. Returns false if there is no
+    /// memory for it, if a thread is interrupted in the middle of an event, or if the period is
+    /// longer than [`MAX_PERIOD`].
     pub fn start(self, mut options: RecordingOptions) -> bool {
         let Self(engine) = self;
         let (process, dumping) = (&engine.process, &engine.dumping);
@@ -153,7 +153,7 @@ impl EngineLifecycle {
             .with_guard_and_signals_blocked(|| dumping.default.with(process, |d| d.clone()))
     }
 
-    /// Whether a recording was started, even if it has been stopped since.
+    /// Whether a recording was started, even if it has been stopped meanwhile.
     pub fn was_started(self) -> bool {
         let (process, dumping) = (&self.0.process, &self.0.dumping);
         self.0
@@ -165,7 +165,7 @@ impl EngineLifecycle {
         self.0.process.recorded.is_running()
     }
 
-    /// Records that the process goes on after its last profile, so that it will make another last
+    /// Notes that the process continues after its last profile, so that it will make another last
     /// profile.
     pub fn go_on(self) {
         self.0.dumping.ended.store(false, Ordering::Release);
@@ -176,12 +176,12 @@ impl EngineLifecycle {
         self.0.process.is_own()
     }
 
-    /// Records that the program begins: nothing that is mapped now was loaded by dlopen.
+    /// Notes that the program is at its beginning, so that dlopen has loaded no code yet.
     pub fn begin_with_program(self) {
         self.0.code.lasting.expect_all();
     }
 
-    /// Records that the loader is still at work, so that there can be no threads until
+    /// Notes that the loader is still at work, so that the engine can have no thread until
     /// [`resume_clock`](Self::resume_clock).
     pub fn suspend_clock(self) {
         self.0
@@ -191,7 +191,8 @@ impl EngineLifecycle {
             .store(true, Ordering::Relaxed);
     }
 
-    /// Records that there can be threads from now on, and starts a clock that had to wait for that.
+    /// Notes that the engine can have threads from now on, and starts a clock that had to wait for
+    /// this.
     pub fn resume_clock(self) {
         clock::allow_threads(self.0);
     }
@@ -208,8 +209,8 @@ impl EngineLifecycle {
         rights::report_lower_rights(self.0, left);
     }
 
-    /// Moves the ledger into a file that outlives the process, if this was delayed until now. It is
-    /// called before anything after which the ledger could not be moved or handed over.
+    /// Moves the ledger into a file that outlives the process, if this was delayed until now. This
+    /// is called before each change that makes it impossible to move the ledger or to hand it over.
     #[cfg(not(shuttle))]
     pub fn move_ledger_to_file(self) {
         let Self(engine) = self;
@@ -231,21 +232,21 @@ impl EngineLifecycle {
         module.map(|module| module.start)
     }
 
-    /// Runs `work` as the engine's own, with the reentrancy guard taken: what the thread allocates
-    /// meanwhile is not recorded.
+    /// Runs `work` with the reentrancy guard taken, so that the thread's allocations meanwhile are
+    /// not recorded.
     pub fn with_reentrancy_guard<R>(self, work: impl FnOnce() -> R) -> R {
         self.0.with_reentrancy_guard(work)
     }
 
-    /// Runs `work` as [`with_reentrancy_guard`](Self::with_reentrancy_guard) does, with signals
-    /// blocked. It is for work that takes locks that a dump needs, too: a signal handler that ends
-    /// the process makes a dump, and must not interrupt the work.
+    /// Runs `work` with the reentrancy guard taken and signals blocked. This is for work that takes
+    /// locks which a dump needs, too. A signal handler that ends the process makes a dump, so it
+    /// must not interrupt the work.
     pub fn with_guard_and_signals_blocked<R>(self, work: impl FnOnce() -> R) -> R {
         self.0.with_guard_and_signals_blocked(work)
     }
 
-    /// Blocks all signals of this thread, unless the program is in a sandbox. Returns the mask from
-    /// before, for [`restore_signals`](Self::restore_signals).
+    /// Blocks all signals of this thread, unless the program is in a sandbox. Returns the previous
+    /// mask, for [`restore_signals`](Self::restore_signals).
     pub fn block_signals(self) -> u64 {
         self.0.process.block_signals()
     }
@@ -255,9 +256,9 @@ impl EngineLifecycle {
         sys::restore_signals(before);
     }
 
-    /// Whether the program would survive a dump after it has installed a filter by the system call
-    /// `n` with `args`. A child of this process tries that. If the child survives, the engine goes
-    /// on under the filter.
+    /// Whether the program would survive a dump under a filter of system calls, which the system
+    /// call `n` installs with `args`. A child of this process tries this. If the child survives,
+    /// the engine continues under the filter.
     pub fn survives(self, n: libc::c_long, args: [usize; 6]) -> bool {
         let mask = self.block_signals();
         let survives = trial::survives(n, args);
@@ -268,7 +269,7 @@ impl EngineLifecycle {
         survives
     }
 
-    /// Records that any system call of ours may end the program from now on.
+    /// Notes that any system call of the engine may end the program from now on.
     pub fn enter_sandbox(self) {
         self.0.process.enter_sandbox();
     }

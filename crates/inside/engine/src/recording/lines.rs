@@ -1,9 +1,9 @@
-//! Reports of how the memory at each line grows, made while the program runs, for the process that
-//! started it.
+//! Reports how the memory of each line grows, while the program runs, to the process that started
+//! the program.
 //!
-//! A line is a place in the program's text, which only `record` knows. Here it is the innermost
-//! word of a stack. Once the stacks of such a word have changed enough, all of them are reported,
-//! each by how much it has changed since its last report.
+//! Only `record` knows the lines of the program's source code. In this module, a line is the
+//! innermost word of a stack. Once the stacks with such a word have changed enough, all of them are
+//! reported, each with its change since its last report.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -24,17 +24,17 @@ struct ChangedStack {
     stack: StackNumber,
     /// The innermost word of the stack.
     leaf: u64,
-    /// Bytes in use by the stack. `growth` is their change since the last report.
+    /// Bytes in use by the stack. The field `growth` is their change since the last report.
     in_use: i64,
     growth: i64,
 }
 
 /// Reports the stacks that have changed enough, if the recording reports the growth of lines.
 ///
-/// The last scan of all, `is_last`, also reports what was in use when the heap was largest: a
-/// program may have grown and freed all of it since the scan before.
+/// The last scan of all, `is_last`, also reports the memory that was in use at the heap's peak,
+/// because the heap may have grown and shrunk since the previous scan.
 ///
-/// It is this thread's turn to dump, and there is memory for a dump.
+/// This thread must have the turn to dump, and there must be memory for a dump.
 pub(super) fn scan(engine: &Engine, options: &RecordingOptions, is_last: bool) {
     let Some(least) = options.triggers.line_growth else {
         return;
@@ -75,7 +75,8 @@ pub(super) fn scan(engine: &Engine, options: &RecordingOptions, is_last: bool) {
     following.put(&engine.process, epoch, reported);
 }
 
-/// Records the memory that a forked child inherited, which does not count as growth in the child.
+/// Notes the memory that a forked child has inherited, so that it does not count as growth in the
+/// child.
 pub(super) fn inherit(engine: &Engine) {
     let following = &engine.dumping.due.following;
     if !following.is_on() || !engine.reserve(snapshot::memory_needed(engine)) {
@@ -118,7 +119,7 @@ fn report_changes(
     file.write_all(&message(engine, profile)).is_ok()
 }
 
-/// Returns a message with this profile.
+/// Returns the message that contains `profile`.
 pub(super) fn message(engine: &Engine, mut profile: Vec<u8>) -> Vec<u8> {
     // Each recording of a process, and each process with its number, begins at another time.
     let (process, (began, _)) = (sys::process_id(), engine.dumping.times());
@@ -131,8 +132,8 @@ pub(super) fn message(engine: &Engine, mut profile: Vec<u8>) -> Vec<u8> {
     profile
 }
 
-/// The text with which each message begins. A message may be cut short, and a reader finds the next
-/// one by this text.
+/// The text with which each message begins. If a message is cut short, a reader finds the next
+/// message by this text.
 const MESSAGE_HEAD: &str = "\n\0lines ";
 
 /// Returns the innermost word of a stack.

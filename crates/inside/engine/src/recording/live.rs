@@ -1,5 +1,5 @@
-//! Answers to `record --live`: the profile of this moment, written into a file beside the list of
-//! profiles. It counts as no dump.
+//! Answers requests of `record --live`: writes the current profile into a file beside the list of
+//! profiles. This profile does not count as a dump.
 
 use heapprof_platform::sys;
 
@@ -11,7 +11,7 @@ use crate::recording::{lines, snapshot};
 
 /// Answers `record --live`, if a request is pending.
 ///
-/// It is this thread's turn to dump, and there is memory for a dump.
+/// This thread must have the turn to dump, and there must be memory for a dump.
 pub(super) fn answer(engine: &Engine, options: &RecordingOptions) {
     let live = &engine.dumping.due.live;
     let Some(asked) = live.pending_request() else {

@@ -1,11 +1,11 @@
-//! The ledger's protocol under every order of its steps that shuttle tries: threads claim parts of
-//! the live table, other threads take the parts away, budgets are taken back, a thread forks, a
-//! recording restarts.
+//! Tests the ledger's protocol under many orders of its threads' steps, by means of shuttle.
+//! Threads claim parts of the live table, other threads take the parts away, budgets are taken
+//! back, a thread forks, a recording restarts.
 //!
-//! The code is the real one. `atomic.rs` and the waits of `sys.rs` are shuttle's, which runs one
-//! thread at a time and decides at each of their steps which thread goes on. The model's memory is
-//! sequentially consistent. The model does not test that the kernel's barrier prevents reordering
-//! by the processor.
+//! The tested code is the real code, except that `atomic.rs` and the waits of `sys.rs` are replaced
+//! by shuttle's. Shuttle runs one thread at a time, and decides at each step which thread runs
+//! next. The model's memory is sequentially consistent. The model does not test that the kernel's
+//! barrier prevents reordering by the processor.
 
 use heapprof_abi::{MappingGeneration, StackNumber};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
@@ -31,16 +31,16 @@ use crate::thread::state::ThreadState;
 const RANDOM: usize = 1_000;
 /// Number of orders by priorities that each test tries.
 const PRIORITIES: usize = 1_000;
-/// How often the order of priorities changes in one try.
+/// Number of changes of the priorities in one try.
 const CHANGES: usize = 4;
 
-/// Address of the first block. All blocks lie in one part of the live table, so that threads meet
-/// there.
+/// Address of the first block. All blocks are in one part of the live table, so that threads
+/// compete for it.
 const BASE: usize = 0x7f00_0000_0000;
 /// The only stack that allocates.
 const STACK: StackNumber = StackNumber::from_u32(0);
 
-/// Tries a model in random orders, and in orders by priorities. Each try has a world of its own.
+/// Tries a model in random orders, and in orders by priorities. Each try has a separate world.
 fn explore(model: fn(&'static World)) {
     let ground = Ground {
         filter: Box::leak(Box::new(AddressFilter::new())),
@@ -54,7 +54,7 @@ fn explore(model: fn(&'static World)) {
     Runner::new(PctScheduler::new(CHANGES, PRIORITIES), config).run(model);
 }
 
-/// Bytes of the memory that all tables of a world lie in.
+/// Number of bytes of the memory for all tables of a world.
 const REGION: usize = 64 << 20;
 
 /// The memory that the worlds of a test use one after another.
@@ -68,14 +68,14 @@ struct Ground {
 /// An engine, and the test's own data about it.
 struct World {
     engine: Engine,
-    /// Whether a thread is in the middle of the part that all blocks are in.
+    /// Whether a thread is using the part of the live table that has all blocks.
     is_in_part: AtomicBool,
-    /// Bytes that blocks in use have, by the test's own count.
+    /// Number of bytes in use, by the test's own count.
     in_use: AtomicI64,
 }
 
 impl Ground {
-    /// Runs `model` in a world of its own, with an exact recording.
+    /// Runs `model` in a new world, with an exact recording.
     fn with_world(self, model: fn(&'static World)) {
         let region = std::ptr::with_exposed_provenance_mut(self.region);
         // SAFETY: the mapping is this test's own, and the last try is over.
@@ -108,7 +108,7 @@ impl Ground {
 }
 
 impl World {
-    /// Returns a state for this thread, which gives it back at its end.
+    /// Returns a state for this thread. The thread gives it back at its end.
     fn state(&'static self) -> &'static ThreadState {
         // SAFETY: there is memory for it, and the slot is this thread's own.
         unsafe {
@@ -118,8 +118,8 @@ impl World {
         }
     }
 
-    /// Makes an event of the present recording. Returns `None` if there is none, or if another one
-    /// begins meanwhile.
+    /// Makes an event of the current recording. Returns `None` if there is no recording, or if
+    /// another recording begins meanwhile.
     fn event<R>(
         &self,
         state: &ThreadState,
@@ -167,7 +167,8 @@ impl World {
         made.is_some()
     }
 
-    /// Records a free of a block that is in the ledger, unless a new recording has forgotten it.
+    /// Records a free of a block that is in the ledger, unless a new recording has removed the
+    /// block.
     fn free(&self, state: &ThreadState, block: usize) {
         let counters = state
             .counters(STACK, &self.engine.process.pages)
@@ -188,8 +189,8 @@ impl World {
         });
     }
 
-    /// Uses the part that all blocks are in, as the live table does, and checks that no other
-    /// thread is in it meanwhile.
+    /// Uses the part that has all blocks, as the live table does. Checks that no other thread uses
+    /// it meanwhile.
     fn use_part(&self, state: &ThreadState) {
         self.event(state, |open| {
             self.engine.ledger.live.with_table(BASE, open, |_, _, _| {
@@ -200,7 +201,7 @@ impl World {
         });
     }
 
-    /// Returns the bytes in use by the counters of all threads.
+    /// Returns the number of bytes in use, by the counters of all threads.
     fn counted(&self) -> i64 {
         let of_each = |state: &ThreadState| {
             let counters = state.stack_sums(STACK).counters;
@@ -223,7 +224,7 @@ impl World {
     }
 }
 
-/// Starts threads with this work, and waits for them.
+/// Starts a thread for each element of `work`, and waits for the threads.
 fn run(world: &'static World, work: Vec<Box<dyn FnOnce(&'static World) + Send>>) {
     let threads: Vec<_> = work
         .into_iter()
@@ -234,7 +235,7 @@ fn run(world: &'static World, work: Vec<Box<dyn FnOnce(&'static World) + Send>>)
     }
 }
 
-/// Wraps the work of a thread, which is given a state for it.
+/// Wraps the work of a thread, so that it gets a state.
 fn with_state(
     work: impl FnOnce(&'static World, &'static ThreadState) + Send + 'static,
 ) -> Box<dyn FnOnce(&'static World) + Send> {
@@ -245,8 +246,8 @@ fn with_state(
     })
 }
 
-/// Threads claim one part and use it, while another thread takes it from its owner. No two are ever
-/// in it.
+/// Tests that no two threads use a part at the same time: threads claim it and use it, while
+/// another thread takes it from its owner.
 #[test]
 fn a_part_has_one_user_at_a_time() {
     explore(|world| {
@@ -266,7 +267,8 @@ fn a_part_has_one_user_at_a_time() {
     });
 }
 
-/// Budgets that are taken back leave the exact size in use, whatever threads count meanwhile.
+/// Tests that the size in use is exact after budgets are taken back, whatever threads count
+/// meanwhile.
 #[test]
 fn what_is_drained_is_exact() {
     explore(|world| {
@@ -297,7 +299,8 @@ fn what_is_drained_is_exact() {
     });
 }
 
-/// Events near the peak make all threads count one by one, and the counted peak is the true one.
+/// Tests that the counted peak is the true one: events near the peak make all threads count event
+/// by event.
 #[test]
 fn a_peak_is_never_missed() {
     explore(|world| {
@@ -317,8 +320,8 @@ fn a_peak_is_never_missed() {
     });
 }
 
-/// When a thread has taken all that it needs for a fork, no thread is in the middle of anything: a
-/// copy of the memory is whole.
+/// Tests that a copy of the memory is whole: when a thread has taken all locks for a fork, no
+/// thread is in the middle of an event.
 #[test]
 fn a_fork_copies_what_is_whole() {
     explore(|world| {
@@ -347,7 +350,7 @@ fn a_fork_copies_what_is_whole() {
     });
 }
 
-/// A new recording forgets all events of the earlier one, and none of its own.
+/// Tests that a new recording has all of its own events, and none of the earlier recording.
 #[test]
 fn a_new_recording_has_its_own_events_only() {
     explore(|world| {

@@ -6,8 +6,8 @@ use crate::engine::Engine;
 use crate::recording::sums::StackSums;
 use crate::tables::sizes::objects_from_units;
 
-/// Returns the comments with the history up to now, and with the sizes. `resident` is the number of
-/// the process's bytes that are in memory; 0 if that is not known.
+/// Returns the comments with the history up to now, and with the sizes of allocations. `resident`
+/// is the process's number of resident bytes; 0 if it is not known.
 pub(super) fn notes(
     engine: &Engine,
     sums: &[StackSums],

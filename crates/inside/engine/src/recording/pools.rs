@@ -1,9 +1,9 @@
-//! The contents of pools at a dump: a pool's memory in use, divided by the parts that its provider
-//! reports.
+//! Divides the memory of pools at a dump. A pool's memory in use is divided among the parts that
+//! its provider reports.
 //!
 //! The reported parts describe the moment of the dump, and may include memory that was allocated
-//! before the recording. So they are only the proportions by which the memory in use is divided:
-//! the results always add up to it.
+//! before the recording. So they only serve as proportions, and the results always add up to the
+//! memory in use.
 
 use heapprof_abi::StackNumber;
 
@@ -18,7 +18,7 @@ use crate::tables::spread::SpreadEstimate;
 pub(super) struct PoolPartSums {
     /// The number of the pool's stack.
     pub(super) pool: StackNumber,
-    /// The word of the part's frame.
+    /// The stack word of the part's frame.
     pub(super) word: u64,
     pub(super) sums: StackSums,
 }
@@ -36,8 +36,8 @@ pub(super) fn reports(engine: &Engine) -> Vec<(usize, ProviderReport)> {
     }
 }
 
-/// Moves the memory in use from the sums of pools to the sums of their reported parts, and returns
-/// these.
+/// Moves the memory in use from the sums of pools to the sums of their reported parts. Returns the
+/// sums of the parts.
 pub(super) fn split(
     engine: &Engine,
     sums: &mut [StackSums],

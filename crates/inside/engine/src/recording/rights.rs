@@ -1,6 +1,6 @@
-//! The message of a process that is about to lower its rights. From then on, the ledger keeper does
-//! nothing for the process that the process could not do itself, even if the process ends before
-//! the keeper has read anything.
+//! Sends the message of a process that is about to lower its rights. From then on, the ledger
+//! keeper does nothing for the process that the process could not do itself. This holds even if the
+//! process ends before the keeper has read the message.
 
 use std::ffi::CString;
 
@@ -11,17 +11,17 @@ use crate::options::{LedgerRecipient, RecordingOptions};
 
 /// The words with which the message begins.
 const LOWER_RIGHTS_MESSAGE: &str = "heapprof's lower rights 1";
-/// Number of tries to send the message, one each millisecond.
+/// Maximum number of attempts to send the message, with one attempt each millisecond.
 const MAX_SEND_ATTEMPTS: u32 = 20;
 
-/// The rights that are left to a process that lowers its rights.
+/// The rights that a process still has after it has lowered its rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RightsLeft {
-    /// The rights of one user. Perhaps the process can exchange them for other rights later.
+    /// The rights of one user. The process may be able to get other rights again later.
     User {
         /// The user's number.
         user: u32,
-        /// Whether these are the only rights that the process has from now on.
+        /// Whether the process has only the rights of this user for good.
         is_for_good: bool,
     },
     /// The rights are not known here. The kernel may report them later.
@@ -29,8 +29,8 @@ pub enum RightsLeft {
 }
 
 /// Reports to the ledger keeper or the auditor that the process is about to have only the rights
-/// `left`. Only root's processes report it, because only root's `record` has rights that its
-/// processes may lack.
+/// `left`. Only processes of root report this, because only the `record` of root has rights that
+/// its processes may lack.
 pub(super) fn report_lower_rights(engine: &Engine, left: RightsLeft) {
     let process = &engine.process;
     let is_root_still = matches!(left, RightsLeft::User { user, .. } if user == 0);

@@ -18,20 +18,21 @@ impl Engine {
 }
 
 impl StackProviders {
-    /// Registers a provider, which is asked for frames from now on. A provider is never removed.
+    /// Registers a provider, whose functions are called for frames from now on. A provider is never
+    /// removed.
     ///
     /// # Errors
-    /// The provider is of another version, or there are as many providers as there can be.
+    /// The provider is of another version, or the maximum number of providers is registered.
     ///
     /// # Safety
-    /// The functions of the provider may be called in any thread, and do what [`StackProvider`]
-    /// says.
+    /// The functions of the provider may be called in any thread, and behave as [`StackProvider`]
+    /// describes.
     pub unsafe fn register(self, provider: StackProvider) -> Result<(), RegistrationError> {
         self.0
             .with_guard_and_signals_blocked(|| self.0.scripts.providers.register(provider))
     }
 
-    /// Returns which frames the recording keeps.
+    /// Returns which kinds of frames are recorded.
     pub fn frame_choice(self) -> FrameChoice {
         self.0.scripts.providers.frame_choice()
     }
@@ -41,9 +42,9 @@ impl StackProviders {
         self.0.process.recorded.is_exact()
     }
 
-    /// Calls `freed` before the block that begins at `address` is freed. No such free is missed.
-    /// Returns false if too many blocks are watched. `freed` runs inside a free, and must not
-    /// allocate or wait.
+    /// Arranges that `freed` is called before the block that begins at `address` is freed. The free
+    /// can't be missed. Returns false if too many blocks are watched. `freed` runs inside a free,
+    /// and must not allocate or wait.
     pub fn watch(self, address: usize, freed: fn(usize)) -> bool {
         let filter = self.0.ledger.filter;
         self.0.scripts.watched.watch(address, freed, filter)
@@ -74,8 +75,9 @@ impl StackProviders {
             .collect()
     }
 
-    /// Calls `watcher` with the start address of an object whenever a stack leads through new code
-    /// of that object. `watcher` runs inside allocations, so it must not allocate or wait.
+    /// Arranges that `watcher` is called with the start address of an object, whenever a stack
+    /// leads through new code of that object. `watcher` runs inside allocations, so it must not
+    /// allocate or wait.
     pub fn on_new_code(self, watcher: fn(usize)) {
         self.0.code.watch(watcher);
     }

@@ -1,4 +1,4 @@
-//! The saved ledger, which outlives the process: makes its file, writes its header, and hands the
+//! Makes the file of the saved ledger, which outlives the process, writes its header, and hands the
 //! file to the ledger keeper.
 
 use std::ffi::CString;
@@ -15,10 +15,10 @@ use crate::engine::Engine;
 use crate::options::{LedgerRecipient, RecordingOptions};
 use crate::outside;
 
-/// The message with which the ledger keeper receives the file.
+/// The message that accompanies the file to the ledger keeper.
 const GREETING: &[u8] = b"heapprof's kept books 1\n";
-/// Makes a file for the ledger, if the options ask for one. If that fails, the reason goes into the
-/// list of dumps.
+/// Makes a file for the ledger, if the options request it. If this fails, the reason is added to
+/// the list of dumps.
 pub(super) fn make_file_if_asked(
     engine: &Engine,
     options: &RecordingOptions,
@@ -35,9 +35,9 @@ pub(super) fn make_file_if_asked(
     }
 }
 
-/// Begins to keep the ledger in a file, if the options ask for that, and nothing was recorded yet.
-/// Returns the file. If `may_wait`, the ledger is in private memory for now, and there is no file
-/// yet.
+/// Begins to keep the ledger in a file, if the options request this and nothing was recorded yet.
+/// Returns the file. If `may_wait` is true, there is no file yet, and the ledger is in private
+/// memory for now.
 pub(super) fn begin(
     engine: &Engine,
     options: &RecordingOptions,
@@ -80,8 +80,8 @@ pub(super) fn begin(
     Some(file)
 }
 
-/// Writes the header, and hands over the file if it is a new one. No process reads the header of a
-/// ledger that waits.
+/// Writes the header, and hands over the file if it is new. While the file is delayed, no process
+/// reads the header.
 pub(super) fn publish(engine: &'static Engine, handed: Option<(&EngineFile, &RecordingOptions)>) {
     let kept = &engine.process.pages.table_file;
     if !kept.is_there() || kept.is_waiting() {
@@ -116,9 +116,9 @@ pub(super) fn publish(engine: &'static Engine, handed: Option<(&EngineFile, &Rec
     }
 }
 
-/// Opens the file that this process runs, because its name may lead to another file by the time
-/// that a reader searches it for symbols. Returns `None` if the file was handed over already: a
-/// forked child runs the same file as its parent.
+/// Opens the executable of this process, for a reader that searches it for symbols later. Its name
+/// may lead to another file by then. Returns `None` if the executable was handed over before, for
+/// example by the parent of a forked child.
 fn executable(engine: &Engine) -> Option<EngineFile> {
     match engine.process.executable_handed.load(Ordering::Relaxed) {
         true => None,
@@ -142,7 +142,8 @@ fn make(engine: &Engine) -> Result<EngineFile, (i32, String)> {
         .map_err(|errno| (errno, "a file in memory could not be made".into()))
 }
 
-/// Adds to the list of dumps why there is no saved ledger: a text, and an errno if it is not 0.
+/// Adds an entry to the list of dumps with the reason why there is no saved ledger: a text, and an
+/// errno if it is not 0.
 pub(super) fn report_failure(options: &RecordingOptions, errno: i32, why: &str) {
     let entry = format!("~{} {errno} {why}", sys::process_id());
     let entry = CString::new(entry).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Dumps that signals request, and dumps that an event had to put off.
+//! Makes dumps that signals request, and dumps that had to wait for the end of an event.
 
 use std::sync::atomic::Ordering;
 
@@ -42,15 +42,15 @@ impl DueDumper for Engine {
     }
 }
 
-/// Ends the program by a signal, but not in the middle of another thread's dump.
+/// Ends the program by a signal. If another thread dumps, this waits for the end of that dump.
 fn end_by(engine: &Engine, signal: i32) {
     let (process, turn) = (&engine.process, &engine.dumping.turn);
     let _turn = turn.take(process, DumpReason::Terminated, process.wait_timeout());
     raise_default(signal);
 }
 
-/// Dumps at once, or requests a dump that is made after the present event of this thread, or after
-/// another thread's fork or dump. Returns whether it dumped at once. It is for signal handlers.
+/// Makes a dump in a signal handler, or requests it for later: after the current event of this
+/// thread, or after another thread's fork or dump. Returns whether the dump was made at once.
 fn dump_or_ask(engine: &'static Engine, reason: DumpReason) -> bool {
     let later = is_inside_engine() || dump_only(engine, reason, 0) == DumpOutcome::Later;
     if later {
@@ -60,8 +60,8 @@ fn dump_or_ask(engine: &'static Engine, reason: DumpReason) -> bool {
 }
 
 impl EngineDumps {
-    /// Makes the dump that a signal requests, in its handler. It is async-signal-safe: it uses no
-    /// memory or lock of the program's.
+    /// Makes the dump that a signal requests. The signal's handler calls this. It is
+    /// async-signal-safe: it uses no memory and no lock of the program.
     pub fn from_signal(self) {
         let engine = self.engine();
         let mask = engine.process.block_signals();

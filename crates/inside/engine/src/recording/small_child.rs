@@ -1,5 +1,6 @@
-//! Whether a child has had so little of its own in use that its last profile is not worth a file: a
-//! forked child that becomes another program, or a small program that a script calls.
+//! Leaves out the last profiles of small children: forked children that call exec, and small
+//! programs that a script calls. Such a child has had little memory of its own in use, so its
+//! profile is not worth a file.
 
 use std::ffi::CString;
 use std::sync::atomic::Ordering;
@@ -13,12 +14,13 @@ use crate::reason::DumpReason;
 use crate::recording::{lines, snapshot};
 use crate::tables::sampler::BYTE_BITS;
 
-/// Bytes of memory that are set aside for a copy of the options and an entry of the list.
+/// Number of bytes of memory that are reserved for a copy of the options and an entry of the list.
 const MAX_ENTRY_MEMORY: usize = 64 << 10;
 
-/// Returns an upper bound of the bytes, besides inherited ones, that this process has had in use at
-/// a time. For a program, the bound is its peak. A forked child may free inherited memory while it
-/// allocates, so its peak says nothing; the bound is all bytes that the child has allocated.
+/// Returns an upper bound of the bytes that this process has had in use at a time, without
+/// inherited bytes. For a program, the bound is its peak. For a forked child, it is the sum of all
+/// bytes that the child has allocated. Its peak says nothing, because it may free inherited memory
+/// while it allocates.
 pub(super) fn max_retained_bytes(engine: &Engine) -> i64 {
     let heap = &engine.ledger.access.heap;
     let bytes = match engine.threads.names.generation() {
@@ -32,7 +34,7 @@ pub(super) fn max_retained_bytes(engine: &Engine) -> i64 {
     bytes - inherited_bytes(engine)
 }
 
-/// Returns the bytes that count as inherited: those in use when a forked child began.
+/// Returns the number of inherited bytes: bytes that were in use when a forked child began.
 fn inherited_bytes(engine: &Engine) -> i64 {
     match engine.threads.names.generation() {
         0 => 0,
@@ -40,8 +42,8 @@ fn inherited_bytes(engine: &Engine) -> i64 {
     }
 }
 
-/// Returns all bytes that were allocated, in the recording's unit. Inherited bytes count as
-/// allocated.
+/// Returns the sum of all bytes that were allocated, in the recording's unit. Inherited bytes count
+/// as allocated.
 fn allocated_units(engine: &Engine) -> i64 {
     let mut bytes = 0i64;
     let shared = &engine.ledger.access;
@@ -57,8 +59,9 @@ fn allocated_units(engine: &Engine) -> i64 {
     bytes
 }
 
-/// Whether the last profile of this process is left out. A process that enters a sandbox goes on
-/// without being recorded, so the bytes that it had in use by then say nothing about it.
+/// Whether the last profile of this process is left out. It is not left out if the process enters a
+/// sandbox: the process then continues without being recorded, so its bytes in use up to then say
+/// nothing about it.
 fn is_left_out(engine: &Engine, reason: DumpReason) -> bool {
     let (process, dumping) = (&engine.process, &engine.dumping);
     if !reason.is_last() || reason == DumpReason::Sandbox {
@@ -78,8 +81,8 @@ fn is_left_out(engine: &Engine, reason: DumpReason) -> bool {
         && max_retained_bytes(engine) < least
 }
 
-/// Leaves the last profile of a small child out, and adds an entry about that to the list. Returns
-/// false if the profile is to be written. It is this thread's turn to dump.
+/// Leaves out the last profile of a small child, and adds an entry about this to the list. Returns
+/// false if the profile is to be written. This thread must have the turn to dump.
 pub(super) fn leave_out(engine: &Engine, reason: DumpReason) -> bool {
     let (process, dumping) = (&engine.process, &engine.dumping);
     if !is_left_out(engine, reason) {

@@ -78,7 +78,8 @@ pub(super) fn sums_and_sizes(engine: &Engine) -> (Vec<StackSums>, SizeHistogram)
     (sums, sizes)
 }
 
-/// Returns the certainty of the sums of the first `stacks` stacks.
+/// Returns the spread of the sums for each of the first `stacks` stacks: how certain these sums
+/// are.
 fn add_spreads(engine: &Engine, stacks: usize) -> Vec<spread::SpreadSum> {
     let mut sums = vec![spread::SpreadSum::default(); stacks];
     for state in engine.threads.all() {

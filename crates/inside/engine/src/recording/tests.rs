@@ -1,4 +1,5 @@
-//! Tests of engines: two in one process, and one whose tables lie in memory that was handed in.
+//! Tests of engines: two engines in one process, and an engine whose tables are in memory that the
+//! test provides.
 
 use std::sync::Barrier;
 
@@ -29,7 +30,8 @@ fn start(engine: &'static Engine) {
     }));
 }
 
-/// Returns the address of a block. No two blocks have the same, and nothing is ever read there.
+/// Returns the address of a block. Each block has a different address, at which nothing is ever
+/// read.
 fn address(block: usize) -> *mut u8 {
     std::ptr::without_provenance_mut(0x1000_0000 + block * 4096)
 }
@@ -43,7 +45,8 @@ fn allocate(engine: &'static Engine, block: usize, size: usize) {
     assert_eq!(made, address(block));
 }
 
-/// Whether this thread served another engine last, and may have that engine's countdown.
+/// Whether this thread served another engine last, so that it may still have that engine's
+/// countdown.
 fn is_other(engine: &'static Engine) -> bool {
     // SAFETY: the slot is this thread's own.
     unsafe { (*tls::current()).engine != engine_identity(&engine.process) }
@@ -65,8 +68,8 @@ fn sums(engine: &'static Engine) -> [i64; 4] {
     })
 }
 
-/// Forks, with the handlers of an engine, and checks in the child. Returns the child's status,
-/// whose exit code has one bit for each check that failed.
+/// Forks with the handlers of an engine, and runs checks in the child. Returns the child's status.
+/// Its exit code has one bit for each check that failed.
 fn in_child<const N: usize>(engine: &'static Engine, check: impl FnOnce() -> [bool; N]) -> i32 {
     let forks = engine.forks();
     forks.before();
@@ -98,8 +101,8 @@ fn fork_takes_a_lock_of_every_rank() {
     assert_eq!(ranks, others.collect::<Vec<u8>>());
 }
 
-/// Two engines record at once, each in a thread of its own. A fork's handlers are called for both,
-/// and the child has the sums of both.
+/// Tests two engines that record at once, each in its own thread. A fork's handlers are called for
+/// both, and the child has the sums of both.
 #[test]
 fn two_engines_record_beside_each_other_and_after_a_fork() {
     let engines = [
@@ -145,9 +148,9 @@ fn two_engines_record_beside_each_other_and_after_a_fork() {
     assert_eq!(engines.map(sums), [more(0), more(1)]);
 }
 
-/// A child inherits the memory in use of all threads of its parent, as if one thread had allocated
-/// it. This includes blocks that another thread freed, sizes, and, when sampling, the certainty of
-/// the sums.
+/// Tests that a child inherits the memory in use of all threads of its parent, as if one thread had
+/// allocated it. This includes blocks that another thread freed, sizes, and, when sampling, the
+/// spread of the sums.
 #[test]
 fn a_child_has_what_all_threads_have() {
     for (mode, period) in [(RecordingMode::Exact, 1), (RecordingMode::Sampled, 64)] {
@@ -214,7 +217,7 @@ fn a_child_has_what_all_threads_have() {
     }
 }
 
-/// Reports an allocation to an engine, as a hook does: only if the countdown has ended.
+/// Reports an allocation to an engine if the countdown has run out, as a hook does.
 fn sampled(engine: &'static Engine, block: usize, size: usize) {
     let events = engine.events();
     if events.charge(size) {
@@ -222,7 +225,8 @@ fn sampled(engine: &'static Engine, block: usize, size: usize) {
     }
 }
 
-/// One thread serves two engines in turn. Each engine keeps the events that were reported to it.
+/// Tests that one thread can serve two engines in turn. Each engine has the events that were
+/// reported to it.
 #[test]
 fn a_thread_goes_from_one_engine_to_another() {
     let engines = [
@@ -242,8 +246,8 @@ fn a_thread_goes_from_one_engine_to_another() {
     );
 }
 
-/// A thread that comes from another engine begins a countdown of this one: the rest of the other
-/// engine's countdown chooses no allocation for this engine.
+/// Tests that a thread begins a new countdown when it changes to another engine. The rest of the
+/// old countdown chooses no allocation for the new engine.
 #[test]
 fn a_countdown_is_of_one_engine() {
     let engines = [
@@ -268,10 +272,12 @@ fn a_countdown_is_of_one_engine() {
     assert_eq!(engines.map(sums), [[0; 4]; 2]);
 }
 
-/// All tables lie in the region, and blocks that do not fit are counted as dropped.
+/// Tests that all tables are in the provided memory, and that blocks that do not fit are counted as
+/// dropped.
 #[test]
 fn tables_lie_in_memory_that_was_handed_in() {
-    /// Number of blocks. An interpreter takes a thousand times as long.
+    /// Number of blocks. It is small in an interpreter (Miri), which takes a thousand times as
+    /// long.
     const BLOCKS: usize = if cfg!(miri) { 700 } else { 20_000 };
     let (small, large) = (engine(region_of(400 << 10)), engine(region()));
     for engine in [small, large] {

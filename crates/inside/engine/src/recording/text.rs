@@ -1,11 +1,10 @@
-//! gperftools' text form of a heap profile: one line a stack, then the mappings.
+//! Writes gperftools' text format of a heap profile: one line for each stack, then the mappings.
 //!
-//! A line `# …` reports facts for which the form has no field: that values are estimates, that a
-//! stack was cut.
+//! A line `# …` reports facts for which the format has no field: that values are estimates, or that
+//! a stack was cut.
 //!
-//! Format from gperftools, heap-profile-table.cc:
-//! `objects: bytes [allocated objects: bytes] @ addresses`, leaf first, return addresses as they
-//! are.
+//! The format is that of gperftools, heap-profile-table.cc: `objects: bytes [allocated objects:
+//! bytes] @ addresses`. Stacks begin with the leaf, and return addresses are written unchanged.
 
 use std::io::{self, Write};
 

@@ -1,5 +1,5 @@
-//! Unloading of code by dlclose: records the mapped code before some of it is unloaded, and removes
-//! its unwind rules.
+//! Handles dlclose: records the mapped code before some of it is unloaded, and then removes the
+//! unwind rules of the unloaded code.
 
 use crate::code::mappings::CodeScanOutcome;
 use crate::engine::Engine;

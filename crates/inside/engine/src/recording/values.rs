@@ -1,4 +1,4 @@
-//! The values that a provider traces: rows of a profile beside those of allocations.
+//! The values that a provider traces. In a profile, they have rows beside the rows of allocations.
 //!
 //! An interpreter takes values from pools, so allocations do not show which code made a value. A
 //! provider that traces values stores the stack number of each value when it is made, and returns
@@ -27,8 +27,8 @@ pub(super) struct ValueRow {
     pub(super) stack: ValueOrigin,
     /// The word of the values' label.
     pub(super) label: u64,
-    /// Number of values that were made, number of those that are alive, and the bytes of the
-    /// latter.
+    /// Number of values that were made, number of values that are alive, and number of bytes of the
+    /// live values.
     pub(super) counts: [u64; 3],
 }
 
@@ -36,7 +36,7 @@ pub(super) struct ValueRow {
 pub(super) struct ValueRows<'a> {
     engine: &'a Engine,
     from: Option<(usize, &'a StackProvider)>,
-    /// The next row, which is read ahead. `given` counts the rows before it.
+    /// The next row, which is read ahead. The field `given` counts the rows before it.
     ahead: Option<TracedValues>,
     given: usize,
 }

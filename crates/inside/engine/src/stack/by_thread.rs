@@ -1,20 +1,21 @@
-//! A thread's own stack numbers, in a recording that counts each thread separately. Each of them
+//! A thread's own stack numbers, in a recording that counts each thread separately. Each number
 //! stands for a stack that all threads share.
 //!
-//! Stacks are captured and numbered as in any recording. The thread then looks up its own number
-//! for the captured stack, mostly in this cache, and otherwise in the table of stacks.
+//! Stacks are captured and numbered as in any recording. Then the thread looks up its own number
+//! for the captured stack: first in a cache, [`ThreadStacks`], and then in the table of stacks.
 
 use heapprof_abi::{StackNumber, ThreadNumber};
 
-/// Number of stacks whose number is remembered. It is a power of two.
+/// Number of entries of the cache. It is a power of two.
 const KNOWN_STACKS: usize = 256;
-/// An entry without a stack.
+/// An empty entry of the cache.
 const NOTHING: (u32, StackNumber) = (0, StackNumber::from_u32(0));
 
 /// A cache of a thread's own numbers of stacks. All zeros are an empty cache.
 pub(crate) struct ThreadStacks {
     thread: ThreadNumber,
-    /// Number of a stack that all threads share, plus one; and the thread's own number for it.
+    /// Entries of the cache. Each one has the number of a stack that all threads share, plus one,
+    /// and the thread's own number for it.
     known: [(u32, StackNumber); KNOWN_STACKS],
 }
 

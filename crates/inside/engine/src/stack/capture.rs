@@ -1,17 +1,17 @@
 //! Captures the stack of an allocation, and reuses the thread's last stack to unwind less.
 //!
 //! A thread's next stack mostly shares its outer frames with the last one. So the last stack is
-//! kept, with the address of each return address. When unwinding reaches a frame at the same
-//! address as a recorded one, the older frames are compared with memory instead of being unwound.
-//! If every return address on the way is unchanged (and every saved rbp that a frame address
-//! depends on), unwinding would read the same words and end at the same frame. A return address
-//! that differs, but has the same rule, is patched in place.
+//! recorded, with the address of each return address. When unwinding reaches a frame at the address
+//! of a recorded frame, the older frames are compared with memory instead of being unwound. If all
+//! their return addresses are unchanged (and every saved rbp on which a frame's address depends),
+//! unwinding would read the same words and end at the same frame. If a return address has changed,
+//! but its unwind rule has not, the record is patched in place.
 //!
 //! A stack's identity is a sum of one term for each frame: its return address, mixed with its
 //! distance from the root. So a change costs as many terms as frames changed.
 //!
-//! Only both ends of a deep stack are kept, so only they need to be proved. Between them the record
-//! has marks (`deep_stack`).
+//! Of a deep stack, only the two ends are recorded, so only they need to be compared. Between them
+//! the record has marks (`deep_stack`).
 
 mod deep_stack;
 mod full_walk;
@@ -31,33 +31,34 @@ use crate::stack::walk::{
 use deep_stack::ThinnedFrames;
 use full_walk::MixedMemory;
 
-/// Number of frames that are kept at each end of a stack, with `CUT` between them.
+/// Maximum number of frames of each end of a deep stack. The word [`CUT`] stands between the two
+/// ends.
 pub(crate) const FRAMES_PER_END: usize = 256;
 /// A word that stands for the frames that were left out.
 pub(crate) use heapprof_abi::word::CUT;
-/// Maximum number of frames of the last stack that are remembered for reuse. Memory is touched only
-/// as far as a thread's stacks are deep. The number is not a power of two, because the arrays below
-/// would then begin in the same sets of the caches.
+/// Maximum number of frames of the last stack that are remembered for reuse. Shallow stacks touch
+/// only a part of this memory. The number is not a power of two, because the arrays of
+/// [`LastStack`] would then begin in the same cache sets.
 const MAX_REMEMBERED_FRAMES: usize = 1280 + 8;
-/// Maximum number of frames of a walk, in case a stack loops.
+/// Maximum number of frames of a walk. It ends the walk of a stack that loops.
 const MAX_WALK_FRAMES: usize = 1 << 20;
-/// Number of broken reuses in one capture after which it is quicker to unwind.
+/// Maximum number of broken reuses in one capture. After more of them, unwinding is quicker.
 const MAX_BROKEN_REUSES: u32 = 2;
 
-/// A thread's last stack, root first.
+/// The record of a thread's last stack, root first.
 pub(crate) struct LastStack {
     pub(crate) bounds: StackBounds,
-    /// Number of unloads of code at the time when the stack was recorded.
+    /// Number of unloads of code before the stack was recorded.
     unloads: u32,
     len: usize,
-    /// Index of the frame from which on the record has no gaps, so that each frame's caller is the
-    /// one before it; 0 if it has no gaps at all. In a deep stack, marks are below that index, and
-    /// then the oldest frames.
+    /// Index of the first frame after all gaps in the record; 0 if there are no gaps. From this
+    /// index on, each frame's caller is the previous entry. In a deep stack, the oldest frames and
+    /// then marks are below this index.
     dense: usize,
     /// Number of entries of `check`.
     checks: usize,
     hash: u64,
-    /// Whether the last capture found the same stack as the one before.
+    /// Whether the last two captures found the same stack.
     steady: bool,
     /// Whether the last comparison with memory found no change except in the newest frame.
     tidy: bool,
@@ -67,7 +68,7 @@ pub(crate) struct LastStack {
     walk_ends_early: bool,
     /// The recorded stack's number, if it has one.
     stack: Option<StackNumber>,
-    /// Number of oldest frames in common with the stack of the last call of
+    /// Number of oldest frames that this stack shares with the stack of the last call of
     /// [`note_number`](Self::note_number).
     shared: usize,
     /// The word of each frame's address.
@@ -77,20 +78,21 @@ pub(crate) struct LastStack {
     rule: [UnwindRule; MAX_REMEMBERED_FRAMES],
     bp: [usize; MAX_REMEMBERED_FRAMES],
     term: [u64; MAX_REMEMBERED_FRAMES],
-    /// The return address that the last patch replaced, because loops alternate between two.
+    /// The return address that the last patch replaced. It is remembered because loops alternate
+    /// between two return addresses.
     other_pc: [u64; MAX_REMEMBERED_FRAMES],
     /// The term of `other_pc`.
     other_term: [u64; MAX_REMEMBERED_FRAMES],
-    /// Whether the address of this frame, or of an older one, depends on the frame's rbp.
+    /// Whether the address of this frame, or of an older frame, depends on the frame's rbp.
     needs_bp: [bool; MAX_REMEMBERED_FRAMES],
-    /// Number of entries of `check` that belong to this frame and the older ones.
+    /// Number of entries of `check` for this frame and all older frames.
     check_end: [u32; MAX_REMEMBERED_FRAMES],
-    /// Words besides return addresses on which the walk depended.
+    /// Words on which the walk depended, besides return addresses.
     check: [WalkCheck; 2 * MAX_REMEMBERED_FRAMES],
     /// Frames that [`walk`](Self::walk) found.
     kept: [u64; 2 * FRAMES_PER_END + 1],
     foreign: ForeignMemory,
-    /// Frames that the present capture has unwound, leaf first.
+    /// Frames that the current capture has unwound, leaf first.
     fresh: [(FrameCursor, UnwindRule); MAX_REMEMBERED_FRAMES],
     thinned: ThinnedFrames,
     recent: RecentStacks,
@@ -105,23 +107,23 @@ struct WalkCheck {
 /// Result of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CaptureOutcome {
-    /// The stack is the one in the record.
+    /// The stack equals the recorded stack.
     Same,
-    /// The stack is not the recorded one, but a recent stack with this number. The record is
-    /// unchanged.
+    /// The stack equals an earlier stack, which has this number. The record is unchanged.
     Recent(StackNumber),
-    /// The stack differs from the earlier record, and is in the record now.
+    /// The stack differs from the previous record, and is in the record now.
     Recorded,
-    /// The stack is an interpreter's, and is in that interpreter's own record. The flag says
+    /// The stack belongs to an interpreter, and is in that interpreter's own record. The flag says
     /// whether it is unchanged since the last capture.
     Script(bool),
-    /// The stack can't be remembered (foreign, through a signal); [`LastStack::walk`] must find it.
+    /// The stack can't be remembered, because it is not the thread's own stack, or leads through a
+    /// signal. [`LastStack::walk`] must find it.
     Unrecorded,
 }
 
-/// Why a walk found no stack for the record.
+/// The reason why a walk found no stack for the record.
 enum WalkFailure {
-    /// The stack can't be remembered; [`LastStack::walk`] must find it.
+    /// The stack can't be remembered. [`LastStack::walk`] must find it.
     Unrecorded,
     /// The stack has more frames than are remembered.
     Deep,
@@ -139,7 +141,7 @@ pub(crate) fn hash_term(pc: u64, index: usize) -> u64 {
 }
 
 impl LastStack {
-    /// Forgets the last stack and the thread's stack bounds, for another thread.
+    /// Clears the last stack and the thread's stack bounds, for use by another thread.
     pub(crate) fn reset(&mut self) {
         self.forget();
         self.recent.reset();
@@ -196,8 +198,8 @@ impl LastStack {
         })
     }
 
-    /// Walks a stack that is deeper than the record, or was deeper. This is a function of its own,
-    /// so that the loop for other stacks stays short.
+    /// Walks a stack that is or was deeper than the record. This is a separate function, so that
+    /// the loop for other stacks stays short.
     #[cold]
     #[inline(never)]
     fn walk_deep(
@@ -209,8 +211,7 @@ impl LastStack {
         self.walk_to_what_holds::<true>(frame, before, unwinder)
     }
 
-    /// Whether the record may be used for `frame`, because the frame lies on the thread's own
-    /// stack.
+    /// Whether `frame` is on the thread's own stack. Only then may the record be used for it.
     #[inline(always)]
     fn is_own(&mut self, frame: CallSite, unwinder: Unwinder<'_>) -> bool {
         let unloads = unwinder.code.modules.unloads();
@@ -233,11 +234,11 @@ impl LastStack {
         self.bounds
     }
 
-    /// Unwinds until it reaches a recorded frame that is unchanged, as are all older ones. Returns
-    /// `Unrecorded` if the stack is not the thread's own, if it leads through a frame without a
-    /// simple rule, or if a frame that is carried over has no caller in the thread's own stack.
-    /// Unless `DEEP`, the record has no marks, and a walk that would need some returns `Deep`.
-    /// `before` is the hash of the last stack.
+    /// Unwinds until it reaches a recorded frame that is unchanged, and whose older frames are
+    /// unchanged, too. Returns `Unrecorded` if the stack is not the thread's own, if it leads
+    /// through a frame without a simple rule, or if a frame that is carried over has no caller in
+    /// the thread's own stack. If `DEEP` is false, the record has no marks, and a walk that would
+    /// need marks returns `Deep`. `before` is the hash of the last stack.
     #[inline(always)]
     fn walk_to_what_holds<const DEEP: bool>(
         &mut self,
@@ -330,9 +331,9 @@ impl LastStack {
         Ok(CaptureOutcome::Recorded)
     }
 
-    /// Adds the recorded frames that are newer than a broken one to the fresh ones, because they
-    /// are unchanged. Returns the present cursor of the broken frame. `bp` is the value of rbp in
-    /// the newest frame.
+    /// Adds unchanged recorded frames to the fresh frames: those that are newer than a broken
+    /// frame. Returns the current cursor of the broken frame. `bp` is the value of rbp in the
+    /// newest frame.
     #[inline(always)]
     fn carry_over<const DEEP: bool>(
         &mut self,
@@ -355,7 +356,7 @@ impl LastStack {
         Some(FrameCursor { slot, bp, pc })
     }
 
-    /// Adds a frame that the new record will have. Unless `DEEP`, there is room for it.
+    /// Adds a frame for the new record. If `DEEP` is false, there is always room for it.
     #[inline(always)]
     fn add<const DEEP: bool>(&mut self, fresh: &mut usize, cursor: FrameCursor, rule: UnwindRule) {
         if DEEP && *fresh == MAX_REMEMBERED_FRAMES {
@@ -376,9 +377,9 @@ impl LastStack {
         !self.needs_bp[i] || self.bp[i] == cursor.bp
     }
 
-    /// Replaces the record by its `keep` oldest frames and the `fresh` new ones. If none are kept,
-    /// `end` is the address of the word that must stay zero. Unless `MARKED`, each fresh frame is
-    /// the caller of the one before it.
+    /// Replaces the record by its `keep` oldest frames and the `fresh` new ones. If `keep` is 0,
+    /// `end` is the address of the word that must stay zero. If `MARKED` is false, each fresh frame
+    /// is the caller of the previous one.
     #[inline(always)]
     fn replace<const MARKED: bool>(&mut self, keep: usize, fresh: usize, end: Option<usize>) {
         for i in keep..self.len {
@@ -434,8 +435,8 @@ impl LastStack {
         self.hash
     }
 
-    /// Notes the number that the recorded stack has in a generation of mappings; `None` if it has
-    /// no valid number.
+    /// Notes the number of the recorded stack in a generation of mappings; `None` if it has no
+    /// valid number.
     pub(crate) fn note_number(
         &mut self,
         stack: Option<StackNumber>,
@@ -450,7 +451,7 @@ impl LastStack {
         }
     }
 
-    /// Keeps the recorded stack in the list of recent stacks.
+    /// Adds the recorded stack to the list of recent stacks.
     fn keep(&mut self, stack: StackNumber, generation: MappingGeneration) {
         let Some(newest) = self.len.checked_sub(1) else {
             return;
@@ -469,7 +470,7 @@ impl LastStack {
             .keep(stack, age, &walked, checks.map(|check| check.word));
     }
 
-    /// Returns how many of the oldest frames the stack has in common with the last stack that got a
+    /// Returns the number of oldest frames that the stack shares with the last stack that got a
     /// number.
     pub(crate) fn shared_frames(&self) -> usize {
         self.shared
@@ -496,8 +497,8 @@ impl LastStack {
         &self.kept[..len]
     }
 
-    /// Unwinds from `frame`, leaf first, and keeps at most `FRAMES_PER_END` frames at either end.
-    /// Returns the number of frames for [`walked_frames`](Self::walked_frames).
+    /// Unwinds from `frame`, leaf first, and stores at most `FRAMES_PER_END` frames for each end.
+    /// Returns the number of frames, for [`walked_frames`](Self::walked_frames).
     #[cold]
     pub(crate) fn walk(&mut self, frame: CallSite, unwinder: Unwinder<'_>) -> usize {
         let pc = (|cursor: FrameCursor| cursor.pc.to_word(), CUT);
@@ -512,8 +513,8 @@ impl LastStack {
         len
     }
 
-    /// Unwinds as [`walk`](Self::walk) does, and adds the address of each frame. Returns the number
-    /// of frames.
+    /// Unwinds as [`walk`](Self::walk) does, but stores each frame with its address. Returns the
+    /// number of frames.
     #[cold]
     pub(crate) fn walk_placed(
         &mut self,
@@ -539,7 +540,7 @@ impl LastStack {
 pub(crate) struct PlacedFrame {
     /// The word of the frame's address, or [`CUT`].
     pub(crate) pc: u64,
-    /// Address of the return address into the frame, at which the frame begins.
+    /// Address at which the frame begins: it contains the return address into the frame.
     pub(crate) slot: u64,
 }
 

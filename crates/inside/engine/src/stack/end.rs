@@ -1,8 +1,9 @@
-//! Ends of stacks: at the outermost frame of a thread, or early, with the reason.
+//! Determines whether a stack ends at the outermost frame of a thread or early, and the reason for
+//! an early end.
 //!
-//! A stack ends at a frame whose unwind table says that there is no caller, at a return address
+//! A complete stack ends at a frame that has no caller by its unwind table, at a return address
 //! that is zero, or where the kernel started the program or its loader. Any other end is early:
-//! frames are missing, and a profile counts such stacks by file.
+//! frames are missing. A profile counts such stacks by file.
 
 use heapprof_abi::{FrameAddress, stack_end};
 use heapprof_platform::sys;
@@ -12,8 +13,8 @@ use crate::code::cfi;
 use crate::stack::walk::{FrameCursor, Unwinder};
 
 impl Unwinder<'_> {
-    /// Whether a stack ends early at the frame `oldest`, which has no caller. The return address
-    /// there is not zero.
+    /// Whether a stack ends early at the frame `oldest`, for which no caller was found. The frame's
+    /// return address is not zero.
     #[inline(always)]
     pub(crate) fn ends_early(self, oldest: FrameCursor, rule: UnwindRule) -> bool {
         match rule.kind() {
@@ -26,7 +27,7 @@ impl Unwinder<'_> {
         }
     }
 
-    /// Returns why a stack with these two oldest frames has ended early.
+    /// Returns the reason why a stack with these two oldest frames ends early.
     #[cold]
     pub(crate) fn reason_of_end(self, oldest: FrameAddress, callee: Option<FrameAddress>) -> u32 {
         if let Some(reason) = self.reason_in_file(oldest) {
@@ -44,7 +45,8 @@ impl Unwinder<'_> {
         }
     }
 
-    /// Returns why a walk has ended at a frame; `None` if its address is no code of a file.
+    /// Returns the reason why a walk has ended at a frame; `None` if the frame's code is in no
+    /// file.
     fn reason_in_file(self, frame: FrameAddress) -> Option<u32> {
         if frame.is_zero() {
             return None;

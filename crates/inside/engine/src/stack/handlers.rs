@@ -1,8 +1,9 @@
-//! Whether a thread may be in the handler of a signal.
+//! Checks whether a thread may be in a signal handler.
 //!
-//! A handler may have interrupted the allocator, whose locks this thread would then wait for
-//! forever. The kernel makes a handler return to a function of libc, whose address can be read by
-//! `sigaction` (`sa_restorer`). So that address lies on the stack of a thread that is in a handler.
+//! A signal handler may have interrupted the allocator. If this thread then waited for the
+//! allocator's locks, it would wait forever. The kernel makes a handler return to a function of
+//! libc, whose address can be read by `sigaction` (`sa_restorer`). So this address is on the stack
+//! of a thread that is in a handler.
 
 use heapprof_platform::sys;
 
@@ -11,17 +12,17 @@ use crate::stack::walk::StackBounds;
 
 /// Number of signals.
 const SIGNAL_COUNT: usize = 64;
-/// The kernel's data about a signal: the handler, flags, the function to which it returns, and a
-/// mask.
+/// The kernel's data about a signal: the handler, the flags, the function to which the handler
+/// returns, and the mask.
 type KernelSigaction = [usize; 4];
 const HANDLER_WORD: usize = 0;
 const RESTORER_WORD: usize = 2;
-/// Maximum number of functions to which handlers return. If there are more, the answer is that the
-/// thread may be in a handler.
+/// Maximum number of functions to which handlers return. If there are more, the thread counts as
+/// possibly in a handler.
 const MAX_RESTORERS: usize = 4;
 
-/// Whether this thread, which is at `here` on its stack, may be in a handler. `own` are the bounds
-/// of its own stack. True in doubt.
+/// Whether this thread may be in a signal handler. `here` is an address in its current frame, and
+/// `own` has the bounds of its own stack. True if that is not certain.
 pub(crate) fn may_be_in_handler(here: usize, own: StackBounds) -> bool {
     let (mut restorers, mut count) = ([0; MAX_RESTORERS], 0);
     for signal in 1..=SIGNAL_COUNT {

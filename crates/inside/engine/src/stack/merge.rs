@@ -1,4 +1,4 @@
-//! Merges an interpreter's frames with the native ones of the same stack.
+//! Merges an interpreter's frames with the native frames of the same stack.
 
 use heapprof_abi::FrameAddress;
 
@@ -8,9 +8,9 @@ use crate::stack::capture::{CUT, PlacedFrame};
 /// entry and the word of each frame, innermost first. `native` and the result are innermost first,
 /// too. The result begins with a label. Returns the number of words.
 ///
-/// The frames up to one that native code entered are a run. A run replaces the native frame in
-/// whose memory its entry lies. If the entry's place is not known, the run replaces the next frame
-/// of the run loop.
+/// A run is a group of an interpreter's frames, up to a frame that native code has entered. A run
+/// replaces the native frame whose memory contains the run's entry. If the entry's address is not
+/// known, the run replaces the next frame of the run loop.
 pub(crate) fn merge_frames(
     label: u64,
     native: &[PlacedFrame],
@@ -80,8 +80,8 @@ pub(crate) fn merge_frames(
 mod tests {
     use super::*;
 
-    /// Merges native frames, each given by its pc and its beginning, with an interpreter's frames,
-    /// each given by its word and its entry. The run loop is from 100 to 199.
+    /// Merges native frames, each with its pc and its beginning, with an interpreter's frames, each
+    /// with its word and its entry. The run loop's code is from 100 to 199.
     fn merge(native: &[(u64, u64)], frames: &[(u64, u64)]) -> Vec<u64> {
         let native: Vec<PlacedFrame> = native
             .iter()

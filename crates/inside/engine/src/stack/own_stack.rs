@@ -1,4 +1,5 @@
-//! Bounds of a thread's own stack, from libc's descriptor of the thread, or else from the kernel.
+//! Finds the bounds of a thread's own stack in libc's descriptor of the thread, or else through the
+//! kernel.
 
 use heapprof_platform::sys;
 #[cfg(all(target_arch = "x86_64", target_env = "gnu", not(miri)))]
@@ -7,31 +8,33 @@ use heapprof_platform::sys::PAGE_SIZE;
 use crate::code::maps;
 use crate::stack::walk::StackBounds;
 
-/// Returns the bounds of this thread's own stack, empty if they can't be found. Allocates nothing.
+/// Returns the bounds of this thread's own stack; empty bounds if they can't be found. Allocates
+/// nothing.
 ///
 /// Any other stack on which the thread may run (a coroutine's, a signal's) can be unmapped at any
-/// time, and must not be read directly. `slot` is an address in the thread's present frame. `local`
+/// time, and must not be read directly. `slot` is an address in the thread's current frame. `local`
 /// is an address in its static thread-local storage, which libc puts above the stack of every
-/// thread except the main one.
+/// thread except the main thread.
 pub(crate) fn find(slot: usize, local: usize) -> StackBounds {
     described(local).unwrap_or_else(|| find_mapped(slot, local))
 }
 
-/// Returns the bounds of the stack that libc made or got for this thread, below `local`.
+/// Returns the bounds of the stack that libc has for this thread, below `local`; `None` if they are
+/// not found.
 ///
-/// Reading the mappings takes time for each of them, so threads that start together would pay for
-/// each other. glibc keeps the beginning, the length and the guard of a thread's stack side by side
-/// in its `struct pthread`, which lies at the end of that stack. The layout of that structure is
-/// not public, so this searches for three words in it that fit. The main thread has none.
+/// This is quicker than reading the kernel's list of mappings, which grows with each thread. glibc
+/// has the beginning, the length and the guard of a thread's stack side by side in its `struct
+/// pthread`, at the end of that stack. The layout of this structure is not public, so this function
+/// searches it for three words that fit. The main thread has no such words.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu", not(miri)))]
 fn described(local: usize) -> Option<StackBounds> {
-    /// Number of words that are searched. Every `struct pthread` has more: 2304 bytes since glibc
-    /// 2.17. The first word of the structure is its own address.
+    /// Number of words that are searched. Every `struct pthread` has more words: it has 2304 bytes
+    /// since glibc 2.17. The first word of the structure is its own address.
     const DESCRIPTOR_WORDS: usize = 2048 / 8;
     /// Largest distance between the structure's beginning and the end of the stack.
     const MAX_DISTANCE_ABOVE: usize = 16 << 10;
-    /// Possible lengths of a stack, in bytes. Addresses are larger, so none is mistaken for a
-    /// length.
+    /// Possible lengths of a stack, in bytes. Addresses are larger numbers, so no address is
+    /// mistaken for a length.
     const STACK_LENGTHS: std::ops::Range<usize> = 16 << 10..1 << 38;
     // SAFETY: always succeeds.
     let this = unsafe { libc::pthread_self() } as usize;
@@ -122,7 +125,7 @@ mod tests {
         assert!(holds(find(&raw const *heap as usize, block())));
     }
 
-    /// libc's bounds and the kernel's are the same, except for the guard below the stack.
+    /// Tests that libc and the kernel report the same bounds, except for the guard below the stack.
     #[cfg(all(target_arch = "x86_64", target_env = "gnu", not(miri)))]
     #[test]
     fn libc_and_the_kernel_agree() {

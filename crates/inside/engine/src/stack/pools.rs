@@ -1,4 +1,4 @@
-//! Stacks of pools: memory from which an interpreter takes values for many lines.
+//! The stacks of pools. A pool is memory from which an interpreter takes values for many lines.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +9,8 @@ const MAX_POOL_STACKS: usize = 64;
 
 /// The stacks of pools in a recording.
 pub(crate) struct PoolStacks {
-    /// Numbers of the provider and of the stack, plus one; 0 for an empty entry.
+    /// Entries of the table: the provider's number, and the stack's number plus one; 0 for an empty
+    /// entry.
     known: [AtomicU64; MAX_POOL_STACKS],
 }
 
@@ -21,8 +22,8 @@ impl PoolStacks {
         }
     }
 
-    /// Notes that the stack is one of the provider's pools. If the table is full, the stack stays
-    /// unchanged in profiles.
+    /// Notes that a stack belongs to one of the provider's pools. If the table is full, the stack
+    /// stays unchanged in profiles.
     #[cold]
     pub(crate) fn note(&self, provider: usize, stack: StackNumber) {
         let wanted = ((provider as u64) << 32 | u64::from(stack.to_u32())) + 1;

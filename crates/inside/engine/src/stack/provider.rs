@@ -12,21 +12,21 @@ use heapprof_abi::StackNumber;
 
 use crate::options::FrameChoice;
 
-/// An interpreter frame, as numbers. Equal frames are the same place in the program.
+/// An interpreter frame, as numbers. Equal frames are at the same position in the program.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawFrame {
-    /// The code that runs, as the provider identifies it: mostly by an address. 0 stands for frames
-    /// that were left out.
+    /// The running code: a number by which the provider identifies the code, mostly an address. 0
+    /// stands for frames that were left out.
     pub code: u64,
-    /// The place in the code.
+    /// The position in the code.
     pub place: u64,
     /// A number that changes when other code replaces the code at the same address.
     pub version: u32,
     /// The line, if the provider knows it without a further search.
     pub line: u32,
-    /// How the interpreter was entered from native code here: 0 if it was not, 1 if it was, and
-    /// otherwise the address in the native stack at which it was entered.
+    /// Whether native code has entered the interpreter at this frame: 0 if not, 1 if it has, or the
+    /// address on the native stack at which it has entered.
     pub entry: u64,
 }
 
@@ -44,7 +44,7 @@ pub struct NamedFrame {
     pub file_size: usize,
     /// The line at which the function begins; 0 if it is not known.
     pub start_line: u32,
-    /// The line that runs; 0 if it is not known.
+    /// The running line; 0 if it is not known.
     pub line: u32,
     /// The provider's memory for the thread, as in [`StackCapture::memory`].
     pub memory: *mut c_void,
@@ -52,7 +52,7 @@ pub struct NamedFrame {
     pub memory_size: usize,
 }
 
-/// Input of a provider that captures a stack, and its output besides the frames.
+/// Arguments and results of a provider's `capture`, except the frames.
 #[repr(C)]
 #[derive(Debug)]
 pub struct StackCapture {
@@ -60,28 +60,29 @@ pub struct StackCapture {
     pub frames: *mut RawFrame,
     /// Maximum number of frames.
     pub most: usize,
-    /// A number below 2^48 that stands for the stack's labels. 0 stands for none.
+    /// Result: a number below 2^48 that stands for the stack's labels. 0 means no labels.
     pub label: u64,
-    /// Number of oldest frames that are the same as in the last stack that this provider returned
-    /// for the thread. They need not be written again. 0 if the provider does not know the number.
+    /// Result: the number of oldest frames that are equal to those of the last stack that this
+    /// provider returned for the thread. They need not be written again. 0 if the number is not
+    /// known.
     pub shared: usize,
-    /// The provider's memory for the thread, in which it may keep data about its last stack. It is
-    /// all zeros when there is no last stack.
+    /// The provider's memory for the thread, for data about the thread's last stack. It is all
+    /// zeros if there is no last stack.
     pub memory: *mut c_void,
     /// Size of the provider's memory for the thread, in bytes.
     pub memory_size: usize,
     /// Number of bytes that the program allocates.
     pub size: usize,
-    /// Address of the return address of the allocation's function, on the stack on which the thread
-    /// runs.
+    /// Address of the return address of the allocation's function. It is on the stack on which the
+    /// thread runs.
     pub caller: usize,
-    /// Beginning of the thread's own stack. The thread may run on another one meanwhile: a
-    /// coroutine's, or a signal's.
+    /// Beginning of the thread's own stack. The thread may run on another stack now: a coroutine's,
+    /// or a signal's.
     pub stack_begin: usize,
     /// End of the thread's own stack. Beginning and end are 0 if they are not known.
     pub stack_end: usize,
-    /// Whether the allocation is a pool, from which the interpreter takes values of many functions:
-    /// 0 if not. The provider's `report` says what the pool contains.
+    /// Result: whether the allocation is a pool, from which the interpreter takes values of many
+    /// functions; 0 if not. The provider's `report` describes the content of pools.
     pub pool: usize,
 }
 
@@ -97,27 +98,29 @@ pub struct PoolPart {
     pub bytes: u64,
 }
 
-/// Receiver of a provider's report. The functions get `to`, and copy their arguments.
+/// Receiver of a provider's report. The functions get `to` as first argument, and copy their other
+/// arguments.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ReportSink {
-    /// First argument of the functions.
+    /// First argument of the functions in this structure.
     pub to: *mut c_void,
     /// Receives a part of the pools' content.
     pub part: unsafe extern "C" fn(*mut c_void, *const PoolPart),
     /// Receives a line for the profile's comments.
     pub remark: unsafe extern "C" fn(*mut c_void, *const c_char),
     /// Receives the purpose of a part of the memory in use, such as `buffers from_number strings`,
-    /// and its bytes. A provider that reports one part also reports the other parts that it knows.
+    /// and the part's number of bytes. A provider that reports one part also reports all other
+    /// parts that it knows.
     pub account: unsafe extern "C" fn(*mut c_void, *const c_char, u64),
 }
 
-/// Values of one kind that were made by one stack, as counted by a provider that traces values.
+/// Values with the same stack and labels. A provider that traces values has counted them.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct TracedValues {
-    /// The number that the engine gave the stack; [`TracedValues::NO_STACK`] if the stack is not
-    /// known.
+    /// The engine's number for the stack that made the values; [`TracedValues::NO_STACK`] if the
+    /// stack is not known.
     pub stack: StackNumber,
     /// Reserved: 0.
     pub reserved: u32,
@@ -158,7 +161,7 @@ pub(crate) struct ProviderReport {
     pub(crate) accounts: Vec<(String, u64)>,
 }
 
-/// A provider of an interpreter's stacks. Its functions get `context`.
+/// A provider of an interpreter's stacks. Its functions get `context` as first argument.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct StackProvider {
@@ -166,10 +169,10 @@ pub struct StackProvider {
     pub version: u32,
     /// Size of this structure in bytes.
     pub size: u32,
-    /// Name of the interpreter, such as `perl`. A provider replaces an earlier one with the same
-    /// name.
+    /// Name of the interpreter, such as `perl`. A provider replaces an earlier provider with the
+    /// same name.
     pub language: *const c_char,
-    /// First argument of the functions.
+    /// First argument of the functions in this structure.
     pub context: *mut c_void,
     /// Captures the thread's stack, the innermost frame first. Returns the number of frames, or 0
     /// if the thread runs no code of the interpreter. The function runs inside an allocation, so it
@@ -178,9 +181,9 @@ pub struct StackProvider {
     /// Finds the texts of a frame. Returns 0, or another number if it can't. The function also runs
     /// inside an allocation, in the thread to which the frame belongs.
     pub resolve: unsafe extern "C" fn(*mut c_void, *const RawFrame, *mut NamedFrame) -> c_int,
-    /// Writes the key and the text of the `i`th of the labels that a number stands for, into two
-    /// buffers of the given sizes. Returns 0, or another number if there are no more labels. May be
-    /// missing.
+    /// Writes the key and the text of a label into two buffers of the given sizes. The arguments
+    /// are a number that stands for labels, and the label's index among them. Returns 0, or another
+    /// number if there are no more labels. May be missing.
     pub label: Option<
         unsafe extern "C" fn(
             *mut c_void,
@@ -193,28 +196,27 @@ pub struct StackProvider {
         ) -> c_int,
     >,
     /// Writes the reason why frames are missing into a buffer of the given size. Returns 0, or
-    /// another number if none are missing. May be missing.
+    /// another number if no frames are missing. This function may be missing.
     pub status: Option<unsafe extern "C" fn(*mut c_void, *mut c_char, usize) -> c_int>,
     /// Beginning of the native code that runs the interpreter's code; null if it is not known.
     pub run_loop: *const c_void,
     /// Number of bytes of the run loop's code.
     pub run_loop_size: usize,
-    /// Reports the present content of the interpreter's pools, and anything else that a profile
-    /// should contain. It is called when a profile is written, in any thread, while other threads
-    /// run. May be missing.
+    /// Reports the current content of the interpreter's pools, and other facts for a profile. The
+    /// engine calls it when it writes a profile, in any thread, while other threads run. May be
+    /// missing.
     pub report: Option<unsafe extern "C" fn(*mut c_void, *const ReportSink)>,
     /// Start of the names of the values' sample types, such as `sv`; null if the provider traces no
     /// values.
     pub value_name: *const c_char,
-    /// Returns the `i`th row of the values that are alive at this moment. It is called when a
-    /// profile is written, in any thread, with 0 first and then with one more each time, until it
-    /// returns another number than 0. May be missing.
+    /// Stores a row of the values that are alive at this moment. Returns 0, or another number if
+    /// there are no more rows. The engine calls it when it writes a profile, in any thread, with
+    /// the row's index: first 0, then 1, and so on. May be missing.
     pub values: Option<unsafe extern "C" fn(*mut c_void, usize, *mut TracedValues) -> c_int>,
     /// Whether a capture would return the same result as the thread's last capture, including label
-    /// and pool. The function gets the provider's memory for the thread, and its size. Returns 0 if
-    /// the capture would differ, or if that is not known. It is called in the same place as
-    /// `capture`, and instead of it. It must be missing if captures depend on the size or the
-    /// caller.
+    /// and pool. The arguments are the provider's memory for the thread, and its size. Returns 0 if
+    /// the result would differ, or if that is not known. The engine calls it instead of `capture`.
+    /// It must be missing if captures depend on the size or the caller.
     pub unchanged: Option<unsafe extern "C" fn(*mut c_void, *mut c_void, usize) -> c_int>,
 }
 
@@ -237,7 +239,7 @@ impl StackProvider {
         text.to_str().unwrap_or("script")
     }
 
-    /// Returns the labels that a number stands for, each as a key and a text.
+    /// Returns the labels for which a number stands, each as a key and a text.
     pub(crate) fn labels(&self, label: u64) -> Vec<(String, String)> {
         let Some(get) = self.label else {
             return Vec::new();
@@ -266,7 +268,7 @@ impl StackProvider {
         labels
     }
 
-    /// Returns the provider's report of this moment.
+    /// Returns the provider's current report.
     pub(crate) fn report(&self) -> ProviderReport {
         let mut reported = ProviderReport::default();
         if let Some(ask) = self.report {
@@ -293,7 +295,7 @@ impl StackProvider {
         name.to_str().ok()
     }
 
-    /// Returns the `i`th row of the provider's values.
+    /// Returns row `i` of the provider's values.
     pub(crate) fn value(&self, i: usize) -> Option<TracedValues> {
         let mut value = TracedValues::NONE;
         // SAFETY: the code that registered the provider promised that it can be called in this way.
@@ -301,7 +303,7 @@ impl StackProvider {
         (answer == 0).then_some(value)
     }
 
-    /// Returns the reason why frames are missing, if some are.
+    /// Returns the reason why frames are missing; `None` if no frames are missing.
     pub(crate) fn status(&self) -> Option<String> {
         let mut text = [0; 512];
         // SAFETY: the buffer has room for this size, and one byte more, which stays zero.
@@ -346,13 +348,13 @@ unsafe extern "C" fn take_account(to: *mut c_void, name: *const c_char, bytes: u
     }
 }
 
-/// Maximum number of labels of a stack. More are a mistake of the provider.
+/// Maximum number of labels of a stack. A larger number is an error of the provider.
 const MAX_LABELS: usize = 16;
-/// Maximum number of parts or purposes in a report. More are a mistake of the provider.
+/// Maximum number of parts or purposes in a report. A larger number is an error of the provider.
 const MAX_PARTS: usize = 256;
 /// Maximum number of bytes of a part's name or of a remark.
 const MAX_TEXT_BYTES: usize = 512;
-/// Maximum number of remarks in a report. More are a mistake of the provider.
+/// Maximum number of remarks in a report. A larger number is an error of the provider.
 const MAX_REMARKS: usize = 32;
 
 /// Returns the text in `bytes`, up to a zero.
@@ -364,7 +366,7 @@ pub(crate) fn text_until_zero(bytes: &[u8]) -> String {
 /// Maximum number of providers.
 pub(crate) const MAX_PROVIDERS: usize = 8;
 
-/// Why a provider could not be registered.
+/// The reason why a provider could not be registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegistrationError {
     /// The provider has another version, or is incomplete.
@@ -373,10 +375,10 @@ pub enum RegistrationError {
     Full,
 }
 
-/// The providers of a process. None is ever removed.
+/// The providers of a process. A provider is never removed.
 pub(crate) struct ProviderTable {
     slot: [ProviderSlot; MAX_PROVIDERS],
-    /// A bit for each provider that is called.
+    /// A set of bits: the providers that are called.
     asked: AtomicU32,
     /// The [`StackRequest`] that every event checks, as a number.
     asks: AtomicU8,
@@ -397,38 +399,38 @@ const SLOT_READY: u8 = 2;
 /// State: the provider broke its contract.
 const SLOT_BROKEN: u8 = 3;
 
-/// The data that an event needs of an allocation's stack besides its native frames: which frames of
-/// an interpreter, and whether the stack is counted for its thread. It is one number, which is zero
-/// if nothing else is needed.
+/// Requests for more data of an allocation's stack than its native frames: whether an interpreter's
+/// frames are needed, and whether the stack is counted for its thread. The request is one number,
+/// which is zero if native frames are enough.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StackRequest(u8);
 
 impl StackRequest {
-    /// Nothing besides native frames. Its bits are all zero.
+    /// No request: native frames are enough. All bits are zero.
     pub(crate) const NOTHING: Self = Self(0);
     const BY_THREAD: u8 = 1 << 7;
 
-    /// Whether only an interpreter's frames are kept, which requires a call of a provider.
+    /// Whether only an interpreter's frames are recorded. They require a call of a provider.
     #[inline(always)]
     pub(crate) fn is_script(self) -> bool {
         self.0 == FrameChoice::Script as u8
     }
 
-    /// Whether an interpreter's frames are kept together with the native ones.
+    /// Whether an interpreter's frames are recorded together with the native frames.
     #[inline(always)]
     pub(crate) fn is_both(self) -> bool {
         self.0 == FrameChoice::Both as u8
     }
 
-    /// Returns the part of the request that concerns the stack that all threads share; `None` if
-    /// there is no such part.
+    /// Returns the request without the part about threads: the request for a stack that all threads
+    /// share. `None` if nothing is left.
     #[inline(always)]
     pub(crate) fn for_all_threads(self) -> Option<Self> {
         let shared = Self(self.0 & !Self::BY_THREAD);
         (shared != Self::NOTHING).then_some(shared)
     }
 
-    /// Whether each thread has stacks of its own.
+    /// Whether each thread has separate stacks.
     #[inline(always)]
     pub(crate) fn is_by_thread(self) -> bool {
         self.0 & Self::BY_THREAD != 0
@@ -466,7 +468,8 @@ impl ProviderTable {
         (asked != StackRequest::NOTHING).then_some(asked)
     }
 
-    /// Sets which frames a recording keeps, and whether it counts each thread separately.
+    /// Sets which kinds of frames are recorded, and whether the recording counts each thread
+    /// separately.
     pub(crate) fn set_request(&self, frames: FrameChoice, by_thread: bool) {
         self.wanted.store(frames as u8, Ordering::Relaxed);
         self.by_thread.store(by_thread, Ordering::Relaxed);
@@ -478,7 +481,7 @@ impl ProviderTable {
         self.by_thread.load(Ordering::Relaxed)
     }
 
-    /// Returns which frames the recording keeps.
+    /// Returns which kinds of frames are recorded.
     pub(crate) fn frame_choice(&self) -> FrameChoice {
         FrameChoice::from_number(self.wanted.load(Ordering::Relaxed))
     }
@@ -549,8 +552,8 @@ impl ProviderTable {
         (0..MAX_PROVIDERS).filter_map(|i| Some((i, self.get(i)?)))
     }
 
-    /// Returns the providers to call, each with its number: `first`, if it is one of them, and then
-    /// the newest first.
+    /// Returns the providers to call, each with its number. If `first` is among them, it comes
+    /// first. The others follow, the newest first.
     #[inline(always)]
     pub(crate) fn providers_to_ask(
         &self,

@@ -1,39 +1,41 @@
-//! A thread's recent stacks, whole and with their numbers, for loops that allocate on several
+//! A list of a thread's recent stacks with their numbers. It is for loops that allocate on several
 //! stacks in turn.
 //!
-//! Sorting a table allocates on two stacks in turn, and
-//! [`LastStack`](crate::stack::capture::LastStack) has only one. Comparing a stack of known frames
-//! with memory takes no unwinding, no hash and no search in the table of stacks.
+//! Sorting a table, for example, allocates on two stacks in turn, and
+//! [`LastStack`](crate::stack::capture::LastStack) has only one stack. A comparison of known frames
+//! with memory needs no unwinding, no hash and no search in the table of stacks.
 
 use heapprof_abi::{MappingGeneration, StackNumber};
 
 use crate::stack::call_site::CallSite;
 
-/// Number of stacks that are kept, one for each place that allocates.
+/// Number of stacks in the list, one for each call site that allocates.
 const WAY_COUNT: usize = 8;
-/// Maximum number of frames of a stack that is kept.
+/// Maximum number of frames of a stack in the list.
 const MAX_FRAMES: usize = 64;
-/// Maximum number of words besides return addresses on which a kept stack may depend.
+/// Maximum number of words, besides return addresses, on which a stack in the list may depend.
 const MAX_CHECKS: usize = 16;
-/// Number of stacks that may be kept for each one that is found: keeping one takes a quarter of the
-/// time that finding one saves.
+/// Number of stacks that may be added for each stack that is found. To add a stack takes a quarter
+/// of the time that is saved when a stack is found.
 const CREDIT_PER_HIT: u32 = 4;
 const MAX_CREDIT: u32 = 256;
 /// Number of captures without a search, when all credit is spent. After them, a few captures search
 /// again, so that a new loop is noticed.
 const PAUSE_CAPTURES: u32 = 992;
-/// Number of stacks that may be kept after a pause.
+/// Number of stacks that may be added after a pause.
 const TRIAL_CAPTURES: u32 = 32;
 
 /// The recent stacks of a thread. All zeros are an empty list.
 pub(crate) struct RecentStacks {
-    /// The stacks' call sites as words, all in one cache line; zero for an empty entry.
+    /// The call site of each stack, as a word; zero for an empty entry. All of them are in one
+    /// cache line.
     place: [u64; WAY_COUNT],
     way: [RecentStack; WAY_COUNT],
-    /// Number of entries that stacks from new places took so far. It chooses the next entry.
+    /// Number of entries that stacks from new call sites have taken so far. It determines the next
+    /// entry.
     next: u32,
-    /// Number of stacks that may still be kept before the next pause, so that a program that never
-    /// returns to a kept stack does not pay for the list.
+    /// Number of stacks that may still be added before the next pause. So the list costs little in
+    /// a program that never returns to a stack in it.
     credit: u32,
     /// Number of captures left for which no search is made.
     pause: u32,
@@ -53,13 +55,13 @@ struct RecentStack {
     checks: u32,
     /// The value of rbp at the call, if the stack depends on it.
     bp: Option<usize>,
-    /// Return addresses, each with the address at which it lies, newest first.
+    /// Return addresses, newest first, each with its address on the stack.
     frame: [WalkedWord; MAX_FRAMES],
     check: [WalkedWord; MAX_CHECKS],
 }
 
-/// The age of a stack's number: the generation of mappings and the number of unloads of code when
-/// it was given.
+/// The age of a stack's number: the generation of mappings, and the number of unloads of code, at
+/// the time when the stack got its number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NumberAge {
     pub(crate) generation: MappingGeneration,
@@ -73,7 +75,7 @@ pub(crate) struct WalkedStack<'a> {
     pub(crate) bp: Option<usize>,
 }
 
-/// Whether any of these words has changed in memory.
+/// Whether any of `words` has changed in memory.
 ///
 /// # Safety
 /// All the words can be read.
@@ -90,15 +92,15 @@ unsafe fn differ(words: &[WalkedWord]) -> bool {
         || rest.iter().fold(0, |any, word| any | changed(word)) != 0
 }
 
-/// Combines a return address and the address at which it lies into a word that is not zero. Two
-/// places may have the same word.
+/// Combines a return address and its address on the stack into a word that is not zero. Two call
+/// sites may have the same word.
 #[inline(always)]
 fn place_word(slot: usize, pc: usize) -> u64 {
     (slot as u64 ^ (pc as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1
 }
 
 impl RecentStack {
-    /// Whether the stack at `frame` is this one.
+    /// Whether the stack at `frame` equals this stack.
     #[inline(always)]
     fn is_stack_at(&self, frame: CallSite, pc: usize, age: NumberAge) -> bool {
         let newest = self.frame[0];
@@ -122,7 +124,7 @@ impl RecentStacks {
         (self.credit, self.pause) = (MAX_CREDIT, 0);
     }
 
-    /// Whether the next stack is to be searched for in this list. Counts down a pause.
+    /// Whether the next stack should be searched in this list. Counts down a pause.
     #[inline(always)]
     pub(crate) fn begin(&mut self) -> bool {
         if self.pause == 0 {
@@ -132,13 +134,13 @@ impl RecentStacks {
         false
     }
 
-    /// Whether new stacks are to be kept.
+    /// Whether new stacks are to be added.
     #[inline(always)]
     pub(crate) fn is_on(&self) -> bool {
         self.pause == 0
     }
 
-    /// Returns the number of the stack at `frame`, if the list has it. The frame must lie on the
+    /// Returns the number of the stack at `frame`, if the list has it. The frame must be on the
     /// thread's own stack.
     #[inline(always)]
     pub(crate) fn find(&mut self, frame: CallSite, age: NumberAge) -> Option<StackNumber> {
@@ -213,7 +215,7 @@ mod tests {
         known
     }
 
-    /// Keeps the stack in `memory`, newest frame first. The last word is not a frame, but a word on
+    /// Adds the stack in `memory`, newest frame first. The last word is not a frame, but a word on
     /// which the walk depended.
     fn keep(known: &mut RecentStacks, memory: &[usize], bp: Option<usize>) {
         let (check, frames) = memory.split_last().unwrap();

@@ -1,10 +1,10 @@
-//! The stack of an interpreter at an allocation: captured by its provider, and compared with the
-//! last one.
+//! Captures the stack of an interpreter at an allocation through its provider, and compares it with
+//! the last stack.
 //!
 //! A thread's next stack mostly differs from the last one only in its newest frames. So the last
-//! stack is kept as its provider returned it, together with the word of each frame. Only frames
-//! that differ get a new word. The words of frames that were seen lately are known by the frame's
-//! numbers, because looking up texts takes longer.
+//! stack is stored as its provider returned it, together with the word of each frame. Only frames
+//! that differ get a new word. A cache has the words of recent frames by the frames' numbers,
+//! because a search by texts takes longer.
 //!
 //! As with native stacks, a stack's identity is a sum of one term for each word, which is mixed
 //! with its distance from the root.
@@ -22,17 +22,17 @@ use crate::stack::walk::StackBounds;
 use crate::stack::watched_blocks::WatchedBlocks;
 use crate::tables::script_frames::{ScriptFrame, ScriptFrames};
 
-/// Maximum number of frames of a stack: those of both ends, and one for the part that was left out
-/// between them.
+/// Maximum number of frames of a stack: the frames of both ends, and one frame that stands for the
+/// omitted middle.
 const MAX_SCRIPT_FRAMES: usize = 2 * FRAMES_PER_END + 1;
-/// Number of frames whose words are remembered by the frames' numbers. It is a power of two.
+/// Number of entries in the cache of frames' words. It is a power of two.
 const KNOWN_FRAMES: usize = 2048;
 /// Number of words of a provider's own memory.
 const PROVIDER_MEMORY_WORDS: usize = 2304;
 /// Maximum number of bytes of a function's or file's name, with a zero at the end.
 const MAX_TEXT_LEN: usize = 1024;
-/// A frame that is stored behind the last frame that a provider may write, to notice if it writes
-/// more.
+/// A frame that is stored behind the provider's buffer. It shows whether the provider has written
+/// more frames than it may.
 const GUARD_FRAME: RawFrame = RawFrame {
     code: 0x5afe_5afe_5afe_5afe,
     place: 0,
@@ -41,14 +41,14 @@ const GUARD_FRAME: RawFrame = RawFrame {
     entry: 0,
 };
 
-/// Number of stacks that are remembered by their newest frame. It is a power of two.
+/// Number of entries in the cache of stacks by their newest frame. It is a power of two.
 const KNOWN_STACKS: usize = 256;
 
-/// The last stack of an interpreter in a thread, and data about its frames. All zeros are a new
-/// one.
+/// The last stack of an interpreter in a thread, and data about its frames. All zeros mean that
+/// there is no last stack.
 ///
-/// The fields that every capture reads come first and lie together, because the profiled program
-/// needs the caches itself.
+/// The fields that every capture reads come first and are close together. So they take few cache
+/// lines from the profiled program.
 #[repr(C, align(64))]
 pub(crate) struct ScriptStack {
     len: usize,
@@ -63,20 +63,20 @@ pub(crate) struct ScriptStack {
     asked: StackRequest,
     /// Whether a provider has used the memory.
     is_used: bool,
-    /// Whether the stack is a pool's.
+    /// Whether the stack belongs to a pool.
     is_pool: bool,
-    /// Whether the newest frame's word is missing, because it was not needed.
+    /// Whether the word of the newest frame is missing, because it was not needed.
     is_leaf_unknown: bool,
-    /// Number of oldest words in common with the stack that `stack` numbers.
+    /// Number of oldest words that this stack shares with the stack whose number is in `stack`.
     shared: usize,
     /// Hash of the newest frame, the label and the callers, from [`stack_key`].
     key: u64,
-    /// Number of the native stack that was captured with this one.
+    /// Number of the native stack that was captured together with this stack.
     native: Option<StackNumber>,
     recent: [(u64, StackNumber); KNOWN_STACKS],
     /// The provider's frames of the last stack, root first.
     raw: [RawFrame; MAX_SCRIPT_FRAMES],
-    /// Sums of terms: entry `n` is the sum for the `n` oldest words.
+    /// Sums of the hash's terms: entry `n` is the sum for the `n` oldest words.
     sum: [u64; MAX_SCRIPT_FRAMES + 1],
     /// The provider's own memory.
     memory: [u64; PROVIDER_MEMORY_WORDS],
@@ -89,7 +89,7 @@ pub(crate) struct ScriptStack {
     file: [u8; MAX_TEXT_LEN],
     /// The native frames that were captured with the stack, innermost first.
     natives: [PlacedFrame; MAX_SCRIPT_FRAMES],
-    /// The words of the native and the interpreter's frames, merged, innermost first.
+    /// The words of the merged native and interpreter frames, innermost first.
     merged: [u64; 2 * MAX_SCRIPT_FRAMES + 2],
 }
 
@@ -101,7 +101,7 @@ struct KnownScriptFrame {
     provider: usize,
 }
 
-/// The interpreters in the process: their providers, and the frames that were seen.
+/// The interpreters in the process: their providers, and all their frames so far.
 pub(crate) struct InterpreterTables {
     pub(crate) providers: ProviderTable,
     pub(crate) names: ScriptFrames,
@@ -153,13 +153,14 @@ pub(crate) enum ScriptCaptureOutcome {
     Nothing,
     /// The stack equals the thread's last stack.
     Same,
-    /// The stack differs from the last one, but was captured lately and has this number.
+    /// The stack differs from the last stack. It was captured not long before, and has this number.
     Recent(StackNumber),
-    /// The stack is another one.
+    /// The stack differs from the last stack, and its number is not known.
     Changed,
 }
 
-/// Returns a hash of a stack, from its callers' sum, its newest frame and its label. It is never 0.
+/// Returns a hash of a stack, from the sum of its callers, its newest frame and its label. The hash
+/// is never 0.
 #[inline(always)]
 fn stack_key(callers: u64, leaf: RawFrame, label: u64) -> u64 {
     let mix = |a: u64, b: u64| (a ^ b).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
@@ -170,7 +171,7 @@ fn stack_key(callers: u64, leaf: RawFrame, label: u64) -> u64 {
 }
 
 impl ScriptStack {
-    /// Forgets the last stack and the provider that captured it.
+    /// Clears the last stack, and the provider that captured it.
     pub(crate) fn reset(&mut self) {
         (self.len, self.shared, self.stack, self.native) = (0, 0, None, None);
         self.is_leaf_unknown = false;
@@ -185,8 +186,8 @@ impl ScriptStack {
         self.fresh[MAX_SCRIPT_FRAMES] = GUARD_FRAME;
     }
 
-    /// Returns the number of the last stack, if its provider says that the thread still has this
-    /// stack.
+    /// Returns the number of the last stack, if its provider reports that the thread's stack is
+    /// unchanged.
     #[inline(always)]
     pub(crate) fn find_unchanged(
         &mut self,
@@ -324,8 +325,8 @@ impl ScriptStack {
         self.sum[at + 1] = self.sum[at].wrapping_add(hash_term(word, at));
     }
 
-    /// Replaces the stack by the one that was captured, which has at least the `shared` oldest
-    /// frames in common with it. Returns whether the new stack has no frame that the old one lacks.
+    /// Replaces the stack by a captured stack. Both stacks share at least the `shared` oldest
+    /// frames. Returns whether the new stack has no frame that the old stack lacks.
     #[inline(always)]
     fn replace(
         &mut self,
@@ -425,8 +426,8 @@ impl ScriptStack {
         )
     }
 
-    /// Returns the stack's hash: of the native stack that was captured with it, its words, and its
-    /// label.
+    /// Returns the stack's hash. It depends on the native stack that was captured with it, on its
+    /// words, and on its label.
     #[inline(always)]
     pub(crate) fn hash(&self) -> u64 {
         let sum = self.sum[self.len];
@@ -435,8 +436,9 @@ impl ScriptStack {
         sum.wrapping_add(label).wrapping_add(native)
     }
 
-    /// Returns the part of a merged stack's hash that distinguishes it from others with the same
-    /// frames: the native stack, and the places at which native code entered the interpreter.
+    /// Returns the part of a merged stack's hash that comes from the native stack, and from the
+    /// addresses at which native code entered the interpreter. It distinguishes merged stacks with
+    /// equal frames.
     #[cold]
     fn hash_of_entries(&self, native: StackNumber) -> u64 {
         let frames = self.raw[..self.len].iter().enumerate();
@@ -459,19 +461,19 @@ impl ScriptStack {
         &self.word[..=self.len]
     }
 
-    /// Returns how many of the oldest words are the same in the stack whose number
+    /// Returns the number of oldest words that this stack shares with the stack whose number
     /// [`stack`](Self::stack) returns.
     pub(crate) fn shared_words(&self) -> usize {
         self.shared
     }
 
-    /// Whether the last stack is a pool's.
+    /// Whether the last stack belongs to a pool.
     #[inline(always)]
     pub(crate) fn is_pool(&self) -> bool {
         self.is_pool
     }
 
-    /// Adds the stack to `pools` with its number, if it is a pool's.
+    /// Adds the stack to `pools` under its number, if it belongs to a pool.
     #[inline(always)]
     pub(crate) fn note_pool(&self, pools: &PoolStacks, stack: Option<StackNumber>) {
         if let (true, Some(stack)) = (self.is_pool, stack) {
@@ -488,13 +490,13 @@ impl ScriptStack {
         }
     }
 
-    /// Returns the number of the native stack that was captured with this one.
+    /// Returns the number of the native stack that was captured together with this stack.
     pub(crate) fn native(&self) -> Option<StackNumber> {
         self.native
     }
 
-    /// Notes the number of the native stack that was captured with this one. Returns whether it is
-    /// the same as last time.
+    /// Notes the number of the native stack that was captured with this stack. Returns whether the
+    /// number is the same as the last time.
     #[inline(always)]
     pub(crate) fn note_native(&mut self, native: Option<StackNumber>) -> bool {
         let before = std::mem::replace(&mut self.native, native);
@@ -505,7 +507,7 @@ impl ScriptStack {
         before == native
     }
 
-    /// Merges the interpreter's frames into the native stack ([`merge_frames`]), innermost frame
+    /// Merges the interpreter's frames into the native stack with [`merge_frames`], innermost frame
     /// first. `walk` writes the native stack into an array, innermost frame first.
     #[cold]
     pub(crate) fn merge(

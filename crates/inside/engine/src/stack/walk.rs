@@ -1,5 +1,5 @@
-//! Steps from a frame to its caller, by cached rules and through memory that is known to be
-//! readable.
+//! Steps from a frame to its caller. It uses cached unwind rules, and reads memory that is known to
+//! be readable.
 
 use heapprof_abi::FrameAddress;
 use heapprof_platform::sys::{self, PAGE_SIZE};
@@ -9,7 +9,7 @@ use crate::code::ProgramCode;
 use crate::code::cfi::{self, FrameRegisters};
 use crate::process::EngineProcess;
 
-/// Input of every walk: the program's code and its process.
+/// The input of each walk: the program's code, and the process.
 #[derive(Clone, Copy)]
 pub(crate) struct Unwinder<'a> {
     pub(crate) code: &'a ProgramCode,
@@ -81,7 +81,7 @@ impl Unwinder<'_> {
         Some(FrameCursor { slot, bp, pc })
     }
 
-    /// Steps through a frame without a simple rule. A signal frame's caller may lie on another
+    /// Steps through a frame without a simple rule. The caller of a signal frame may be on another
     /// stack.
     #[cold]
     fn step_complex(
@@ -117,21 +117,22 @@ pub(crate) struct StackBounds {
 /// A frame being unwound.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FrameCursor {
-    /// Address of the frame's return address: just below its stack pointer after the return.
+    /// Address of the frame's return address. It is just below the frame's stack pointer after the
+    /// return.
     pub(crate) slot: usize,
     /// The frame's value of rbp.
     pub(crate) bp: usize,
-    /// The frame's address. It lies in `slot`, except for an interrupted frame.
+    /// The frame's address. It is the word at `slot`, except for an interrupted frame.
     pub(crate) pc: FrameAddress,
 }
 
 /// Memory that a walk may read.
 pub(crate) trait WalkMemory {
-    /// Returns the word at `at`, if there is one.
+    /// Returns the word at `at`; `None` if it can't be read.
     fn read(&mut self, at: usize) -> Option<usize>;
 }
 
-/// The thread's own stack, from the hook's frame up.
+/// The thread's own stack, from the hook's frame on, which is read directly.
 #[derive(Clone, Copy)]
 pub(crate) struct DirectMemory(pub(crate) StackBounds);
 
@@ -147,9 +148,9 @@ impl WalkMemory for DirectMemory {
     }
 }
 
-/// A stack of unknown extent (a coroutine's, a signal's). The page of the frame at which the walk
-/// begins is mapped. The kernel copies other pages, and checks that they are mapped. All zeros are
-/// a new one.
+/// A stack of unknown size, such as a coroutine's or a signal's. The page of the frame at which the
+/// walk begins is mapped. Other pages are copied by the kernel, which checks that they are mapped.
+/// All zeros are the initial state.
 ///
 /// A system call takes as long as twenty frames, so one call copies as much as the last walk read.
 pub(crate) struct ForeignMemory {
@@ -170,8 +171,8 @@ const MIN_COPY_LEN: usize = 1 << 10;
 const SAVED_REGISTERS_LEN: usize = 64;
 
 impl ForeignMemory {
-    /// Begins a walk from the frame at `slot`, which is live, or from no frame if `slot` is in the
-    /// first page.
+    /// Begins a walk from the frame at `slot`, which is live. If `slot` is in the first page, the
+    /// walk begins at no frame.
     pub(crate) fn begin(&mut self, slot: usize) -> &mut Self {
         if slot < PAGE_SIZE {
             return self.begin_elsewhere();
@@ -187,7 +188,7 @@ impl ForeignMemory {
         self
     }
 
-    /// Begins a walk that starts on another stack, and reads this memory only when it leads off
+    /// Begins a walk that starts on another stack. The walk reads this memory only when it leaves
     /// that stack.
     pub(crate) fn begin_elsewhere(&mut self) -> &mut Self {
         self.page = DirectMemory(StackBounds::default());
@@ -243,7 +244,7 @@ impl WalkMemory for CheckedMemory {
     }
 }
 
-/// Returns the canonical frame address of the frame at `cursor`, whose rule is a simple one.
+/// Returns the canonical frame address of the frame at `cursor`. The frame must have a simple rule.
 #[inline(always)]
 fn cfa(memory: &mut impl WalkMemory, cursor: FrameCursor, rule: UnwindRule) -> Option<usize> {
     let cfa = match rule.kind() {
@@ -255,8 +256,8 @@ fn cfa(memory: &mut impl WalkMemory, cursor: FrameCursor, rule: UnwindRule) -> O
     (cfa.wrapping_sub(8) > cursor.slot).then_some(cfa)
 }
 
-/// Returns the address of a zero in the place of the return address, for a frame without a caller.
-/// A stack that was made by hand ends in this way.
+/// Returns the address of the zero that a frame without a caller has instead of a return address;
+/// `None` if there is no zero. A stack that was made by hand ends with such a zero.
 #[cold]
 pub(crate) fn end_word(
     memory: &mut impl WalkMemory,

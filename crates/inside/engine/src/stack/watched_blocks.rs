@@ -1,12 +1,12 @@
-//! Watched blocks: blocks whose free is reported to a stack provider, namely the interpreters
-//! themselves.
+//! Watched blocks: blocks whose frees are reported to a stack provider. They are the structures of
+//! interpreters.
 //!
-//! A provider that remembers an interpreter's address must not read it once it is freed. Every free
-//! that the filter chooses is checked here. The filter has the watched blocks, too, so no such free
-//! is missed in a sampled recording either.
+//! A provider that remembers an interpreter's address must not read the interpreter once it is
+//! freed. So every free that the filter chooses is checked here. The filter also has the watched
+//! blocks, so that their frees are not missed in a sampled recording.
 //!
-//! A block counts by its own address alone: Perl takes an interpreter from malloc itself, without a
-//! header, and a small block of another owner may lie right before it.
+//! Only the address of a block is compared. Perl takes an interpreter directly from malloc, without
+//! a header, and a small block of another owner may be right before it.
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
@@ -22,7 +22,7 @@ pub(crate) type FreeListener = fn(usize);
 
 /// The blocks that are watched.
 pub(crate) struct WatchedBlocks {
-    /// Bits of all addresses that were ever watched.
+    /// The mask: a set of bits of all addresses that were ever watched.
     mask: AtomicU64,
     block: [AtomicUsize; MAX_WATCHED_BLOCKS],
     /// Number of entries of `block` that were ever used. Most programs have one interpreter.

@@ -31,7 +31,7 @@ impl<T> ChunkedArray<T> {
         (k, index - FIRST_CHUNK_LEN * ((1 << k) - 1))
     }
 
-    /// Returns the element; null if its chunk was never touched.
+    /// Returns the address of an element; null if its chunk was never touched.
     #[inline]
     pub(crate) fn get(&self, index: usize) -> *mut T {
         // Most programs have fewer stacks than the first chunk has room for.
@@ -52,8 +52,8 @@ impl<T> ChunkedArray<T> {
         }
     }
 
-    /// Returns the element, and maps its chunk if that was never touched. Null if there is no
-    /// memory.
+    /// Returns the address of an element, and maps its chunk at the first touch. Null if there is
+    /// no memory.
     #[inline]
     pub(crate) fn touch(&self, index: usize, pages: &PageSource, lot: TableLifetime) -> *mut T {
         let found = self.get(index);
@@ -105,10 +105,10 @@ impl<T> ChunkedArray<T> {
         }
     }
 
-    /// Gives all of the array's memory back.
+    /// Unmaps all memory of the array.
     ///
     /// # Safety
-    /// Nothing uses the array any more, nor anything in it.
+    /// No code uses the array or its elements any more.
     pub(crate) unsafe fn give_back(&self, pages: &PageSource) {
         for (k, slot) in self.chunk.iter().enumerate() {
             let chunk = slot.load(Ordering::Relaxed);
@@ -119,7 +119,7 @@ impl<T> ChunkedArray<T> {
         }
     }
 
-    /// Returns how many bytes of the array are in memory.
+    /// Returns how many bytes of the array are resident.
     pub(crate) fn resident(&self, pages: &PageSource) -> usize {
         let each = self.chunk.iter().enumerate().map(|(k, chunk)| {
             let at = chunk.load(Ordering::Acquire);
@@ -133,8 +133,8 @@ impl<T> ChunkedArray<T> {
         each.sum()
     }
 
-    /// Whether chunk `k` is likely to be filled: at least half of the chunk before it is in memory.
-    /// Some threads never touch more than a few elements.
+    /// Whether chunk `k` is likely to be filled, because at least half of the previous chunk is
+    /// resident. Some threads never touch more than a few elements.
     fn is_dense(&self, k: usize, pages: &PageSource) -> bool {
         let bytes = (FIRST_CHUNK_LEN << k) * size_of::<T>();
         k > 0 && bytes >= sys::LARGE_PAGE_SIZE && {
@@ -153,7 +153,8 @@ mod tests {
     use heapprof_platform::pages::regions::region;
     use heapprof_platform::table_file::TableLifetime;
 
-    /// Number of elements. An interpreter takes a thousand times as long.
+    /// Number of elements. It is small in an interpreter (Miri), which takes a thousand times as
+    /// long.
     const COUNT: usize = if cfg!(miri) { 5_000 } else { 50_000 };
 
     #[test]

@@ -1,8 +1,8 @@
-//! The sums: per thread and stack, and of the whole process, with the exact peak in constant time
-//! per event.
+//! Counters: sums for each thread and stack, and for the whole process. The exact peak costs
+//! constant time per event.
 //!
-//! The peak follows memray's HighWaterMarkAggregator (snapshot.cpp): a counter is copied aside when
-//! it is touched for the first time after the heap began to fall from a new maximum, and only then.
+//! The algorithm for the peak is that of memray's HighWaterMarkAggregator (snapshot.cpp). A counter
+//! is copied aside only at its first change after the heap has begun to fall from a new maximum.
 
 use std::sync::atomic::{self, Ordering};
 
@@ -19,21 +19,21 @@ pub(crate) struct StackCounters {
     pub(crate) allocated: AtomicSum,
     pub(crate) freed: AtomicSum,
     /// The memory in use at the process's last peak. It is valid if the heap has fallen from that
-    /// peak and `fall` equals the process's count of falls. If `fall` is older, these counters have
-    /// not changed since that peak.
+    /// peak, and `fall` equals the process's number of falls. If `fall` is smaller than that
+    /// number, the counters have not changed since the peak.
     pub(crate) at_peak: AtomicSum,
     pub(crate) fall: atomic::AtomicU64,
 }
 
-/// How a thread has the ledger open.
+/// The mode in which a thread has the ledger open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccessMode {
     /// The thread is the only one that has the ledger open.
     Alone,
-    /// Other threads have the ledger open, too, and the heap is well below its peak: memory in use
-    /// is counted in budgets.
+    /// Other threads may have the ledger open, too. The heap is well below its peak, so memory in
+    /// use is counted in budgets.
     Relaxed,
-    /// Other threads have the ledger open, too, and the heap is near its peak: memory in use is
+    /// Other threads may have the ledger open, too. The heap is near its peak, so memory in use is
     /// counted event by event.
     Strict,
     /// The thread does not have the ledger open any more. Another recording began while the ledger
@@ -48,11 +48,11 @@ pub(crate) enum CountOutcome {
     Quietly,
     /// The allocation is counted, and the size in use is above the alarm's limit.
     Alarm,
-    /// The allocation is not counted yet: all threads must count event by event first.
+    /// The allocation is not counted yet, because all threads must count event by event first.
     NotYet,
     /// The allocation is dropped, because the thread that is counting is interrupted.
     Suspended,
-    /// The allocation is not counted: its recording is over.
+    /// The allocation is not counted, because its recording is over.
     Overtaken,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct AtomicSum {
 #[repr(transparent)]
 pub(crate) struct TemporarySum(pub(crate) AtomicSum);
 
-/// The amount that an event adds: objects and bytes, scaled by the period's unit.
+/// Numbers of objects and bytes that an event counts, in the recording's unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EventWeight {
     pub(crate) objects: u64,
@@ -124,7 +124,8 @@ impl StackCounters {
         ]
     }
 
-    /// Restarts the sums: with the memory in use if `keeps_in_use`, otherwise with zero.
+    /// Restarts the sums. They begin with the memory in use if `keeps_in_use` is true, otherwise
+    /// with zero.
     pub(crate) fn restart(&self, keeps_in_use: bool) {
         self.restart_from(if keeps_in_use { self.in_use() } else { [0, 0] });
     }
@@ -137,8 +138,8 @@ impl StackCounters {
         self.fall.store(0, Ordering::Relaxed);
     }
 
-    /// Keeps the value of the last peak before a change, if the heap has fallen from that peak
-    /// since the last change.
+    /// Copies the memory in use aside before its first change after a peak. `fall` is the process's
+    /// number of falls from a peak.
     #[inline(always)]
     fn settle(&self, fall: u64) {
         if self.fall.load(Ordering::Relaxed) != fall {
@@ -163,21 +164,22 @@ impl StackCounters {
 pub(crate) struct HeapCounters {
     pub(crate) in_use: AtomicI64,
     pub(crate) peak: AtomicI64,
-    /// The heap's phase: odd while the heap rises to new maxima. Half of the number, rounded down,
-    /// counts the falls from them.
+    /// The heap's phase. It is odd while the heap rises to new maxima. Half of the number, rounded
+    /// down, is the number of falls from a maximum.
     pub(crate) phase: AtomicU64,
     /// The size in use above which the alarm rings.
     alarm: AtomicI64,
-    /// Whether events are counted one by one from now on, and no thread takes a budget.
+    /// Whether events are counted one by one, so that no thread takes a budget.
     strict: AtomicBool,
-    /// Whether `in_use` is exact, with no budget given out. While it is not, there is no new peak.
+    /// Whether `in_use` is exact, because no thread has a budget. While it is not exact, there is
+    /// no new peak.
     is_exact: AtomicBool,
-    /// Locked by each event that is counted by itself, because a peak consists of all stacks'
-    /// values at one moment.
+    /// Locked by each event while events are counted one by one, because a peak consists of the
+    /// values of all stacks at one moment.
     counting: SpinLock<{ rank::HEAP }>,
 }
 
-/// The rest of the bytes that a thread took in advance.
+/// A thread's budget: bytes that the thread took in advance, and has not used yet.
 pub(crate) struct ThreadBudget(atomic::AtomicI64);
 
 impl ThreadBudget {
@@ -226,13 +228,14 @@ impl HeapCounters {
         self.peak.load(Ordering::Relaxed)
     }
 
-    /// Makes the alarm ring when more than `above` bytes are in use; never if `above` is the
-    /// greatest number.
+    /// Makes the alarm ring when more than `above` bytes are in use. The greatest number turns the
+    /// alarm off.
     pub(crate) fn set_alarm(&self, above: i64) {
         self.alarm.store(above, Ordering::Relaxed);
     }
 
-    /// Stops giving out budgets. Returns whether no thread has a budget.
+    /// Makes threads count event by event, without new budgets. Returns whether no thread has a
+    /// budget.
     pub(crate) fn be_strict(&self) -> bool {
         self.strict.store(true, Ordering::SeqCst);
         self.is_exact.load(Ordering::SeqCst)
@@ -280,8 +283,8 @@ impl HeapCounters {
         }
     }
 
-    /// Takes `bytes` from the thread's budget, and gives the thread a new budget if they are too
-    /// many. Returns false if that might be a new peak.
+    /// Takes `bytes` from the thread's budget. If the budget is too small, gives the thread a new
+    /// one. Returns false if this might be a new peak.
     #[inline]
     fn spend(&self, kept: &ThreadBudget, bytes: i64) -> bool {
         let budget = kept.get();
@@ -303,7 +306,8 @@ impl HeapCounters {
         false
     }
 
-    /// Counts an allocation, unless it may be a new peak while other threads have budgets.
+    /// Counts an allocation. Does not count it yet if it may be a new peak while other threads have
+    /// budgets: see [`CountOutcome::NotYet`].
     #[inline(always)]
     pub(crate) fn count_allocation(
         &self,
@@ -462,20 +466,20 @@ impl HeapCounters {
     }
 }
 
-/// Number of events that an allocation may live and still be temporary.
+/// Maximum number of events between the allocation and the free of a temporary block.
 pub(crate) const TEMPORARY_EVENTS: usize = 8;
 
-/// The thread's last few allocations.
+/// The last few events of a thread, by which temporary allocations are recognized.
 #[derive(Default)]
 pub(crate) struct RecentAllocations {
     address: [usize; TEMPORARY_EVENTS],
-    /// The lower half of each address / 16, so that all of them are compared at once.
+    /// The lower half of each address, divided by 16. The halves are compared all at once.
     brief: [u32; TEMPORARY_EVENTS],
     next: usize,
 }
 
 impl RecentAllocations {
-    /// Records an event: an allocation's address, or 0.
+    /// Records an event. `address` is the address of an allocated block, or 0 for any other event.
     #[inline(always)]
     pub(crate) fn note(&mut self, address: usize) {
         self.address[self.next % TEMPORARY_EVENTS] = address;

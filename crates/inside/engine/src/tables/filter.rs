@@ -1,5 +1,5 @@
-//! The filter of addresses that may be those of sampled blocks: a byte for each of 65,536 slots, so
-//! that other frees cost one load.
+//! The filter of addresses: shows whether a sampled block may begin at an address. It has a byte
+//! for each of 65,536 slots, so that a free of any other block costs one load.
 //!
 //! The hooks read it from assembly. A slot counts its sampled blocks, and sticks at 255. In exact
 //! mode all slots stick.
@@ -40,13 +40,13 @@ pub(crate) const fn hooks_filter() -> &'static AddressFilter {
 }
 
 impl AddressFilter {
-    /// Creates a filter that holds nothing.
+    /// Creates an empty filter.
     #[cfg(test)]
     pub(crate) const fn new() -> Self {
         Self([const { AtomicU8::new(0) }; SLOT_COUNT])
     }
 
-    /// Returns how many bytes of the filter are in memory.
+    /// Returns how many bytes of the filter are resident.
     pub(crate) fn resident(&self) -> usize {
         sys::resident(self.0.as_ptr().cast(), SLOT_COUNT)
     }
@@ -56,7 +56,7 @@ impl AddressFilter {
         &self.0[(address >> 4) % SLOT_COUNT]
     }
 
-    /// Whether `address` may be a block that is recorded.
+    /// Whether `address` may be the address of a recorded block.
     #[inline(always)]
     pub(crate) fn may_hold(&self, address: usize) -> bool {
         self.slot(address).load(Ordering::Relaxed) != 0
@@ -76,7 +76,7 @@ impl AddressFilter {
         let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, down);
     }
 
-    /// Gives every slot this value.
+    /// Sets all slots to `value`.
     pub(crate) fn fill(&self, value: u8) {
         if value != 0 || self.0.iter().any(|s| s.load(Ordering::Relaxed) != 0) {
             self.0

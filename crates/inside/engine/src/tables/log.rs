@@ -26,9 +26,10 @@ pub(crate) struct LogBlock {
 
 /// The log of allocations and frees, if there is one.
 pub(crate) struct AllocationLog {
-    /// The ring into which events go; null if they go nowhere.
+    /// The ring to which events are written; null if there is no log.
     ring: AtomicPtr<EventRing>,
-    /// The ring of this process, also that of an earlier recording; null if none was made.
+    /// The ring that this process has made, perhaps for an earlier recording; null if it has made
+    /// none.
     made: AtomicPtr<EventRing>,
 }
 
@@ -41,8 +42,8 @@ impl AllocationLog {
         }
     }
 
-    /// Begins a log. Returns false if there is no file that another process can read, or no room in
-    /// it.
+    /// Begins a log. Returns false if there is no file that another process can read, or if the
+    /// file is full.
     pub(crate) fn begin(&self, kept: &TableFile) -> bool {
         let mut made = self.made.load(Ordering::Relaxed);
         if made.is_null() {
@@ -68,19 +69,19 @@ impl AllocationLog {
         self.ring.store(std::ptr::null_mut(), Ordering::Release);
     }
 
-    /// Forgets the ring, which belongs to the process that this one is a copy of.
+    /// Forgets the ring, in a copy of the process that made the ring.
     pub(crate) fn forget(&self) {
         self.end();
         self.made.store(std::ptr::null_mut(), Ordering::Relaxed);
     }
 
-    /// Returns the ring into which events go; null if there is none.
+    /// Returns the ring to which events are written; null if there is no log.
     #[inline(always)]
     pub(crate) fn ring_place(&self) -> *mut EventRing {
         self.ring.load(Ordering::Relaxed)
     }
 
-    /// Adds an event of the thread with this number.
+    /// Adds an event. `thread` is the number of the event's thread.
     pub(crate) fn add(&self, what: LogEventKind, block: LogBlock, thread: ThreadNumber) {
         // SAFETY: null, or a ring, which stays mapped. Its fields are atomics.
         let Some(ring) = (unsafe { self.ring.load(Ordering::Acquire).as_ref() }) else {
@@ -107,9 +108,9 @@ impl AllocationLog {
     }
 }
 
-/// Fills an event's place in the ring, unless the place has a newer event, or another thread is
-/// writing it. In these cases, one of the two threads has slept for a whole round of the ring. Then
-/// the event is missing, which readers notice.
+/// Writes an event to its place in the ring, unless the place has a newer event, or another thread
+/// is writing to it. In these cases, one of the two threads has slept for a whole round of the
+/// ring. The event is then missing, which readers notice.
 #[inline(always)]
 fn write_event(event: &RingEvent, number: u64, fill: impl FnOnce(&RingEvent)) {
     let before = event.number.swap(BUSY_EVENT, Ordering::Acquire);
@@ -142,8 +143,8 @@ mod tests {
         }
     }
 
-    /// Returns the event's number after event 5 was written in its place, and whether it was
-    /// written.
+    /// Writes event 5 to a place that has event `before`. Returns the number of the event that is
+    /// in the place afterwards, and whether event 5 was written.
     fn after(before: u64) -> (u64, bool) {
         let event = event(before);
         write_event(&event, 5, |event| event.size.store(1, Ordering::Relaxed));

@@ -1,15 +1,16 @@
-//! The curve of the heap: a bounded number of moments, however long the recording takes.
+//! The curve of the heap's size over time. The number of its moments is limited, however long the
+//! recording takes.
 //!
-//! Two moments are at least `spacing` apart. When the curve is full, one moment of each two is
-//! removed, and the spacing doubles. The moment that differs more from the last remaining one
-//! stays, so that steps and spikes of the curve are not the first to vanish.
+//! Two moments are at least `spacing` apart. When the curve is full, every second moment is
+//! removed, and the spacing doubles. Of two moments, the one that differs more from the previous
+//! remaining moment stays, so that steps and spikes of the curve are preserved.
 
 use heapprof_profile::HeapMoment;
 
-/// Largest number of moments that are kept.
+/// Maximum number of moments of a curve.
 pub(crate) const MAX_MOMENTS: usize = heapprof_abi::moments::MAX_MOMENTS;
 
-/// The time between two moments at first, in microseconds.
+/// Initial time between two moments, in microseconds.
 const FIRST_SPACING: i64 = 1000;
 
 /// The moments of a recording, in order of time.
@@ -46,8 +47,8 @@ impl HeapMoments {
         &self.all[..self.len]
     }
 
-    /// Adds a moment, if it is not earlier than the last one. Returns the earliest time of the next
-    /// moment.
+    /// Adds a moment, if it is not earlier than the last moment. Returns the earliest time of the
+    /// next moment.
     pub(crate) fn add(&mut self, moment: HeapMoment) -> i64 {
         let last = self.all().last().map_or(0, |last| last.micros);
         if moment.micros >= last {

@@ -1,9 +1,9 @@
 //! A growing map from u64 to u64 that is read without locks: unwind rules by address, stacks by
 //! hash.
 //!
-//! It uses open addressing, with 16 bytes an entry. It begins at 32 KiB, because large sparse
-//! tables cost a TLB miss a lookup. A table that is more than half full is copied into one twice
-//! its size. The old one stays mapped for readers that are still in it.
+//! The map uses open addressing, with 16 bytes for each entry. It begins with 32 KiB, because large
+//! sparse tables cost a TLB miss for each lookup. A table that is more than half full is copied
+//! into a table of twice its size. The old table stays mapped, for readers that still read it.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
@@ -15,8 +15,8 @@ use crate::drop_counters::count;
 use crate::process::EngineProcess;
 
 const EMPTY_KEY: u64 = 0;
-/// Flag of a key that was removed. No other key may take its entry, because a reader that is just
-/// finding the removed key must not get the value of another key.
+/// Flag of a key that was removed. Its entry is never reused for another key, because a reader that
+/// is just finding the removed key must not get the value of another key.
 const REMOVED_KEY_FLAG: u64 = 1 << 63;
 const FIRST_BITS: u32 = 11;
 
@@ -125,8 +125,9 @@ impl<const RANK: u8> ProbeTable<RANK> {
         }
     }
 
-    /// Returns the value of `key`. If there is none, `make` makes it under the lock. Returns `None`
-    /// if there is no memory, or if another thread is interrupted while it has the lock.
+    /// Returns the value of `key`. If the key is new, `make` makes its value under the lock.
+    /// Returns `None` if there is no memory, or if another thread is interrupted while it has the
+    /// lock.
     #[cold]
     pub(crate) fn find_or_insert(
         &self,
@@ -192,7 +193,7 @@ impl<const RANK: u8> ProbeTable<RANK> {
         Some(table)
     }
 
-    /// Returns how many bytes of the map are in memory, with the smaller tables that it used
+    /// Returns how many bytes of the map are resident, including the smaller tables that it used
     /// before.
     pub(crate) fn resident(&self, process: &EngineProcess) -> usize {
         self.current().map_or(0, |table| {
@@ -204,17 +205,17 @@ impl<const RANK: u8> ProbeTable<RANK> {
         })
     }
 
-    /// Returns the number of keys, including removed ones that still take a place.
+    /// Returns the number of keys, including removed keys that still have an entry.
     pub(crate) fn len(&self) -> usize {
         self.current().map_or(0, |t| t.used.load(Ordering::Relaxed))
     }
 
-    /// Forgets the keys in a range.
+    /// Removes the keys in a range.
     pub(crate) fn remove_range(&self, process: &EngineProcess, range: std::ops::Range<u64>) {
         self.remove(process, |key| range.contains(&key));
     }
 
-    /// Forgets the keys for which `is_unwanted` returns true.
+    /// Removes the keys for which `is_unwanted` returns true.
     pub(crate) fn remove(&self, process: &EngineProcess, is_unwanted: impl Fn(u64) -> bool) {
         // If the lock is not available, a signal handler holds up the thread that has it. The keys
         // must go all the same.
@@ -244,7 +245,7 @@ mod tests {
     use super::*;
     use heapprof_platform::pages::regions::region;
 
-    /// Number of keys. An interpreter takes a thousand times as long.
+    /// Number of keys. It is small in an interpreter (Miri), which takes a thousand times as long.
     const COUNT: u64 = if cfg!(miri) { 1_500 } else { 50_000 };
 
     #[test]
@@ -273,7 +274,8 @@ mod tests {
         assert_eq!(table.find(151), None);
     }
 
-    /// A library that is loaded again mostly has its old addresses, so its keys come back.
+    /// Tests that a key that was removed gets its old entry when it comes back. This is common,
+    /// because a library that is loaded again mostly has its old addresses.
     #[test]
     fn a_key_that_comes_back_has_its_old_place() {
         let process = EngineProcess::new(region());

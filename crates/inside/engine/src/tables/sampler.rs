@@ -1,29 +1,29 @@
-//! Chooses the allocations that are sampled, and computes how many allocations each of them stands
+//! Chooses the allocations that are sampled, and computes how many allocations each sample stands
 //! for.
 //!
-//! Bytes until the next sample follow an exponential distribution, so an allocation of s bytes is
-//! sampled with p = 1 - e^(-(s+1)/T); it then counts 1/p objects of s bytes. Weighting each sample
-//! before summing is what keeps stacks of mixed sizes unbiased (jemalloc,
-//! doc_internal/PROFILING_INTERNALS.md).
+//! The number of bytes until the next sample follows an exponential distribution. So an allocation
+//! of s bytes is sampled with p = 1 - e^(-(s+1)/T), and a sample counts as 1/p objects of s bytes.
+//! Each sample is weighted before it is added to a sum, so that stacks of mixed sizes are unbiased
+//! (jemalloc, doc_internal/PROFILING_INTERNALS.md).
 
 use heapprof_platform::arch::undisturbed;
 use heapprof_platform::sys;
 
 use crate::tables::counters::EventWeight;
 
-/// When sampling, objects are counted in units of 2^-16 and bytes in units of 2^-8, so that frees
-/// cancel allocations to the bit.
+/// Numbers of fraction bits. When sampling, objects are counted in units of 2^-16 and bytes in
+/// units of 2^-8, so that frees cancel allocations to the bit.
 pub(crate) use heapprof_abi::{BYTE_BITS, OBJECT_BITS};
 
 pub(crate) use heapprof_profile::recording_texts::rounded;
 
-/// The generator of a thread's random numbers: xoshiro256** (Blackman and Vigna), zero until
-/// seeded.
+/// The generator of a thread's random numbers: xoshiro256** (Blackman and Vigna). It is all zeros
+/// until it gets a seed.
 #[derive(Default)]
 pub(crate) struct SamplerRandom([u64; 4]);
 
 impl SamplerRandom {
-    /// Seeds from `seed` and the clock.
+    /// Seeds the generator from `seed` and the clock.
     pub(crate) fn seed(&mut self, seed: u64) {
         self.seed_exactly(seed ^ (sys::nanoseconds(libc::CLOCK_MONOTONIC) as u64).rotate_left(32));
     }
@@ -87,14 +87,14 @@ fn weigh(size: u64, period: u64) -> EventWeight {
     }
 }
 
-/// Returns the probability with which an allocation of `size` bytes is sampled. It must be called
-/// in the environment of [`undisturbed`].
+/// Returns the probability with which an allocation of `size` bytes is sampled. This must be called
+/// inside [`undisturbed`].
 pub(crate) fn probability(size: u64, period: u64) -> f64 {
     one_minus_exp_minus((size as f64 + 1.0) / period as f64)
 }
 
-/// Returns ln x for x > 0. It is written out because libm would be one more library in every
-/// program.
+/// Returns ln x for x > 0. The calculation is written out here, because libm would be one more
+/// library in every program.
 fn ln(x: f64) -> f64 {
     let bits = x.to_bits();
     let mut exponent = (bits >> 52) as i64 - 1023;
@@ -130,7 +130,7 @@ fn one_minus_exp_minus(x: f64) -> f64 {
     sum
 }
 
-/// Returns by how many bits the ledger's unit of bytes is finer than a byte.
+/// Returns the number of fraction bits in the ledger's counts of bytes.
 pub(crate) fn byte_bits(is_exact: bool) -> u32 {
     if is_exact { 0 } else { BYTE_BITS }
 }

@@ -1,7 +1,8 @@
-//! The table of interpreters' frames: each distinct frame once, with a number and its texts.
+//! The table of interpreters' frames. Each distinct frame is stored once, with a number and its
+//! texts.
 //!
-//! In a stack, such a frame is a word that can't be an address of code, because its highest bits
-//! are `10`.
+//! In a stack, an interpreter's frame is a word that can't be an address of code, because its
+//! highest bits are `10`.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -37,7 +38,7 @@ pub(crate) struct ScriptFrames {
 // SAFETY: entries are written once, before their number is published.
 unsafe impl Sync for ScriptFrames {}
 
-/// The entry of a frame. Its texts lie behind it, the name first.
+/// The entry of a frame. Behind the entry are the frame's texts, the name first.
 #[repr(C)]
 pub(crate) struct ScriptFrameEntry {
     pub(crate) start_line: u32,
@@ -138,7 +139,7 @@ impl ScriptFrames {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns how many bytes of the tables are in memory.
+    /// Returns how many bytes of the tables are resident.
     pub(crate) fn resident(&self, process: &EngineProcess) -> usize {
         let known = self.memory.with_in_time(process, |memory| memory.extent());
         let (mapped, left, _) = known.unwrap_or((0, 0, std::ptr::null()));

@@ -1,7 +1,7 @@
 //! The numbers of objects that a thread has allocated and freed, for each power of two of the size.
 //!
-//! The size of a block is also known when it is freed, so the difference of both numbers is in use.
-//! Counting one object takes three instructions.
+//! The size of a block is also known when it is freed. So the difference of both numbers is the
+//! number of objects in use. Counting one object takes three instructions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,8 +18,8 @@ pub(crate) struct SizeCounts {
     freed: [AtomicU64; SIZE_COUNTERS],
 }
 
-/// Number of counts. Objects of no bytes have a count of their own, so that no branch and no second
-/// instruction is needed for them. The last count is that of mappings.
+/// Number of counts. Objects of no bytes have a separate count, so that they need no branch and no
+/// further instruction. The last count is for mappings.
 const SIZE_COUNTERS: usize = SIZE_CLASS_COUNT + 1;
 const _: () = assert!(SIZE_COUNTERS == heapprof_abi::SIZE_COUNT);
 const MAPPINGS_INDEX: usize = SIZE_COUNTERS - 1;
@@ -54,7 +54,7 @@ impl SizeCounts {
         add(&self.freed[MAPPINGS_INDEX], weight.objects);
     }
 
-    /// Returns each count of allocated objects, with that of freed objects.
+    /// Returns pairs of counts: the number of allocated objects, and the number of freed objects.
     fn both(&self) -> impl Iterator<Item = (&AtomicU64, &AtomicU64)> {
         self.allocated.iter().zip(&self.freed)
     }
@@ -66,7 +66,8 @@ impl SizeCounts {
         }
     }
 
-    /// Restarts the counts: with the objects in use if `keeps_in_use`, otherwise with zero.
+    /// Restarts the counts. They begin with the objects in use if `keeps_in_use` is true, otherwise
+    /// with zero.
     pub(crate) fn restart(&self, keeps_in_use: bool) {
         for both in self.both() {
             let in_use = if keeps_in_use { in_use(both) } else { 0 };
@@ -75,13 +76,13 @@ impl SizeCounts {
         }
     }
 
-    /// Returns the objects in use that the thread counted, in the recording's unit. The number is
-    /// below zero if the thread frees blocks that other threads allocate.
+    /// Returns the number of objects in use by the thread's counts, in the recording's unit. The
+    /// number is negative if the thread frees blocks that other threads allocate.
     pub(crate) fn in_use(&self) -> i64 {
         self.both().map(in_use).fold(0, i64::wrapping_add)
     }
 
-    /// Adds these counts to `sizes`, in the recording's unit.
+    /// Adds this thread's counts to `sizes`, in the recording's unit.
     pub(crate) fn add_to(&self, sizes: &mut SizeHistogram) {
         for (count, both) in self.both().enumerate() {
             let class = &mut sizes.classes[count.saturating_sub(1)];

@@ -1,11 +1,11 @@
-//! The spread of a sampled stack's sums: how far they may be from the truth.
+//! The spread of a sampled stack's sums: how far the sums may be from the truth.
 //!
-//! An allocation that is sampled with probability p counts 1/p objects. The variance of such a sum
-//! is estimated by the sum of (1 - p)/p² over the samples, that of their bytes by the sum of
-//! size²·(1 - p)/p²: D. G. Horvitz and D. J. Thompson, "A generalization of sampling without
-//! replacement from a finite universe" (1952). When a block is freed, its term no longer counts for
-//! the memory in use. The peak has no such sum, because its moment is chosen by the estimate
-//! itself.
+//! An allocation that is sampled with probability p counts 1/p objects. The variance of a sum of
+//! objects is estimated by the sum of (1 - p)/p² over the samples. The variance of the sum of their
+//! bytes is estimated by the sum of size²·(1 - p)/p²: D. G. Horvitz and D. J. Thompson, "A
+//! generalization of sampling without replacement from a finite universe" (1952). When a block is
+//! freed, its term no longer counts for the memory in use. The peak has no such sum, because its
+//! moment is chosen by the estimate itself.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -88,7 +88,7 @@ impl SpreadEstimate {
         }
     }
 
-    /// Sets the variances to zero if no sample is left, because rounding may have left a residue.
+    /// Sets the variances to zero if no sample is left. Rounding may have left a small remainder.
     fn without_residue(self) -> Self {
         // The number is below zero if there was no memory for one of the events.
         if self.samples as i64 <= 0 {
@@ -127,7 +127,8 @@ impl StackSpread {
         });
     }
 
-    /// Restarts the spread: with that of the memory in use if `keeps_in_use`, otherwise with zero.
+    /// Restarts the spread. It begins with the spread of the memory in use if `keeps_in_use` is
+    /// true, otherwise with zero.
     pub(crate) fn restart(&self, keeps_in_use: bool) {
         let mut in_use = SpreadEstimate::default();
         if keeps_in_use {
@@ -146,14 +147,14 @@ pub(crate) struct SpreadSum {
 }
 
 impl SpreadSum {
-    /// Adds the spread of one thread. It must be called in the environment of [`undisturbed`].
+    /// Adds the spread of one thread. This must be called inside [`undisturbed`].
     pub(crate) fn add(&mut self, spread: &StackSpread) {
         self.allocated = self.allocated.plus(spread.allocated.get());
         self.freed = self.freed.plus(spread.freed.get());
     }
 
-    /// Returns the spread of the allocated memory, and the spread of the memory in use. It must be
-    /// called in the environment of [`undisturbed`].
+    /// Returns the spread of the allocated memory, and the spread of the memory in use. This must
+    /// be called inside [`undisturbed`].
     pub(crate) fn parts(&self) -> [SpreadEstimate; 2] {
         let in_use = self.allocated.minus(self.freed);
         [self.allocated, in_use].map(SpreadEstimate::without_residue)

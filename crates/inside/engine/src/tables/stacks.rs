@@ -26,8 +26,8 @@ pub(crate) struct ProcessStacks {
     /// Pointer to each stack's entry, by the stack's number.
     pub(crate) entry: ChunkedArray<*const StackEntry>,
     pub(crate) len: AtomicU32,
-    /// Upper bound of the number of distinct locations. A stack adds its own frames, or all its
-    /// frames if its base belongs to another generation.
+    /// Upper bound of the number of distinct locations. A new stack adds the number of its own
+    /// frames, or of all its frames if its base belongs to another generation.
     frames: AtomicUsize,
     memory: LockedValue<{ rank::STACK_MEMORY }, WordMemory>,
 }
@@ -35,17 +35,17 @@ pub(crate) struct ProcessStacks {
 // SAFETY: frames are written once, before their stack's number is published.
 unsafe impl Sync for ProcessStacks {}
 
-/// The entry of a stack. The stack's own frames lie behind it, newest first.
+/// The entry of a stack. Behind the entry are the stack's own frames, newest first.
 #[repr(C)]
 pub(crate) struct StackEntry {
     pub(crate) generation: MappingGeneration,
     /// Number of the stack's frames.
     pub(crate) frames: u16,
-    /// Number of the stack's oldest frames that it has in common with `base`.
+    /// Number of the stack's oldest frames that are stored in `base`.
     pub(crate) from_base: u16,
-    /// Number of the base, which is lower than the stack's own.
+    /// Number of the base. It is lower than the stack's own number.
     pub(crate) base: StackNumber,
-    /// Why the stack has no older frame, one of [`heapprof_abi::stack_end`].
+    /// Reason why the stack has no older frame, one of [`heapprof_abi::stack_end`].
     end: u32,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct StackEntry {
 const ENTRY_WORDS: usize = size_of::<StackEntry>() / 8;
 
 impl StackEntry {
-    /// The stack's own frames, newest first.
+    /// Returns the stack's own frames, newest first.
     fn own(&self) -> &[u64] {
         let own = usize::from(self.frames - self.from_base);
         // SAFETY: an entry is made with its own frames behind it.
@@ -64,12 +64,12 @@ impl StackEntry {
 /// A stack that may be new: its frames, and a numbered stack whose oldest frames it shares.
 pub(crate) struct NewStack<'a> {
     base: Option<(StackNumber, usize)>,
-    /// Number of the stack's oldest frames that `frames` lacks, because they are known to be the
-    /// base's.
+    /// Number of the stack's oldest frames that are missing in `frames`, because they are known to
+    /// be in the base.
     lacks: usize,
     frames: &'a [u64],
     newest_first: bool,
-    /// Why the stack has no older frame, one of [`heapprof_abi::stack_end`].
+    /// Reason why the stack has no older frame, one of [`heapprof_abi::stack_end`].
     end: u32,
 }
 
@@ -85,8 +85,8 @@ impl<'a> NewStack<'a> {
         }
     }
 
-    /// Creates a stack that has some of its oldest frames in common with a numbered stack. `base`
-    /// is that stack's number, and the number of these frames. The oldest frame comes first.
+    /// Creates a stack that shares some of its oldest frames with a numbered stack. `base` has that
+    /// stack's number, and the number of shared frames. The oldest frame comes first.
     pub(crate) fn based_on(base: Option<(StackNumber, usize)>, frames: &'a [u64]) -> Self {
         Self {
             base: base.filter(|&(_, shared)| shared != 0),
@@ -104,8 +104,8 @@ impl<'a> NewStack<'a> {
     }
 }
 
-/// Returns the key of a thread's stack, which serves as its hash. No two stacks of threads have the
-/// same key.
+/// Returns the key of a thread's stack, which serves as its hash. Each stack of a thread has a
+/// different key.
 fn thread_stack_hash(stack: StackNumber, thread: ThreadNumber) -> u64 {
     let mut x = u64::from(thread.to_u32()) << 32 | u64::from(stack.to_u32());
     x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -125,7 +125,7 @@ impl ProcessStacks {
         }
     }
 
-    /// Returns the number of the stack with this hash, if it was seen before.
+    /// Returns the number of the stack with this hash, if the table has it.
     #[inline]
     pub(crate) fn find(&self, hash: u64) -> Option<StackNumber> {
         let number = self.by_hash.find(hash);
@@ -189,8 +189,9 @@ impl ProcessStacks {
         number.map(|number| StackNumber::from_u32(number as u32))
     }
 
-    /// Returns the number of the stack that has all frames of `stack`, and the word of a thread.
-    /// `is_new` is called if no such stack was seen before. Returns `None` without memory.
+    /// Returns the number of a thread's version of `stack`: it has all frames of `stack`, and the
+    /// thread's word. `is_new` is called if the table did not have it. Returns `None` if there is
+    /// no memory.
     pub(crate) fn find_or_insert_for_thread(
         &self,
         process: &EngineProcess,
@@ -215,9 +216,9 @@ impl ProcessStacks {
         self.find_or_insert(process, hash, plain.generation, of_thread)
     }
 
-    /// Returns the stack to use as the base: of the stacks that have the shared frames, the one
-    /// that stores some of them itself. So every step from a stack to its base leads nearer to the
-    /// root, and reading a stack takes no more steps than it has frames.
+    /// Returns the best base for a new stack: among the stacks that have the shared frames, the
+    /// stack that stores some of these frames itself. So every step from a stack to its base leads
+    /// nearer to the root, and reading a stack takes at most one step for each frame.
     fn nearest(&self, base: Option<(StackNumber, usize)>) -> (StackNumber, usize) {
         let Some((mut number, shared)) = base else {
             return (StackNumber::from_u32(0), 0);
@@ -257,7 +258,7 @@ impl ProcessStacks {
         unsafe { &**self.entry.get(number.to_index()) }
     }
 
-    /// Returns why a stack has no older frame, one of [`heapprof_abi::stack_end`].
+    /// Returns the reason why a stack has no older frame, one of [`heapprof_abi::stack_end`].
     pub(crate) fn end(&self, number: StackNumber) -> u32 {
         self.entry(number).end
     }
@@ -279,8 +280,8 @@ impl ProcessStacks {
         }
     }
 
-    /// Puts a stack's return addresses into an array as [`read`](Self::read) does, as far as there
-    /// is room. Returns how many frames that are.
+    /// Puts a stack's return addresses into an array, as far as there is room, in the order of
+    /// [`read`](Self::read). Returns the number of frames that were put.
     pub(crate) fn read_into(&self, number: StackNumber, frames: &mut [u64]) -> usize {
         let (mut entry, mut wanted, mut n) = (self.entry(number), usize::MAX, 0);
         loop {
@@ -329,8 +330,8 @@ mod tests {
     use super::*;
     use heapprof_platform::pages::regions::region;
 
-    /// A thread's stack has the frames and the generation of the stack that all threads share, and
-    /// always gets the same number.
+    /// Tests that a thread's stack has the frames and the generation of the stack that all threads
+    /// share, and always gets the same number.
     #[test]
     fn a_thread_has_one_number_for_each_stack() {
         let (process, stacks) = (EngineProcess::new(region()), ProcessStacks::new());

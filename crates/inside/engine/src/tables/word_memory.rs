@@ -4,11 +4,11 @@ use heapprof_platform::pages::PageSource;
 use heapprof_platform::sys;
 use heapprof_platform::table_file::TableLifetime;
 
-/// Memory that is handed out word by word, and never taken back.
+/// Memory for words that are never freed.
 pub(crate) struct WordMemory {
     at: *mut u64,
     left: usize,
-    /// Bytes mapped so far.
+    /// Number of bytes mapped so far.
     mapped: usize,
 }
 
@@ -17,7 +17,7 @@ pub(crate) struct WordMemory {
 unsafe impl Send for WordMemory {}
 
 impl WordMemory {
-    /// Creates memory of which nothing is mapped yet.
+    /// Creates memory without any mapping yet.
     pub(crate) const fn new() -> Self {
         Self {
             at: std::ptr::null_mut(),
@@ -46,8 +46,8 @@ impl WordMemory {
         Some(at)
     }
 
-    /// Returns the number of mapped bytes, the number of bytes that are left, and the address at
-    /// which the latter begin.
+    /// Returns the number of mapped bytes, the number of unused bytes, and the address of the first
+    /// unused byte.
     pub(crate) fn extent(&self) -> (usize, usize, *const u8) {
         let rest = self.at.cast_const().cast();
         (self.mapped, self.left * size_of::<u64>(), rest)

@@ -1,12 +1,13 @@
-//! The threads that have allocated: the id and name of each, by a number that stands in its stacks.
+//! The ids and names of the threads that have allocated. Each thread has a number, which is in its
+//! stacks.
 //!
 //! A thread gets a number at its first event of a recording that counts each thread separately, and
 //! the number never changes. If the kernel reuses the id of a thread that has ended, the new thread
 //! gets another number.
 //!
-//! Many threads change their name just after they begin. So a dump reads the present name of a
-//! thread that still exists from the kernel. The last name of a thread is also stored: each thread
-//! reads its own name at a new stack, and when it ends.
+//! Many threads change their name just after they begin. So a dump reads the current name of a
+//! thread from the kernel, if the thread still exists. The last name of a thread is also stored:
+//! each thread reads its own name when it has a new stack, and when it ends.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -21,20 +22,19 @@ use heapprof_profile::recording_texts::{OTHER_THREADS, thread_name};
 use crate::process::EngineProcess;
 use crate::tables::chunks::ChunkedArray;
 
-/// Maximum number of threads that have a number of their own. All further ones share
-/// [`OTHERS_NUMBER`], because a program may start threads without end, and counters by thread are
-/// never freed.
+/// Maximum number of threads with separate numbers. All further threads share [`OTHERS_NUMBER`],
+/// because a program may start threads without end, and counters by thread are never freed.
 pub(crate) const MAX_NUMBERED_THREADS: u32 = heapprof_abi::MAX_NAMED_THREADS;
 
-/// The number that all threads without a number of their own share.
+/// The number that all threads without a separate number share.
 pub(crate) const OTHERS_NUMBER: ThreadNumber = ThreadNumber::from_u32(u32::MAX);
 
 /// The names of a process's threads. Thread numbers begin with 1.
 pub(crate) struct ThreadNames {
     pub(crate) entry: ChunkedArray<ThreadNameEntry>,
-    /// Number of threads that have asked for a number.
+    /// Number of threads that have requested a number.
     pub(crate) asked: AtomicU32,
-    /// Number of forks between the first process of the program and this one.
+    /// Number of forks between the first process of the program and this process.
     generation: AtomicU8,
 }
 
@@ -47,9 +47,9 @@ pub(crate) struct ThreadNameEntry {
     pub(crate) is_gone: AtomicBool,
     /// The generation of the process to which the thread belongs.
     pub(crate) generation: AtomicU8,
-    /// The bytes of the thread's name, up to a zero. A dump that reads them while they change may
-    /// get parts of both names, but it reads them only if the kernel does not know the thread any
-    /// more.
+    /// The bytes of the thread's name, up to a zero. A dump reads them only if the kernel does not
+    /// know the thread any more. A dump that reads them while they change may get parts of the old
+    /// and the new name.
     pub(crate) name: [AtomicU64; THREAD_NAME_LEN / 8],
 }
 
@@ -63,7 +63,7 @@ impl ThreadNames {
         }
     }
 
-    /// Returns the number of this thread. A thread without a number gets one.
+    /// Returns the number of this thread. A thread without a number gets a new number.
     #[inline]
     pub(crate) fn current(&self, process: &EngineProcess) -> ThreadNumber {
         let slot = tls::current();
@@ -107,7 +107,7 @@ impl ThreadNames {
         number
     }
 
-    /// Notes the present name of this thread, whose number is `number`.
+    /// Notes the current name of this thread, whose number is `number`.
     #[cold]
     pub(crate) fn update_name(&self, process: &EngineProcess, number: ThreadNumber) {
         let Some(entry) = self.get(number).filter(|_| !process.is_sandboxed()) else {
@@ -119,8 +119,8 @@ impl ThreadNames {
         }
     }
 
-    /// Notes the last name of the thread with this slot, and that it has ended. It is called in
-    /// that thread.
+    /// Notes the last name of the thread with this slot, and that the thread has ended. The thread
+    /// itself calls this.
     ///
     /// # Safety
     /// The slot is this thread's own.
@@ -133,8 +133,8 @@ impl ThreadNames {
         }
     }
 
-    /// Notes in a forked child that all threads have ended. The thread that forked is a new one in
-    /// the child.
+    /// Notes in a forked child that all threads of the parent have ended. The thread that forked
+    /// counts as a new thread in the child.
     pub(crate) fn forget_all(&self) {
         let all = first_numbers(self.len()).filter_map(|number| self.get(number));
         all.for_each(|entry| entry.is_gone.store(true, Ordering::Relaxed));
@@ -148,18 +148,18 @@ impl ThreadNames {
         self.generation.store(next, Ordering::Relaxed);
     }
 
-    /// Returns the number of forks between the first process of the program and this one; 255 if
-    /// there are more.
+    /// Returns the number of forks between the first process of the program and this process; 255
+    /// if there are more.
     pub(crate) fn generation(&self) -> u8 {
         self.generation.load(Ordering::Relaxed)
     }
 
-    /// Returns how many threads have a number of their own.
+    /// Returns how many threads have a separate number.
     pub(crate) fn len(&self) -> u32 {
         self.asked.load(Ordering::Relaxed).min(MAX_NUMBERED_THREADS)
     }
 
-    /// Returns how many threads have no number of their own.
+    /// Returns how many threads share [`OTHERS_NUMBER`].
     pub(crate) fn others(&self) -> u32 {
         self.asked
             .load(Ordering::Relaxed)
@@ -191,7 +191,7 @@ impl ThreadNames {
         }
     }
 
-    /// Returns how many bytes of the table are in memory.
+    /// Returns how many bytes of the table are resident.
     pub(crate) fn resident(&self, pages: &PageSource) -> usize {
         self.entry.resident(pages)
     }
@@ -220,7 +220,7 @@ fn first_numbers(len: u32) -> impl Iterator<Item = ThreadNumber> {
     (1..=len).map(ThreadNumber::from_u32)
 }
 
-/// Returns the present name of a thread of this process; `None` if the kernel can't say.
+/// Returns the current name of a thread of this process; `None` if the kernel does not report it.
 fn name_now(id: u32) -> Option<String> {
     // The process that dumps may be another one, which works for this one.
     let path = format!("/proc/{}/task/{id}/comm\0", sys::process_id());

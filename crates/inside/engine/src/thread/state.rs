@@ -1,8 +1,8 @@
 //! The state of a thread while it lives: counters, its last stack, its random numbers.
 //!
 //! States are never freed, except in a forked child before its first event. When a thread ends, the
-//! next new thread takes over its state with the counters in it, which are sums and belong to no
-//! particular thread.
+//! next new thread takes over its state. The counters in it are kept, because they are sums that
+//! belong to no particular thread.
 
 mod free;
 
@@ -32,14 +32,13 @@ use free::FreeStates;
 /// The tables of a thread. They belong to one thread at a time, but other threads read them, so
 /// there is never a `&mut` to the whole state.
 pub(crate) struct ThreadState {
-    /// The list to which the state belongs, and the process of both. They are set once, at the
-    /// start.
+    /// The list to which the state belongs, and the process. Both are set once, at the start.
     home: Option<(&'static ThreadStates, &'static EngineProcess)>,
     /// The next state in the list of all states. It is set once.
     pub(crate) next: AtomicPtr<ThreadState>,
-    /// The next of the states that lie in the file of a saved ledger.
+    /// The next state in the list of states in the file of a saved ledger.
     pub(crate) next_in_file: AtomicPtr<ThreadState>,
-    /// The next state without a thread, while this state has no thread.
+    /// The next free state, while this state is free.
     next_free: AtomicPtr<ThreadState>,
     /// The thread's slot while the thread lives, for [`ThreadStates::rewind_all`].
     slot: AtomicPtr<ThreadSlot>,
@@ -47,17 +46,18 @@ pub(crate) struct ThreadState {
     pub(crate) inside: AtomicBool,
     /// The recording to which the thread's event belongs. Only the thread uses it.
     pub(crate) epoch: Cell<RecordingEpoch>,
-    /// Number of shared events since the thread last checked whether the heap is low. Only the
-    /// thread uses it.
+    /// Number of events in a shared access mode since the thread last checked whether the heap is
+    /// low. Only the thread uses it.
     pub(crate) shared_events: Cell<u32>,
-    /// Bytes that count as in use already but are not. Only the thread changes the budget, except
-    /// that another thread may take it after waiting until this thread has closed the ledger.
+    /// The thread's budget: bytes that already count as in use, but are not in use yet. Only the
+    /// thread changes the budget. Another thread may take it, once this thread has closed the
+    /// ledger.
     pub(crate) budget: ThreadBudget,
     /// The thread's counts by size.
     pub(crate) sizes: SizeCounts,
     pub(crate) counters: ChunkedArray<StackCounters>,
     pub(crate) temporary: ChunkedArray<TemporarySum>,
-    /// How exact the sums in the counters are, when sampling.
+    /// The spread of the sums in the counters, when sampling.
     pub(crate) spread: ChunkedArray<StackSpread>,
     own: UnsafeCell<ThreadOwnState>,
 }
@@ -68,7 +68,7 @@ pub(crate) struct ThreadOwnState {
     pub(crate) recent: RecentAllocations,
     /// Bytes allocated and freed since they were last added to the process's sums.
     pub(crate) unreported: [u64; 2],
-    /// Number of the stack of the last event that had one.
+    /// Number of the stack of the last event that had a stack.
     pub(crate) last_stack: Option<StackNumber>,
     pub(crate) last_generation: MappingGeneration,
     pub(crate) remembered: LastStack,
@@ -79,14 +79,14 @@ pub(crate) struct ThreadOwnState {
 /// The states of all threads.
 pub(crate) struct ThreadStates {
     pub(crate) all: AtomicPtr<ThreadState>,
-    /// The states that lie in the file of a saved ledger. Their list is separate, because a state
+    /// The list of the states in the file of a saved ledger. This list is separate, because a state
     /// outside the file would hide the states behind it.
     pub(crate) all_in_file: AtomicPtr<ThreadState>,
-    /// The states without a thread. A new thread finds its state at once, however many threads
-    /// live.
+    /// The states without a thread. So a new thread finds a state at once, however many threads
+    /// there are.
     free: FreeStates,
-    /// Locked while another thread reads a thread's slot (its thread-local memory), and while a
-    /// thread gives its slot up.
+    /// Locked while a thread reads another thread's slot, which is in thread-local memory, and
+    /// while a thread gives up its slot.
     slots: FutexLock<{ rank::SLOTS }>,
     key: ThreadEndKey,
     /// The threads' names and kernel ids.
@@ -129,7 +129,7 @@ unsafe fn push(
     }
 }
 
-/// Returns the address by which a slot distinguishes engines: that of an engine's process.
+/// Returns the address by which a slot distinguishes engines: the address of an engine's process.
 #[inline(always)]
 pub(crate) fn engine_identity(process: &'static EngineProcess) -> *const EngineIdentity {
     std::ptr::from_ref(process).cast()
@@ -160,8 +160,8 @@ impl ThreadStates {
         })
     }
 
-    /// Returns a state for the current thread: a dead thread's, or a new one; null if there is no
-    /// memory.
+    /// Returns a state for the current thread: the state of an ended thread, or a new state. Null
+    /// if there is no memory.
     #[cold]
     pub(crate) fn acquire(&'static self, process: &'static EngineProcess) -> *const ThreadState {
         if let Some(state) = self.free.pop() {
@@ -211,7 +211,7 @@ impl ThreadStates {
         }
     }
 
-    /// Empties the list, in a forked child that has no memory of its own for states yet.
+    /// Empties the list, in a forked child that has no separate memory for states yet.
     pub(crate) fn forget_all(&self) {
         self.free.clear();
         self.all.store(std::ptr::null_mut(), Ordering::Release);
@@ -219,10 +219,10 @@ impl ThreadStates {
             .store(std::ptr::null_mut(), Ordering::Release);
     }
 
-    /// Keeps one state, in a forked child. `give` adds the sums of the other states to it, and then
-    /// the memory of the other states is unmapped. So a child does not write to their pages, which
-    /// it shares with its parent, and does not retain them when the parent has ended. Returns false
-    /// if there is no memory for a state.
+    /// Reduces the list to one state, in a forked child. `give` adds the sums of the other states
+    /// to it, and then the memory of the other states is unmapped. So the child does not write to
+    /// their pages, which it shares with its parent, and does not retain them when the parent has
+    /// ended. Returns false if there is no memory for a state.
     ///
     /// # Safety
     /// This is the process's only thread, and it is in no event. No code uses a state of another
@@ -295,9 +295,9 @@ impl ThreadStates {
         }
     }
 
-    /// Arranges that a slot's state is released when its thread ends, and remembers the slot's
-    /// address. If libc will not report the end, the address is not kept, because the slot may
-    /// cease to exist.
+    /// Arranges that a slot's state is released when its thread ends, and stores the slot's
+    /// address. If libc can't report the thread's end, the address is not stored, because the slot
+    /// may cease to exist.
     ///
     /// # Safety
     /// The slot and its state are this thread's own.
@@ -311,7 +311,7 @@ impl ThreadStates {
         }
     }
 
-    /// Makes the key whose destructor reports a thread's end. Only the first call makes one. It is
+    /// Makes the key whose destructor reports the end of a thread. Later calls do nothing. This is
     /// called as early as possible.
     pub(crate) fn prepare(&self) {
         self.key.make();
@@ -356,7 +356,7 @@ impl ThreadState {
         self.home().1
     }
 
-    /// Returns the states of all threads, of which this is one.
+    /// Returns the list of the states of all threads, to which this state belongs.
     pub(crate) fn threads(&self) -> &'static ThreadStates {
         self.home().0
     }
@@ -380,8 +380,8 @@ impl ThreadState {
         unsafe { counters.as_ref() }
     }
 
-    /// Returns how exact the sums of a stack are, and maps that entry with this lifetime if
-    /// necessary; `None` if there is no memory.
+    /// Returns the spread of a stack's sums. If necessary, maps its memory with this lifetime.
+    /// `None` if there is no memory.
     pub(crate) fn spread_in(
         &self,
         lot: TableLifetime,
@@ -425,7 +425,7 @@ impl ThreadState {
         unsafe { temporary.as_ref() }
     }
 
-    /// Returns how exact the sums of a stack are; `None` if there is no memory.
+    /// Returns the spread of a stack's sums; `None` if there is no memory.
     #[inline(always)]
     pub(crate) fn spread(
         &self,
@@ -452,7 +452,7 @@ impl ThreadState {
         }
     }
 
-    /// Returns how many bytes of the state are in memory.
+    /// Returns how many bytes of the state are resident.
     pub(crate) fn resident(&self) -> usize {
         let pages = &self.process().pages;
         let own = pages.resident(std::ptr::from_ref(self).cast(), size_of::<Self>());
@@ -464,12 +464,12 @@ impl ThreadState {
         own + tables.iter().sum::<usize>()
     }
 
-    /// Releases the state for the next thread that needs one.
+    /// Releases the state, for the next thread that needs a state.
     pub(crate) fn release(&'static self) {
         self.home().0.free.push(self);
     }
 
-    /// Takes the state from its thread, which ends or serves another engine.
+    /// Separates the state from its thread, which ends or serves another engine.
     pub(crate) fn leave(&'static self) {
         let (threads, process) = self.home();
         let slots = threads.slots.lock(process);
@@ -522,9 +522,9 @@ unsafe fn clear_state(slot: *mut ThreadSlot) {
     }
 }
 
-/// Releases an ending thread's state. libc calls this when the thread ends. There may be no later
-/// call, so the thread keeps nothing from here on. Allocations and frees of later destructors have
-/// a state for one event at a time.
+/// Releases the state of a thread that ends. libc calls this at the thread's end, and may not call
+/// it again. So the thread keeps no state from here on: each allocation or free in a later
+/// destructor gets a state for one event.
 unsafe extern "C" fn end_thread(slot: *mut libc::c_void) {
     let slot = slot.cast::<ThreadSlot>();
     // SAFETY: the slot belongs to the ending thread, which runs this.

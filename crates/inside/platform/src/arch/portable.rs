@@ -1,5 +1,5 @@
-//! Replacements for processors that have no folder here. They compile for aarch64, but never run,
-//! because nothing is recorded there.
+//! Replacements for the processor's code, for processors that have no folder here. They compile for
+//! aarch64, but never run, because heapprof records nothing on aarch64.
 
 /// Makes a system call through libc, and restores errno. Returns the call's result, or the negated
 /// errno.

@@ -14,8 +14,8 @@ use crate::arch::CLOCK_FUNCTION_NAME;
 /// Type of the vDSO's function that reads a clock. It needs no system call for most clocks.
 type ClockGettime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> c_int;
 
-/// Address of the vDSO's function; null before the first search, and [`NO_FUNCTION`] if there is
-/// none. A forked child has the function at the same address.
+/// Address of the vDSO's function that reads a clock; null before the first search, and
+/// [`NO_FUNCTION`] if there is no such function. It is at the same address in a forked child.
 static CLOCK_FUNCTION: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 const NO_FUNCTION: *mut () = ptr::without_provenance_mut(1);
 
@@ -44,8 +44,8 @@ pub fn nanoseconds(clock: libc::clockid_t) -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// Finds the function that reads a clock in the vDSO, the object that the kernel maps into each
-/// process.
+/// Searches the vDSO, an object that the kernel maps into each process, for the function that reads
+/// a clock.
 #[cold]
 fn find() -> *mut () {
     // SAFETY: the call only reads a number. It returns 0 if there is no such object.
@@ -59,8 +59,8 @@ fn find() -> *mut () {
     })
 }
 
-/// Returns the address of the function that reads a clock in the vDSO whose ELF header is at
-/// `header`.
+/// Returns the address of the function that reads a clock. `header` is the address of the vDSO's
+/// ELF header.
 fn symbol(header: u64) -> Option<u64> {
     const PT_LOAD: u32 = 1;
     const PT_DYNAMIC: u32 = 2;

@@ -1,4 +1,4 @@
-//! The engine's own files, which are separate from the program's.
+//! Files of the engine. Their descriptor numbers are separate from the program's numbers.
 
 use std::ffi::CStr;
 
@@ -7,8 +7,8 @@ use super::call;
 /// An open file that closes itself.
 pub struct EngineFile(i32);
 
-/// The remaining time for waits for a pipe's reader or for an answer. All waits together share it,
-/// however often the reader reads a little.
+/// The remaining time for waits: for a pipe's reader, or for an answer. All waits together share
+/// this time, so that a reader can't prolong it by reading a little at a time.
 pub struct WaitTimeout(libc::timespec);
 
 impl WaitTimeout {
@@ -59,9 +59,9 @@ impl EngineFile {
         }
     }
 
-    /// Moves the file to a descriptor number that programs do not use. A program may close all
-    /// numbers that it does not know, and at once get a file of its own under such a number. It may
-    /// also go on using a number that it has closed.
+    /// Moves the file to a descriptor number that programs do not use. This is needed because a
+    /// program may close all numbers that it does not know, or may go on using a number that it has
+    /// closed.
     fn move_out_of_the_way(self) -> Self {
         const FIRST_FILE_NUMBER: usize = 200;
         let args = [
@@ -89,13 +89,13 @@ impl EngineFile {
         stat_from(self.0, c"", libc::AT_EMPTY_PATH)
     }
 
-    /// Returns the target of the link, if the file is a link that was opened with `O_PATH` and
-    /// `O_NOFOLLOW`. The target is cut off if `buf` is too small, and empty if the file is no link.
+    /// Returns the target of a link that was opened with `O_PATH` and `O_NOFOLLOW`. The target is
+    /// cut off if `buf` is too small, and empty if the file is no link.
     pub fn read_link<'a>(&self, buf: &'a mut [u8]) -> &'a [u8] {
         read_link_from(self.0, c"", buf)
     }
 
-    /// Sets the file's mode, if it has another one.
+    /// Sets the file's mode, if it has another mode.
     pub fn set_mode(&self, mode: u32) {
         if self
             .stat()
@@ -112,8 +112,8 @@ impl EngineFile {
         };
     }
 
-    /// Waits for room in a pipe, whose reader may be suspended. Returns false once `patience` is
-    /// used up.
+    /// Waits until a pipe can take more data. Its reader may be suspended, so this returns false
+    /// once `patience` is used up.
     pub fn has_room(&self, patience: &mut WaitTimeout) -> bool {
         self.is_ready(libc::POLLOUT, patience)
     }
@@ -141,7 +141,8 @@ impl EngineFile {
         }
     }
 
-    /// Reads the next bytes. Returns how many; 0 at the end and on errors.
+    /// Reads the next bytes. Returns the number of bytes that were read; 0 at the end and on
+    /// errors.
     pub fn read(&self, buf: &mut [u8]) -> usize {
         loop {
             // SAFETY: the kernel writes at most `buf.len()` bytes into `buf`.
@@ -162,7 +163,8 @@ impl EngineFile {
         }
     }
 
-    /// Reads the bytes at `offset`. Returns how many; 0 at the end and on errors.
+    /// Reads the bytes at `offset`. Returns the number of bytes that were read; 0 at the end and on
+    /// errors.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> usize {
         loop {
             let at = buf.as_mut_ptr() as usize;
@@ -220,7 +222,7 @@ impl EngineFile {
     }
 }
 
-/// Removes the pending signal of a failed write. The engine's write caused the signal, which is
+/// Removes the pending signal (SIGPIPE) that a failed write of the engine has caused. The signal is
 /// blocked meanwhile.
 pub fn take_back_signal(errno: i32) {
     let signal = match errno {
@@ -278,8 +280,8 @@ pub fn read_file(path: &CStr) -> Vec<u8> {
     }
 }
 
-/// Opens a regular file for reading. Returns `None` if the file is not a regular one, or can't be
-/// opened. No other kind is opened, because opening a pipe or a device may have an effect.
+/// Opens a regular file for reading. Returns `None` if the file is of another kind, or can't be
+/// opened. A pipe or a device is not opened at all, because that may have an effect.
 pub fn open_regular(path: &CStr) -> Option<EngineFile> {
     let found = EngineFile::open(path, libc::O_PATH, 0).ok()?.stat()?;
     let is_regular = found.st_mode & libc::S_IFMT == libc::S_IFREG;
@@ -304,8 +306,8 @@ pub fn is_short_of_files() -> bool {
     taken.iter().any(is_full)
 }
 
-/// Closes the `count` open files with the highest numbers, in a process that needs free descriptors
-/// and has a file descriptor table of its own.
+/// Closes the `count` open files with the highest descriptor numbers. This is for a child with its
+/// own file descriptor table, which needs free descriptors.
 pub fn close_last(mut count: u32) {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -327,8 +329,8 @@ pub fn close_last(mut count: u32) {
     }
 }
 
-/// Closes all files of the calling thread except stderr, and gives it a file descriptor table of
-/// its own. Kernels before 5.9 can't do that, and then nothing changes.
+/// Gives the calling thread its own file descriptor table, and closes all files in it except
+/// stderr. On kernels before 5.9, nothing changes.
 pub fn leave_files() {
     const CLOSE_RANGE_UNSHARE: usize = 1 << 1;
     let behind = [3, u32::MAX as usize, CLOSE_RANGE_UNSHARE, 0, 0, 0];
@@ -377,8 +379,8 @@ pub fn file_owner(path: &CStr) -> Option<u32> {
     stat_from(libc::AT_FDCWD, path, 0).map(|found| found.st_uid)
 }
 
-/// Returns the kernel's data about a name in a folder or, with `follow`, about the target of a
-/// link.
+/// Returns the kernel's data about the file with a name in a folder. If the file is a link and
+/// `follow` is true, the data are about the link's target.
 pub fn stat_in(folder: &EngineFile, name: &CStr, follow: bool) -> Option<libc::stat> {
     let flags = if follow { 0 } else { libc::AT_SYMLINK_NOFOLLOW };
     stat_from(folder.0, name, flags)
@@ -412,7 +414,7 @@ pub fn unlink_in(folder: &EngineFile, name: &CStr) -> bool {
     unsafe { call(libc::SYS_unlinkat, args) == 0 }
 }
 
-/// Makes a folder in another one. The error is an errno.
+/// Makes a folder in another folder. The error is an errno.
 pub fn make_folder_in(folder: &EngineFile, called: &CStr) -> Result<(), i32> {
     /// Rights of a new folder, whatever the umask is: its user may write to it, all others only
     /// read it.
@@ -434,7 +436,7 @@ pub fn set_mode_in(folder: &EngineFile, name: &CStr, mode: usize) {
     unsafe { call(libc::SYS_fchmodat, args) };
 }
 
-/// Returns the meaning of an errno, for the errnos of a file that can't be written.
+/// Returns a text for an errno. There are texts for the errnos of writing a file.
 pub fn error_text(errno: i32) -> &'static str {
     match errno {
         libc::EACCES | libc::EPERM => "not permitted",

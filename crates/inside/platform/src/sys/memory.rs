@@ -33,7 +33,7 @@ pub fn map(len: usize) -> *mut u8 {
 }
 
 /// Maps the first word of a file, so that this process sees each change of it. Returns `None` if
-/// the file is not a regular one or is shorter than a word. The mapping is never removed.
+/// the file is not a regular file, or is shorter than a word. The mapping is never removed.
 pub fn map_word(file: &EngineFile) -> Option<&'static AtomicU64> {
     let found = file.stat()?;
     if found.st_mode & libc::S_IFMT != libc::S_IFREG || found.st_size < size_of::<u64>() as i64 {
@@ -129,7 +129,8 @@ pub fn map_dense(len: usize) -> *mut u8 {
     }
 }
 
-/// Returns how many bytes of a mapping are in memory, in whole pages; 0 if the kernel can't say.
+/// Returns how many bytes of a mapping are resident, in whole pages; 0 if the kernel does not
+/// report it.
 // It is called for each of many tables, and each copy of it would clear a buffer of its own.
 #[inline(never)]
 pub fn resident(at: *const u8, len: usize) -> usize {
@@ -158,9 +159,8 @@ pub fn resident(at: *const u8, len: usize) -> usize {
     resident * PAGE_SIZE
 }
 
-/// Copies memory of this process that may not be mapped. Returns the number of bytes that could be
-/// read: up to the first page that is not mapped, and at most eight parts, each of which ends with
-/// a page.
+/// Copies memory of this process that may not be mapped, up to the first page that is not mapped.
+/// Copies at most eight parts, each of which ends with a page. Returns the number of copied bytes.
 pub fn read_memory(at: usize, buf: &mut [u8]) -> usize {
     // The kernel copies a part as a whole or not at all.
     let mut parts = [[0usize; 2]; 8];
@@ -186,8 +186,8 @@ pub fn read_memory(at: usize, buf: &mut [u8]) -> usize {
     n.max(0) as usize
 }
 
-/// Copies `N` bytes of this process from each address of `from`, up to the first that can't be read
-/// as a whole. Returns how many could be read.
+/// Copies `N` bytes of this process from each address of `from`. Stops at the first address whose
+/// bytes can't all be read. Returns the number of addresses whose bytes were read.
 pub fn read_each<const N: usize>(from: &[u64], to: &mut [[u8; N]]) -> usize {
     /// Maximum number of reads that the kernel does in one call.
     const MAX_READS: usize = 512;

@@ -1,4 +1,4 @@
-//! Files in memory, and how they are passed to another process.
+//! Makes and maps files in memory, and passes them to another process.
 
 use std::ffi::CStr;
 
@@ -92,8 +92,8 @@ pub fn map_behind(page: *const u8, len: usize) -> *mut u8 {
     }
 }
 
-/// Moves a mapping to the addresses of another one, which is unmapped. Returns whether the kernel
-/// did so.
+/// Moves a mapping to the addresses of another mapping, which is unmapped. Returns whether the
+/// kernel did so.
 ///
 /// # Safety
 /// Both are mappings of the engine of this length, and no other code knows of the first one.
@@ -104,10 +104,10 @@ pub unsafe fn move_over(from: *mut u8, to: *mut u8, len: usize) -> bool {
     unsafe { call(libc::SYS_mremap, args) == to as isize }
 }
 
-/// Maximum number of further attempts to connect, if the listener's queue is full.
+/// Maximum number of times that a connect is repeated while the listener's queue is full.
 const MAX_SEND_ATTEMPTS: u32 = 20;
 
-/// Passes one file or two to the process that listens at a socket's path, without waiting for an
+/// Passes one or two files to the process that listens at a socket's path, without waiting for an
 /// answer. The error is an errno.
 pub fn hand_over(files: &[&EngineFile], path: &CStr, text: &[u8]) -> Result<(), i32> {
     send(
@@ -124,8 +124,8 @@ pub fn send_message(path: &CStr, text: &[u8], tries: u32) -> Result<(), i32> {
 }
 
 /// Sends a text to the process that listens at a socket's path, and waits up to `seconds` for an
-/// answer. After each such wait it waits again if `goes_on` returns true. Returns whether there was
-/// an answer. The error is an errno, and means that the text was not sent.
+/// answer. If no answer came and `goes_on` returns true, it waits as long again. Returns whether
+/// there was an answer. The error is an errno, and means that the text was not sent.
 pub fn send_request(
     path: &CStr,
     text: &[u8],
@@ -179,7 +179,8 @@ fn connect(path: &CStr, tries: u32) -> Result<EngineFile, i32> {
     }
 }
 
-/// Makes the system call by which [`hand_over`] sends a file, but to no socket.
+/// Makes the system call by which [`hand_over`] sends a file, but without a socket, so that nothing
+/// is sent.
 pub fn try_to_send(file: &EngineFile) {
     let _ = send(usize::MAX, &[file], b"");
 }

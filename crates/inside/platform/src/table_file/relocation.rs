@@ -1,5 +1,5 @@
-//! How tables get other memory at the same addresses: a forked child's own memory, or the file into
-//! which the tables of a process move later.
+//! Replaces the memory of tables, at the same addresses. A forked child gets its own memory, and
+//! the tables of a process can move into a file.
 
 use std::sync::atomic::Ordering;
 
@@ -8,23 +8,23 @@ use heapprof_abi::{MAX_EXTENTS, process_state};
 use crate::sys::{self, EngineFile, PAGE_SIZE};
 use crate::table_file::{TableFile, TableLifetime, TablePiece, TablePieces};
 
-/// Where the tables of a forked child are to be.
+/// The kind of memory that the tables of a forked child get.
 #[derive(Clone, Copy)]
 pub enum TableMemory<'a> {
-    /// In a file.
+    /// The tables are in a file.
     File(&'a EngineFile),
-    /// In private memory that may become a file later.
+    /// The tables are in private memory, and may move into a file later.
     Movable,
-    /// In private memory, which never becomes a file.
+    /// The tables are in private memory for good.
     Private,
-    /// In private memory, which never becomes a file, with the passing tables, too.
+    /// All tables are in private memory for good, including the passing tables.
     PrivateWhole,
 }
 
 impl TableFile {
     /// Replaces the file's memory by other memory at the same addresses. The new memory has the
     /// lasting tables, and the passing ones only if `memory` says so. Returns false if there is not
-    /// enough memory. Then some tables may still be those of the other process.
+    /// enough memory. Then some tables may still belong to the parent process.
     ///
     /// # Safety
     /// This is a copy of the process that began the file, and has one thread. No code uses a
@@ -93,8 +93,8 @@ impl TableFile {
         true
     }
 
-    /// Moves the tables from private memory into a file. Returns false if there is no memory for
-    /// all of them. The file is then useless: it has none of the tables, or only the first ones.
+    /// Moves the tables from private memory into a file. Returns false if there is not enough
+    /// memory. The file is then useless, because tables are missing in it.
     ///
     /// # Safety
     /// The process has one thread, which is in no event, and no signal handler interrupts it.
@@ -142,8 +142,9 @@ impl TableFile {
     }
 }
 
-/// Seals a mapped file, whose last page is `page`, so that no other process can write to it.
-/// Returns false if the file can't be sealed, or if no more of it could be mapped behind the page.
+/// Seals a file, so that no other process can write to it. `page` is the last mapped page of the
+/// file. Returns false if the file can't be sealed, or if no more of it can be mapped behind the
+/// page.
 ///
 /// # Safety
 /// The page is mapped from the file.

@@ -13,8 +13,8 @@ fn word(file: &EngineFile, at: usize) -> u64 {
     u64::from_ne_bytes(word)
 }
 
-/// The child's file has the lasting tables but not the passing ones, and the parent's file is not
-/// changed.
+/// Tests that the child's file has the lasting tables but not the passing ones, and that the
+/// parent's file is not changed.
 #[test]
 fn a_copy_of_the_process_has_what_lasts() {
     let file = || sys::memory_file(TABLE_FILE_LEN).unwrap();

@@ -1,5 +1,5 @@
-//! The slot in the compiler's own thread-local storage: for processors without a folder in `arch/`
-//! (not run), and for tests in an interpreter or in the threads of a model.
+//! The slot in the thread-local storage of the compiler. It is for tests in an interpreter or in
+//! the threads of a model, and for processors without a folder in `arch/`, where it never runs.
 
 use std::cell::UnsafeCell;
 

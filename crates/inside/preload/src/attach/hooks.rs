@@ -24,7 +24,7 @@ macro_rules! hooks {
             $(#[link_name = $label] fn $other();)*
         }
 
-        /// All hooks.
+        /// The hooks for all functions whose slots may be pointed at this library.
         pub static HOOKS: [SlotHook; [
             $(stringify!($frees),)* $(stringify!($makes),)* $(stringify!($deletes),)*
             $(stringify!($news),)* $(stringify!($other),)*
@@ -81,8 +81,8 @@ static DLMOPEN: HookedFunction = HookedFunction::new(c"dlmopen");
 static DLSYM: HookedFunction = HookedFunction::new(c"dlsym");
 static DLVSYM: HookedFunction = HookedFunction::new(c"dlvsym");
 
-/// Sets the real functions behind the hooks outside the malloc family. `find` returns the function
-/// to which the slots for a name pointed.
+/// Sets the real functions behind all hooks outside of the malloc family. `find` returns the
+/// function to which the slots with a name have pointed.
 pub fn prepare(find: impl Fn(&CStr) -> *const std::ffi::c_void) {
     for behind in [&DLOPEN, &DLMOPEN, &DLSYM, &DLVSYM] {
         behind.set_function(find(behind.name()));

@@ -11,7 +11,7 @@ use super::ATTACH_STATE;
 use super::slots::has_new_objects;
 use crate::start;
 
-/// Number of coming allocations that must check for a new object.
+/// Number of allocations that must still check for a new object.
 static SCANS_LEFT: AtomicU32 = AtomicU32::new(0);
 /// Number of allocations that check for a new object after a call of dlopen. The loader may make
 /// some allocations before it has mapped the object.

@@ -4,7 +4,7 @@
 //! The structures are those of the ELF specification and its supplement for x86-64. All of this
 //! happens inside `dl_iterate_phdr`, so that no object is unloaded meanwhile. No symbol is looked
 //! up through the loader there, because the loader would take a second lock while `dl_iterate_phdr`
-//! has one.
+//! has its own lock.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};
@@ -47,21 +47,21 @@ pub struct ImportSlot {
     /// Address that is stored in the slot now.
     pub leads_to: u64,
     /// Whether the slot serves only calls. The loader fills such a slot at the first call, unless
-    /// it was told to fill all slots when it loads an object.
+    /// it must fill all slots when it loads an object.
     pub is_called: bool,
 }
 
-/// Total number of objects that were ever loaded, as of the last scan during which no object was
-/// being loaded.
+/// Total number of objects that were ever loaded, at the time of the last complete scan. A scan is
+/// complete if no object was being loaded.
 static LAST_LOADED_COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// Tells which objects the loader has finished loading. `dl_iterate_phdr` also shows unfinished
-/// objects. The loader still fills these and makes parts of them read-only afterwards, so no other
-/// code may change them.
+/// The objects that the loader has finished loading. `dl_iterate_phdr` also shows unfinished
+/// objects. No other code may change these, because the loader still fills them, and makes parts of
+/// them read-only afterwards.
 pub struct SettledObjects {
     /// The mappings that can't be written, in order of address.
     read_only: Vec<Range<u64>>,
-    /// Whether an unfinished object was found.
+    /// Whether an object was found that the loader has not finished loading.
     is_waited_for: Cell<bool>,
     /// Total number of objects that were ever loaded.
     loaded: u64,
@@ -108,8 +108,8 @@ impl SettledObjects {
     }
 }
 
-/// Returns the mapping that a line of `/proc/PID/maps` (`from-end rights …`) describes; `None` if
-/// the mapping is writable.
+/// Parses a line of `/proc/PID/maps` (`from-end rights …`). Returns the mapping's addresses; `None`
+/// if the mapping is writable.
 fn parse_read_only(line: &[u8]) -> Option<Range<u64>> {
     let mut parts = line.splitn(3, |&byte| byte == b'-' || byte == b' ');
     let mut number = || {
@@ -190,7 +190,7 @@ impl LoaderObject<'_> {
         unsafe { OwnMemory::new() }
     }
 
-    /// Whether an address lies in the object.
+    /// Whether an address is in the object.
     pub fn contains(self, address: u64) -> bool {
         self.headers.iter().any(|of| {
             let from = self.base.wrapping_add(of.p_vaddr);
@@ -198,8 +198,8 @@ impl LoaderObject<'_> {
         })
     }
 
-    /// Returns the pages that the loader makes read-only after it has filled them, as address and
-    /// length in bytes.
+    /// Returns the address and the length in bytes of the pages that the loader makes read-only
+    /// after it has filled them.
     fn read_only(self) -> Option<(usize, usize)> {
         let mut headers = self.headers.iter();
         let part = headers.find(|of| of.p_type == libc::PT_GNU_RELRO)?;
@@ -210,8 +210,8 @@ impl LoaderObject<'_> {
         (from < end).then_some((from, end - from))
     }
 
-    /// Returns the address of the function with this name that the object defines; `None` if it
-    /// defines none.
+    /// Returns the address of the function `name` in the object; `None` if the object does not
+    /// define it.
     pub fn function(self, name: &CStr) -> Option<u64> {
         let found = self.object.symbol(self.memory(), name.to_str().ok()?)?;
         self.contains(found.address).then_some(found.address)
@@ -249,8 +249,8 @@ impl LoaderObject<'_> {
         changed
     }
 
-    /// Calls `found` for each slot that imports a hooked function. The arguments of `found` are the
-    /// hook, the slot's address, and whether the slot serves only calls.
+    /// Calls `found` for each slot that imports a hooked function. Its arguments are the hook, the
+    /// slot's address, and whether the slot serves only calls.
     fn slots(
         self,
         hooks: &'static [SlotHook],
@@ -313,7 +313,7 @@ impl LoaderObject<'_> {
     }
 }
 
-/// Makes the pages that the loader made read-only writable, until this value is dropped.
+/// Write access to the pages that the loader made read-only. It ends when this value is dropped.
 struct WritableRelro<'a> {
     object: LoaderObject<'a>,
     is_open: bool,

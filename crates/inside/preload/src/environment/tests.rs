@@ -97,7 +97,7 @@ impl FoundRequest {
     }
 }
 
-/// Returns the results in a process whose environment has only these variables.
+/// Returns the results of a process whose environment has only the given `variables`.
 fn request(variables: &[(&str, &str)]) -> FoundRequest {
     let test = "environment::tests::write_requests";
     let mut command = Command::new(std::env::current_exe().unwrap());

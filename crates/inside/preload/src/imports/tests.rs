@@ -1,4 +1,4 @@
-//! Tests that this module finds the same functions in libc as the loader.
+//! Tests that the parent module finds the same functions in libc as the loader.
 
 use super::*;
 

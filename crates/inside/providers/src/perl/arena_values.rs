@@ -1,12 +1,13 @@
-//! The values of an arena: their heads and the first words of their bodies, read by the kernel.
+//! Reads the values of an arena through the kernel: their heads, and the first words of their
+//! bodies.
 //!
-//! Other threads may change them meanwhile. A part that can't be read stays zero, because its value
-//! was freed.
+//! Other threads may change the values meanwhile. A part that can't be read stays zero, because its
+//! value was freed.
 
 use heapprof_perl::{BODY_WORDS, HEAD_BYTES, SvBody, SvHead, sharers_of};
 use heapprof_platform::sys;
 
-/// A value, as far as its parts were read.
+/// A value. Its parts that could not be read are zero.
 #[derive(Clone, Copy)]
 pub(super) struct ArenaValue {
     /// The index of the value's head in the arena.
@@ -80,8 +81,8 @@ impl ArenaValues {
         self.read_of(sharers, |value, &[others]: &[u8; 1]| value.others = others);
     }
 
-    /// Reads `N` bytes for each value for which `at` returns an address, and passes the bytes to
-    /// `put`.
+    /// Reads `N` bytes for each value, at the address that `at` returns for it, and passes the
+    /// bytes to `put`. Skips values for which `at` returns `None`.
     fn read_of<const N: usize>(
         &mut self,
         at: impl Fn(&ArenaValue) -> Option<u64>,
@@ -104,8 +105,8 @@ impl ArenaValues {
     }
 }
 
-/// Reads `N` bytes at each of these addresses. Bytes that can't be read are left unchanged. One
-/// system call suffices if all bytes can be read.
+/// Reads `N` bytes at each address of `from`. Bytes in `to` that can't be read are left unchanged.
+/// One system call suffices if all bytes can be read.
 fn read_each<const N: usize>(from: &[u64], to: &mut [[u8; N]]) {
     let mut done = 0;
     while done < from.len() {

@@ -18,7 +18,7 @@ pub(super) struct LeftArenas {
     holdings: UnsafeCell<ArenaHoldings>,
 }
 
-/// Content of the arenas of some interpreters, and the number of values that Perl counts in them.
+/// Content of the arenas of some interpreters, and the number of values by Perl's own count.
 #[derive(Clone, Copy)]
 pub(super) struct ArenaHoldings {
     pub(super) arenas: ArenaUsage,
@@ -27,7 +27,7 @@ pub(super) struct ArenaHoldings {
     pub(super) unread: u64,
     pub(super) values: u64,
     /// Number of bytes that were allocated for the content of values, by
-    /// [`SvBufferKind`](heapprof_perl::SvBufferKind); 0 unless every allocation is recorded.
+    /// [`SvBufferKind`](heapprof_perl::SvBufferKind); 0 if allocations are sampled.
     pub(super) buffers: [u64; 3],
 }
 
@@ -42,8 +42,8 @@ impl LeftArenas {
         }
     }
 
-    /// Runs `work` with the content of the arenas of freed interpreters, unless another thread
-    /// keeps it locked.
+    /// Runs `work` with the content of the arenas of freed interpreters, which it locks. Does not
+    /// run `work` if another thread keeps the content locked.
     pub(super) fn with(&self, work: impl FnOnce(&mut ArenaHoldings)) {
         // SAFETY: one thread has the lock at a time.
         let _ = self
@@ -105,9 +105,10 @@ pub(super) fn read_holdings(perl: &PerlRuntime, at: u64) -> Option<ArenaHoldings
     })
 }
 
-/// Follows free lists in a copy of the first word of each thing in the arenas. One system call
-/// copies a whole arena, whereas following a list would take a call for each thing. The copy is in
-/// a separate mapping, so that it does not use up the memory that is reserved for the profile.
+/// A copy of the arenas, in which free lists are followed. It has the first word of each item. One
+/// system call copies a whole arena, whereas following a list in the arenas would take a call for
+/// each item. The copy is in a separate mapping, so that it does not use up the memory that is
+/// reserved for the profile.
 struct FreeListCopy<M> {
     memory: M,
     mapped: MappedWords,
@@ -115,7 +116,7 @@ struct FreeListCopy<M> {
     most: usize,
     /// The number of arenas.
     arenas: usize,
-    /// Number of words in use behind the table of arenas.
+    /// Number of used words behind the table of arenas.
     words: usize,
     size: u64,
     is_whole: bool,
@@ -183,7 +184,7 @@ impl<M: Memory> FreeListCopy<M> {
         }
     }
 
-    /// Returns the table of arenas, and the copies of the first word of each thing in them.
+    /// Returns the table of arenas, and the copies of the first word of each item.
     fn parts(&mut self) -> (&mut [ArenaCopy], &mut [u64]) {
         let (most, arenas) = (self.most, self.arenas);
         let (table, next) = self.mapped.words().split_at_mut(3 * most);
@@ -191,7 +192,7 @@ impl<M: Memory> FreeListCopy<M> {
     }
 }
 
-/// Returns the address of the thing after the thing at `at` in the free list.
+/// Returns the address of the next item in the free list, after the item at `at`.
 fn next_free(
     arenas: &[ArenaCopy],
     next: &[u64],

@@ -17,7 +17,7 @@ use super::thread_memory::PerlThreadMemory;
 use crate::kernel_memory::KernelMemory;
 use crate::runtime_state::ReadState;
 
-/// Maximum number of frames of a stack that are compared with Perl's.
+/// Maximum number of frames of a stack that are compared with Perl's own result.
 const MAX_COMPARED_FRAMES: usize = 32;
 
 /// The contexts of the newest frames.
@@ -128,7 +128,7 @@ fn current_interpreter(perl: &PerlRuntime) -> Option<u64> {
     }
 }
 
-/// Returns the address on the C stack to which an interpreter's code would jump if it died; `None`
+/// Returns the address on the C stack to which an interpreter would jump if its code died; `None`
 /// if the interpreter runs no code that could die.
 fn place_of(perl: &PerlRuntime, interpreter: &InterpreterSlot, at: u64) -> Option<u64> {
     let address = perl.base_of(at);
@@ -213,8 +213,8 @@ fn add_call(
 }
 
 impl PerlStacks {
-    /// Captures the frames of Perl's contexts; for the allocation of an arena, captures a single
-    /// frame. Marks an allocation that is memory for ops.
+    /// Captures the frames of Perl's contexts. For the allocation of an arena, captures a single
+    /// frame. Marks an allocation of memory for ops.
     #[inline(always)]
     fn capture_frames(
         &self,
@@ -290,8 +290,8 @@ fn is_slab(perl: &PerlRuntime, to: &StackCapture) -> bool {
     perl.is_slab(stack_words(to, KernelMemory { failed: &failed }))
 }
 
-/// Captures the stack for the allocation of an arena: a single frame, because the values that the
-/// arena will hold are not known yet.
+/// Captures the stack for the allocation of an arena: a single frame, because it is not known yet
+/// which values the arena will hold.
 #[cold]
 fn capture_arena(last: &mut PerlThreadMemory, to: &mut StackCapture) -> usize {
     last.walk.forget();
@@ -300,13 +300,13 @@ fn capture_arena(last: &mut PerlThreadMemory, to: &mut StackCapture) -> usize {
     1
 }
 
-/// Number of stacks that are attributed to the thread's earlier interpreter without a check, after
-/// a check has found the new one to be active only for a moment. perl_clone makes thousands of
-/// allocations with the other interpreter active.
+/// Number of stacks that are attributed to the thread's earlier interpreter without a check. It
+/// applies after a check has shown that another interpreter is active only for a moment.
+/// perl_clone, for example, makes thousands of allocations while another interpreter is active.
 const MAX_PASSING_STACKS: u32 = 15;
 
-/// Whether this thread runs code of the interpreter `inner`, called by code of the interpreter
-/// `outer` that the thread ran before.
+/// Whether this thread runs code of the interpreter `inner` that was called by code of `outer`, the
+/// interpreter that the thread ran before.
 fn is_within(
     perl: &PerlRuntime,
     (inner, inner_at): (&InterpreterSlot, u64),
@@ -323,8 +323,8 @@ fn is_within(
     is_within
 }
 
-/// Whether this thread runs code of the interpreter `inner`, called by code of the interpreter
-/// `outer`, judged by their addresses on the C stack.
+/// Whether this thread runs code of the interpreter `inner` that was called by code of the
+/// interpreter `outer`. Their addresses on the C stack decide this.
 fn runs_within(
     perl: &PerlRuntime,
     (inner, inner_at): (&InterpreterSlot, u64),
@@ -345,7 +345,7 @@ impl PerlStacks {
         perl.is_arena(stack_words(to, kernel), kernel, perl.base_of(at), to.size)
     }
 
-    /// Captures a stack that has changed since the thread's last one, or that must be compared with
+    /// Captures a stack that differs from the thread's last stack, or that must be compared with
     /// Perl's own result.
     #[inline(never)]
     fn capture_whole(
@@ -391,12 +391,12 @@ impl PerlStacks {
         len
     }
 
-    /// Whether this thread may read an interpreter's stack, because it runs the interpreter or no
-    /// thread does.
+    /// Whether this thread may read an interpreter's stack. It may, if it runs the interpreter, or
+    /// if no thread does.
     ///
-    /// A thread's active interpreter may be run by another thread: the thread may have made the
-    /// interpreter for the other thread, or its own interpreter was freed and a new one has the
-    /// same address.
+    /// A thread's active interpreter is not always the one that it runs. The thread may have made
+    /// the interpreter for another thread, which runs it. Or its own interpreter was freed, and an
+    /// interpreter of another thread has the same address now.
     fn may_read(
         &self,
         perl: &PerlRuntime,
@@ -434,8 +434,8 @@ impl PerlStacks {
         is_own(to, here) && place.is_some_and(|place| here < place && is_own(to, place))
     }
 
-    /// Captures the stack of an interpreter; `None` if it runs no code, or if this thread may not
-    /// read it.
+    /// Captures the stack of an interpreter; `None` if the interpreter runs no code, or if this
+    /// thread may not read its stack.
     fn capture_of(
         &self,
         perl: &PerlRuntime,

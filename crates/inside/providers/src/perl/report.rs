@@ -1,8 +1,9 @@
 //! Reports for a profile how many values Perl has, and how much of its arenas is used and free, by
 //! the type of value.
 //!
-//! When perl ends, it frees its interpreter but not the arenas, before the last profile is made. So
-//! the content of an interpreter's arenas is stored before the interpreter is freed.
+//! When perl ends, it frees its interpreter, but not the arenas. This happens before the last
+//! profile is made. So the content of an interpreter's arenas is stored before the interpreter is
+//! freed.
 
 use std::ffi::{CString, c_void};
 use std::sync::atomic::Ordering;

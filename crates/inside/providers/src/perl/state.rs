@@ -23,7 +23,7 @@ pub static PERL: PerlStacks = PerlStacks::new();
 /// State of the perl in a process and of its interpreters.
 pub struct PerlStacks {
     pub(super) runtime: RuntimeState<PerlRuntime, UnreadablePerl>,
-    /// The perl of `runtime`, but with the layout that Devel::HeapProf reported; valid once
+    /// The perl with the layout that Devel::HeapProf reported. It is valid once the field
     /// `layout_report` is [`LAYOUT_REPORTED`].
     by_module: UnsafeCell<Option<PerlRuntime>>,
     layout_report: AtomicU8,
@@ -31,16 +31,16 @@ pub struct PerlStacks {
     pub(super) interpreters: [InterpreterSlot; 64],
     /// Number of interpreters that were ever found.
     pub(super) count: AtomicU32,
-    /// Number of events after which threads must check their knowledge anew: freed interpreters,
+    /// Number of events after which threads must check their stored data again: freed interpreters,
     /// closings of perl's library, and other changes.
     pub(super) changes: AtomicU32,
     pub(super) keeps_eval_numbers: AtomicBool,
-    /// Whether enough stacks were read and found right.
+    /// Whether enough stacks were read correctly.
     pub(super) is_believed: AtomicBool,
     pub(super) left: LeftArenas,
     pub(super) values: PerlValueTracker,
     noting: TurnLock,
-    /// Whether at some time more interpreters were alive than there are slots.
+    /// Whether there were ever more live interpreters than slots.
     pub(super) has_too_many: AtomicBool,
 }
 
@@ -65,15 +65,15 @@ pub(super) struct InterpreterSlot {
     pub(super) at: AtomicU64,
     /// Number of interpreters that were found before this one.
     pub(super) number: AtomicU32,
-    /// Number of the interpreter's stacks that were read and found right. The number may be too
-    /// small, because threads count without synchronization.
+    /// Number of the interpreter's stacks that were read correctly. The number may be too small,
+    /// because threads count without synchronization.
     pub(super) stacks: AtomicU32,
     /// Id of the thread that runs the interpreter; 0 if it is not known yet.
     pub(super) thread: AtomicU64,
-    /// Whether this was the active interpreter of another thread, too. Stacks are then read only if
-    /// it is certain that the current thread runs it.
+    /// Whether the interpreter was also active in another thread. If so, its stacks are read only
+    /// by a thread that certainly runs it.
     pub(super) is_contested: AtomicBool,
-    /// Number of the interpreter's stacks whose reading led to a wrong address.
+    /// Number of the interpreter's stacks in which a read failed, because an address was wrong.
     pub(super) failures: AtomicU32,
     /// Whether Devel::HeapProf stores calls of C subs in `call`.
     pub(super) has_calls: AtomicBool,
@@ -84,8 +84,8 @@ pub(super) struct InterpreterSlot {
 
 /// Address in the slot of a freed interpreter.
 pub(super) const GONE_INTERPRETER: u64 = u64::MAX;
-/// Number of an interpreter's stacks with a wrong address after which the interpreter is not read
-/// any more.
+/// Maximum number of failed stacks of an interpreter. After them, the interpreter is not read any
+/// more.
 pub(super) const MAX_FAILURES: u32 = 64;
 /// Number of an interpreter's first stacks, which are read by system calls.
 pub(super) const PROBATION_STACKS: u32 = 64;
@@ -128,8 +128,8 @@ impl PerlStacks {
         self.keeps_eval_numbers.store(keeps, Ordering::Relaxed);
     }
 
-    /// Stores a perl, if it is the first one found. Returns the address and length of its run loop;
-    /// `None` if it is not the first.
+    /// Stores a perl, if it is the first perl that was found. Returns the address and length of its
+    /// run loop; `None` if it is not the first perl.
     pub(super) fn note_perl<M: Memory>(
         &'static self,
         memory: M,
@@ -250,8 +250,8 @@ impl PerlStacks {
         self.runtime.change(ReadState::On, why);
     }
 
-    /// Whether perl's structures are unreadable: no interpreter passed its first checks, and at
-    /// least one was given up.
+    /// Whether perl's structures can't be read. This is assumed if no interpreter passed its first
+    /// checks, and at least one interpreter was given up.
     pub(super) fn is_broken(&self) -> bool {
         let is_given_up =
             |of: &InterpreterSlot| of.failures.load(Ordering::Relaxed) >= MAX_FAILURES;
@@ -329,7 +329,7 @@ impl PerlStacks {
         self.left.with(|left| left.add(&held.unwrap_or(unread)));
     }
 
-    /// Returns a number that changes whenever the stored knowledge of threads may be outdated.
+    /// Returns a number that changes whenever the data that threads have stored may be outdated.
     #[inline(always)]
     pub(super) fn moment(&self) -> u32 {
         let recording = ENGINE.stack_providers().recording_epoch().to_u64() as u32;

@@ -1,4 +1,4 @@
-//! Data that the provider keeps for each thread between two stacks.
+//! The provider's data for each thread, which last from one stack to the next.
 
 use heapprof_perl::LastWalk;
 
@@ -6,15 +6,15 @@ use heapprof_perl::LastWalk;
 /// state.
 #[repr(C)]
 pub(super) struct PerlThreadMemory {
-    /// Address of the interpreter that can be read again without a check; 0 if there is none.
+    /// Address of the interpreter whose next stack needs no check; 0 if there is none.
     pub(super) quick: u64,
     /// Address of the interpreter that the thread runs; 0 if it is not known.
     pub(super) runs: u64,
     /// Address of the words for calls of C subs by the interpreter that the thread runs; 0 if such
     /// calls are not stored.
     pub(super) calls: u64,
-    /// Another interpreter that was active in the thread only for a moment, and the number of
-    /// stacks for which this need not be checked again.
+    /// An interpreter that was active in the thread only for a moment, and the number of further
+    /// stacks for which this is assumed without a check.
     pub(super) passing: (u64, u32),
     /// Number of the interpreter whose stack was captured last.
     pub(super) number: u32,

@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use heapprof_platform::sys;
 
 /// A lock that a thread tries to take only for a short time. If a fork happens while another thread
-/// has the lock, the forked child ignores that thread, which does not exist there.
+/// has the lock, the lock counts as free in the forked child, where that thread does not exist.
 pub(super) struct TurnLock {
     /// Id of the process in which a thread has the lock; 0 if no thread has it.
     holder: AtomicI32,
 }
 
-/// Maximum number of attempts to take the lock. That is enough, because no thread keeps it long.
+/// Maximum number of attempts to take the lock. They are enough, because no thread keeps the lock
+/// for long.
 const MAX_ATTEMPTS: u32 = 10_000;
 
 impl TurnLock {

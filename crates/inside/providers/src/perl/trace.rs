@@ -29,7 +29,7 @@ impl PerlStacks {
     }
 
     /// Starts to trace an interpreter's values, if they are wanted and can be traced. `of_stale` is
-    /// Perl's flag for variables that a pad keeps for the next run of their `my`. `is_copy` is true
+    /// Perl's flag for a variable that its pad keeps until its `my` runs again. `is_copy` is true
     /// if the interpreter was made for a thread.
     ///
     /// # Safety
@@ -72,13 +72,13 @@ impl PerlStacks {
         unsafe { traced.follow() }
     }
 
-    /// Records this thread's current stack for the values that
-    /// [`follow_values`](Self::follow_values) found.
+    /// Records this thread's current stack for the new values that
+    /// [`follow_values`](Self::follow_values) has counted.
     pub fn note_values_made(&self, traced: &TracedInterpreter) {
         traced.note_made(self.values.moment.load(Ordering::Relaxed));
     }
 
-    /// Records that the whole program is compiled and begins to run.
+    /// Notes that the whole program is compiled and begins to run.
     ///
     /// # Safety
     /// This thread runs the interpreter.
@@ -87,14 +87,14 @@ impl PerlStacks {
         unsafe { traced.note_compiled() };
     }
 
-    /// Records that this thread has run the `my` of the variables whose heads are at these
-    /// addresses.
+    /// Notes that this thread has run the `my` of some variables. `variables` holds the addresses
+    /// of their heads.
     pub fn note_my_run(&self, traced: &TracedInterpreter, variables: &[u64]) {
         let moment = self.values.moment.load(Ordering::Relaxed);
         traced.note_my_run(variables, moment, (moment > FIRST_MOMENT).then_some(moment));
     }
 
-    /// Stores an interpreter's values when the program has ended, before perl frees them.
+    /// Stores an interpreter's values when the program has ended, before perl frees the values.
     /// `is_replaced` is true if another module's run loop ran the program.
     pub fn end_values(&self, traced: &TracedInterpreter, is_replaced: bool) {
         let kept = ENGINE.events().trace(|_| {
@@ -117,8 +117,9 @@ impl PerlStacks {
         }
     }
 
-    /// Begins a new section of the program, whose values are distinguished from earlier ones. If
-    /// there is a text, these values get it as the label `mark`. Returns the number of the section.
+    /// Begins a new section of the program, whose values are distinguished from earlier values. If
+    /// there is a `text`, it becomes the label `mark` of the section's values. Returns the number
+    /// of the section.
     pub fn mark_values(&self, text: Option<&[u8]>) -> u32 {
         let moment = self.values.moment.fetch_add(1, Ordering::Relaxed) + 1;
         if let Some(text) = text {
@@ -136,9 +137,9 @@ impl PerlStacks {
         moment
     }
 
-    /// Returns the live values that were made since a mark, except variables that wait for the next
-    /// run of their `my`. Returns `None` if the values can't be determined, for example after the
-    /// recording.
+    /// Returns the live values that were made since a mark, without variables that their pads keep
+    /// until their `my` runs again. Returns `None` if the values can't be determined, for example
+    /// after the recording.
     pub fn values_since(
         &self,
         traced: &TracedInterpreter,

@@ -1,8 +1,8 @@
 //! The live values of Perl's interpreters, and the stack that made each of them.
 //!
-//! Devel::HeapProf replaces Perl's run loop by one that reports after each op whether values were
-//! made or freed. So each value is known exactly. The allocations of arenas show less, because the
-//! code that needs a value when the free list is empty allocates an arena for many values.
+//! Devel::HeapProf replaces Perl's run loop. The new run loop reports after each op whether values
+//! were made or freed, so each value is known exactly. The allocations of arenas show less: an
+//! arena for many values is allocated by the code that needs a value when the free list is empty.
 //!
 //! * `values/heads.rs`: the heads with a value, and the stacks that made the values.
 //! * `values/traced_interpreter.rs`: an interpreter whose values are traced.

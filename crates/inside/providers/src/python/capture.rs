@@ -17,8 +17,8 @@ use super::state::{PROBATION_FRAMES, PythonStacks};
 
 use crate::kernel_memory::KernelMemory;
 
-/// Number of a thread's stacks of which one is read with checks. In a debug build, every second
-/// stack is.
+/// Interval, in stacks of a thread, at which a stack is read with checks. In a debug build, every
+/// second stack is read with checks.
 const CHECK_INTERVAL: u64 = if cfg!(debug_assertions) { 2 } else { 4096 };
 
 /// Data of the provider for a thread, in memory that the engine supplies. All zeros is the initial
@@ -100,8 +100,8 @@ pub(super) unsafe extern "C" fn capture(context: *mut c_void, to: *mut StackCapt
     }
 }
 
-/// Puts the oldest frames in order, which are a ring buffer that begins at `first`, and inserts a
-/// frame for the omitted frames before them.
+/// Puts the oldest frames in order: they are a ring buffer that begins at `first`. Also inserts a
+/// frame before them that stands for the omitted frames.
 ///
 /// # Safety
 /// `frames` holds both ends of a stack, and space for one more frame.

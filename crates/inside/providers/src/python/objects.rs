@@ -95,8 +95,7 @@ pub struct PythonObjects {
     wrapped_arenas: UnsafeCell<ArenaAllocator>,
     /// Size of the largest request that counts as small; 0 if no request does.
     most: AtomicUsize,
-    /// What is known about Python's allocators: `UNDECIDED`, `WRAPPED`, `NOT_NEEDED` or
-    /// `UNKNOWN_ALLOCATOR`.
+    /// State of Python's allocators: `UNDECIDED`, `WRAPPED`, `NOT_NEEDED` or `UNKNOWN_ALLOCATOR`.
     state: AtomicU8,
     /// Whether the wrappers must be removed, because heapprof detaches from the program.
     are_to_go: AtomicBool,
@@ -149,8 +148,8 @@ const NOT_NEEDED: u8 = 2;
 /// State: Python's allocators are unknown, so they cannot be wrapped.
 const UNKNOWN_ALLOCATOR: u8 = 3;
 
-/// Maximum number of checks in a row that look for known allocators after unknown ones were found.
-/// While Python reads its configuration, it uses malloc for the domain `raw` during a few
+/// Maximum number of checks in a row that find unknown allocators. After them, no further check is
+/// made. While Python reads its configuration, it uses malloc for the domain `raw` during a few
 /// allocations.
 const MAX_UNKNOWN_CHECKS: u32 = 100;
 
@@ -194,7 +193,7 @@ thread_local! {
     static RELEASED_BLOCK: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Whether a block that is passed to free is one whose end a wrapper has recorded.
+/// Whether a wrapper has already recorded the end of a block that is passed to free.
 #[inline(always)]
 pub fn is_released(block: *mut u8) -> bool {
     PYTHON_OBJECTS.were_found() && RELEASED_BLOCK.get() == block as usize
@@ -209,8 +208,8 @@ pub fn note_realloc(old: *mut u8) {
 }
 
 impl PythonObjects {
-    /// Sets whether small objects are recorded in every recording. With `None`, they are recorded
-    /// in sampled recordings, and always in a Python without the GIL. `has_malloc` is true if the
+    /// Sets whether small objects are recorded. With `None`, they are recorded in sampled
+    /// recordings only, but always in a Python without the GIL. `has_malloc` is true if the
     /// environment makes Python take all objects from malloc.
     pub fn set_answer(&self, answer: Option<bool>, has_malloc: bool) {
         self.has_malloc.store(has_malloc, Ordering::Relaxed);
@@ -250,14 +249,15 @@ impl PythonObjects {
     }
 
     /// Prepares for the end of the recording when heapprof detaches. Each wrapper is removed at its
-    /// next request, because that needs the GIL.
+    /// next request, because its removal needs the GIL.
     pub fn give_back(&self) {
         self.set_wanted(false);
         self.are_to_go.store(true, Ordering::Relaxed);
     }
 
-    /// Restores the wrapped allocators, if heapprof has detached from the program. Hooks in front
-    /// of the wrappers keep the wrappers in use until the program removes the hooks.
+    /// Restores the wrapped allocators, if heapprof has detached from the program. If there are
+    /// hooks in front of the wrappers, the wrappers stay in use until the program removes the
+    /// hooks.
     ///
     /// # Safety
     /// This thread has a GIL.
@@ -293,7 +293,7 @@ impl PythonObjects {
         }
     }
 
-    /// Whether the tables need not be checked at once.
+    /// Whether Python's tables of allocators need no check at once.
     #[inline(always)]
     pub(super) fn is_settled(&self) -> bool {
         !self.is_unsettled.load(Ordering::Relaxed)
@@ -542,8 +542,7 @@ impl PythonFunctions {
         next_interpreter: 0,
     };
 
-    /// Whether there are further interpreters besides the first one, which may each have their own
-    /// GIL.
+    /// Whether there are other interpreters than the first one. Each of them may have its own GIL.
     fn has_other_interpreters(&self) -> bool {
         type FirstInterpreterFn = unsafe extern "C" fn() -> *mut c_void;
         type NextInterpreterFn = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
@@ -576,12 +575,12 @@ fn functions_of(functions: PythonFunctions) -> Option<(GetAllocatorFn, SetAlloca
     }
 }
 
-/// Whether a hook in the table calls one of the wrappers. In tracemalloc and in the hooks of debug
-/// builds, the first words of a hook's context are the allocator behind it, which may be another
+/// Whether a hook in Python's table calls one of the wrappers, perhaps through other hooks. In
+/// tracemalloc and in debug hooks, the first words of a hook's context are the allocator behind the
 /// hook.
 fn is_on_ours(found: &PythonAllocator) -> bool {
-    /// Word in a hook's context at which the allocator begins: the first one, or the second one
-    /// after a one-letter name.
+    /// Possible indices of the word in a hook's context at which the allocator begins: the first
+    /// word, or the second word, after a name of one letter.
     const ALLOCATOR_OFFSETS: [u64; 2] = [0, 1];
     const MAX_CONTEXT_WORDS: u64 = 8;
     let failed = Cell::new(false);

@@ -21,8 +21,8 @@ pub struct PythonStacks {
     /// Offset from the thread pointer to the thread-local variable that holds Python's thread
     /// state; 0 if it is not known.
     variable: AtomicI64,
-    /// Number of frames that were read with checks and found right. The number may be too small,
-    /// because threads count without synchronization.
+    /// Number of frames that passed all checks. The number may be too small, because threads count
+    /// without synchronization.
     pub(super) frames: AtomicU32,
     /// Number of consecutive stacks that were found wrong.
     pub(super) failures: AtomicU32,
@@ -30,13 +30,13 @@ pub struct PythonStacks {
     was_too_deep: AtomicBool,
 }
 
-/// Number of the first frames, which are all read with checks.
+/// Number of frames at the beginning that are all read with checks.
 pub(super) const PROBATION_FRAMES: u32 = 512;
 /// Maximum number of consecutive wrong stacks. After more of them, no stacks are read.
 const MAX_FAILURES: u32 = 16;
 
-/// Returns this thread's thread pointer, from which offsets of thread-local variables count. It
-/// equals the value of `pthread_self`.
+/// Returns this thread's thread pointer, the base for offsets of thread-local variables. It equals
+/// the value of `pthread_self`.
 fn thread_pointer() -> u64 {
     // SAFETY: it only says which thread this is.
     unsafe { libc::pthread_self() as u64 }
@@ -53,8 +53,8 @@ impl PythonStacks {
         }
     }
 
-    /// Stores a Python, if it is the first one found. Returns the addresses of the beginning and
-    /// the end of its evaluator.
+    /// Stores a Python, if it is the first Python that was found. Returns the addresses of the
+    /// beginning and the end of its evaluator.
     pub(super) fn note_python<M: Memory>(
         &'static self,
         memory: M,
@@ -99,7 +99,7 @@ impl PythonStacks {
         }
     }
 
-    /// Counts a wrong stack, and gives Python up after too many of them.
+    /// Counts a wrong stack. After too many wrong stacks, Python's stacks are not read any more.
     #[cold]
     pub(super) fn count_failure(&self) {
         if self.failures.fetch_add(1, Ordering::Relaxed) >= MAX_FAILURES {
@@ -107,7 +107,7 @@ impl PythonStacks {
         }
     }
 
-    /// Counts the frames of a stack that was read with checks and found right.
+    /// Counts the frames of a stack that has passed all checks.
     #[cold]
     pub(super) fn count_frames(&self, frames: usize) {
         self.failures.store(0, Ordering::Relaxed);
@@ -128,7 +128,7 @@ impl PythonStacks {
     }
 
     /// Returns the address of this thread's Python thread state. While the thread has released the
-    /// GIL, it is the state that holds the thread's frames.
+    /// GIL, this is the state that has the thread's frames.
     #[inline(always)]
     pub(super) fn thread_state(&self, python: &PythonRuntime) -> Option<u64> {
         // SAFETY: these are variables of a Python that is not unloaded while it runs.
@@ -186,8 +186,8 @@ impl InterpreterProvider for PythonStacks {
     }
 }
 
-/// Whether the thread state of the thread with the GIL belongs to this thread. The state of another
-/// thread may be freed at any moment, so a system call reads it.
+/// Whether `state`, the state of the thread with the GIL, belongs to this thread. If it belongs to
+/// another thread, it may be freed at any moment, so a system call reads it.
 #[cold]
 fn is_of_this_thread(python: &PythonRuntime, state: u64) -> bool {
     let failed = Cell::new(false);

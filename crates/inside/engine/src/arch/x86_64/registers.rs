@@ -2,16 +2,18 @@
 
 use gimli::Register;
 
-/// rbp, which may lead to a frame.
+/// The register rbp, which may hold the address of a frame.
 pub(crate) const FRAME_POINTER: Register = Register(6);
-/// rsp.
+/// The register rsp, the stack pointer.
 pub(crate) const STACK_POINTER: Register = Register(7);
 /// The register number that unwind tables use for the return address.
 pub(crate) const RETURN_ADDRESS: Register = Register(16);
-/// Offset of the return address from the canonical frame address: a call pushes it last.
+/// Offset of the return address from the canonical frame address. A call pushes the return address
+/// last.
 pub(crate) const RETURN_ADDRESS_OFFSET: i64 = -8;
 
-/// Position of a running function: its instruction, stack and frame pointers.
+/// Position of a running function: the instruction pointer, the stack pointer and the frame
+/// pointer.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[derive(Clone, Copy)]
 pub(crate) struct FunctionPosition {

@@ -15,11 +15,12 @@ pub(crate) enum UnwindRuleKind {
     Rsp = 1,
     /// CFA = rbp + offset.
     Rbp = 2,
-    /// CFA = *(rbp + offset): functions that realign their stack.
+    /// CFA = *(rbp + offset), as in functions that realign their stack.
     DerefRbp = 3,
-    /// Any other rule (signal frames, expressions): evaluated each time, never reused.
+    /// Any other rule, as for signal frames and expressions. It is evaluated each time and never
+    /// reused.
     Complex = 4,
-    /// No unwind information (JIT, assembly): the frame pointer is tried.
+    /// There is no unwind information (JIT, assembly), so the frame pointer is tried.
     FramePointer = 5,
 }
 

@@ -1,8 +1,7 @@
 //! Notes the code of an object when a stack leads through it for the first time.
 //!
-//! The kernel writes a line for each of a process's mappings, and there may be a hundred thousand.
-//! So this module reads the object's headers, and asks the kernel only for the mapping at given
-//! addresses.
+//! The kernel's list of mappings may have a hundred thousand lines. So this module reads the
+//! object's headers, and asks the kernel only for the mappings at certain addresses.
 
 use std::ffi::CStr;
 use std::io::Write;
@@ -22,7 +21,7 @@ use crate::process::EngineProcess;
 
 /// Maximum number of bytes of a path, with a zero at its end.
 const MAX_PATH_LENGTH: usize = 4096;
-/// Maximum number of pieces of an object's code that are noted. An object mostly has one.
+/// Maximum number of pieces of an object's code that are noted. Most objects have one piece.
 const MAX_PIECES: usize = 4;
 
 /// Buffer for a path. It is not on the stack, which may be almost full.
@@ -35,9 +34,9 @@ impl PathBuffer {
 }
 
 impl CodeMappings {
-    /// Notes the code of an object that a stack leads through, and publishes it. This is called in
-    /// the middle of an event, and does not allocate from the program. Returns whether the code was
-    /// known before. If it was, no object has been loaded since.
+    /// Notes the code of an object through which a stack leads, and publishes it. This is called in
+    /// the middle of an event, and allocates no memory of the program. Returns whether the code was
+    /// known before. If it was, no object has been loaded since then.
     pub(crate) fn note_met(&self, process: &EngineProcess, module: &LoadedModule) -> bool {
         if process.is_sandboxed() {
             return false;
@@ -103,7 +102,8 @@ impl CodeMappings {
         false
     }
 
-    /// Publishes a mapping that was noted just now. There may be tens of thousands of others.
+    /// Publishes a mapping that was noted just now, without a search through all mappings, which
+    /// may be tens of thousands.
     fn publish_noted(&self, known: &mut KnownMappings, noted: usize, pages: &PageSource) {
         let count = self.published.load(Ordering::Relaxed) as usize;
         // There was no memory for the mappings before this one.
@@ -156,9 +156,9 @@ fn kernels_path(piece: &CodePiece, to: &mut [u8]) -> Option<usize> {
     (path.starts_with(b"/") && path.len() < MAX_PATH_LENGTH).then_some(path.len())
 }
 
-/// Writes the loader's path of an object into `to`, if it is an absolute one. Returns its length.
-/// This path is for mappings whose path the kernel does not report: those of a process that its
-/// user may not read, and code that is mapped in parts.
+/// Writes the loader's path of an object into `to`, if this path is absolute. Returns its length.
+/// It is used if the kernel does not report a mapping's path: in a process that its user may not
+/// read, and for code that is mapped in parts.
 fn loaders_path(link_map: *const LinkMap, to: &mut [u8]) -> Option<usize> {
     let at = (!link_map.is_null()).then(|| link_map.addr() + offset_of!(LinkMap, name))?;
     // Another thread may be closing the object.

@@ -48,8 +48,8 @@ fn finds_this_program() {
     assert_eq!(&*own.path, exe.to_str().unwrap().as_bytes());
 }
 
-/// The mapped code is read again if it needs more memory than was reserved, and nothing is read if
-/// none can be reserved.
+/// Tests that the mapped code is read again if it needs more memory than was reserved, and that
+/// nothing is read if no memory can be reserved.
 #[test]
 fn what_is_read_fits_what_was_set_aside() {
     let (mappings, process) = (
@@ -112,7 +112,7 @@ fn brief(m: &CodeMapping) -> (usize, usize, u64, Vec<u8>, bool, MappedImage) {
     )
 }
 
-/// An object that a stack leads through is noted once, with the kernel's data.
+/// Tests that an object through which a stack leads is noted once, with the kernel's data.
 #[test]
 fn an_object_is_noted_as_the_kernel_tells_it() {
     if !std::path::Path::new("/proc/self/map_files").is_dir() {
@@ -157,8 +157,8 @@ fn an_object_is_noted_as_the_kernel_tells_it() {
     assert!(!CodeMappings::new().note_met(&process, &module));
 }
 
-/// The loader's path may lead over a link, and the kernel's path replaces it. A mapping with the
-/// loader's path counts as the same mapping.
+/// Tests that the kernel's path replaces the loader's path, which may lead over a link. A mapping
+/// with the loader's path counts as the same mapping.
 #[test]
 fn the_kernels_path_takes_the_place_of_the_loaders() {
     let process = EngineProcess::new(PageSource::from_kernel());

@@ -1,6 +1,6 @@
-//! The place where a dump is written: its folder, opened once, and its name there. So the file is
-//! written to that folder even if another user renames folders or plants links meanwhile. The
-//! program may be root's, and the folder another user's.
+//! The place where a dump is written: a folder, which is opened once, and a name in it. So the file
+//! is written to this folder, even if another user renames folders or plants links meanwhile. This
+//! matters if the program runs as root and the folder belongs to another user.
 
 use std::ffi::{CStr, CString};
 
@@ -10,7 +10,7 @@ use heapprof_platform::sys::{self, EngineFile};
 const MAX_NAME_LEN: usize = 255;
 /// Maximum number of links that a path may lead over, as in the kernel.
 const MAX_LINKS: usize = 40;
-/// Flags that open a folder as a place for names.
+/// Flags to open a folder in which names are looked up.
 const FOLDER_FLAGS: i32 = libc::O_PATH | libc::O_DIRECTORY;
 
 /// A name in a folder.
@@ -37,7 +37,7 @@ impl DumpFileIdentity {
 }
 
 impl DumpPlace {
-    /// Returns the place of a path. With `make`, makes the place's folder if it is missing.
+    /// Finds the place for a path. If `make` is true and the folder is missing, makes the folder.
     pub(super) fn from_path(path: &[u8], make: bool) -> Result<Self, i32> {
         let (folder, name) = split_path(path);
         if name.is_empty() {
@@ -74,8 +74,8 @@ impl DumpPlace {
         Ok(Self { folder, name })
     }
 
-    /// Opens a device or a pipe that is there instead of a plain file. These can't be replaced,
-    /// only written to. A pipe without a reader is an error.
+    /// Opens the device or pipe at this place, which can't be replaced, only written to. `None` if
+    /// there is neither. A pipe without a reader is an error.
     pub(super) fn open_special(&self) -> Result<Option<EngineFile>, i32> {
         let Some(found) = sys::stat_in(&self.folder, &self.name, false) else {
             return Ok(None);
@@ -132,7 +132,7 @@ impl DumpPlace {
         })
     }
 
-    /// Removes the file at this place. Returns whether there was one.
+    /// Removes the file at this place. Returns whether a file was removed.
     pub(super) fn remove(&self) -> bool {
         sys::unlink_in(&self.folder, &self.name)
     }
@@ -146,7 +146,8 @@ impl DumpPlace {
     }
 }
 
-/// A dump's file that is not complete yet. It is removed unless `finish` is called.
+/// The file of a dump while it is incomplete. It is removed unless [`finish`](Self::finish) is
+/// called.
 pub(super) struct DumpDraft<'a> {
     place: &'a DumpPlace,
     name: CString,
@@ -172,9 +173,9 @@ impl Drop for DumpDraft<'_> {
 }
 
 /// Opens the folder of a dump, step by step. A link on the way must belong to this user, to root or
-/// to the owner of `/`. `record` applies the same rule to the path that its user typed. Without the
-/// rule, another user could redirect the dumps of root's program after `record` has checked the
-/// path. The error is an errno: EACCES for a link of another user.
+/// to the owner of `/`. Without this rule, another user could redirect the dumps of root's program
+/// after `record` has checked the path. (`record` applies the same rule to the path that its user
+/// typed.) The error is an errno: EACCES for a link of another user.
 fn open_folder(path: &[u8]) -> Result<EngineFile, i32> {
     let trusted = [Some(0), Some(sys::effective_user()), sys::file_owner(c"/")];
     let open_start = |path: &[u8]| match path.first() {

@@ -1,16 +1,16 @@
-//! Shadows: arrays with a word for each address at which a block may begin, for regions in which
-//! blocks lie close together.
+//! Shadows: arrays with a word for each address at which a block may begin. They are for regions in
+//! which blocks are close together.
 //!
-//! Blocks that are allocated one after the other mostly lie side by side, and end one after the
-//! other. So do their words, and the processor has mostly fetched them already. In a hash table
-//! each block is a miss of its own.
+//! Blocks that are allocated one after the other are mostly side by side. So are their words in a
+//! shadow, and the processor has mostly fetched the next word already. In a hash table, each block
+//! costs a cache miss.
 //!
-//! A region of 64 KiB in which many blocks are known gets a shadow of 32 KiB: 8 bytes for every 16.
-//! If blocks have 64 bytes, a shadow takes 32 bytes a block, as much as the hash table. From the
-//! 256th shadow on, a new shadow takes at most 128 bytes for each block that its region has at that
-//! time. A shadow is never freed: if the program gives a region back, its shadow serves later
-//! blocks at the same addresses. So a program that goes on to ever new addresses has shadows for
-//! all of them.
+//! A region of 64 KiB with many known blocks gets a shadow of 32 KiB: a word of 8 bytes for every
+//! 16 bytes. If blocks have 64 bytes, a shadow takes 32 bytes for each block, as much as the hash
+//! table. From the 256th shadow on, a new shadow takes at most 128 bytes for each block that its
+//! region has at that time. A shadow is never freed. If the program unmaps a region, its shadow
+//! serves later blocks at the same addresses. A program that always uses new addresses has shadows
+//! for all of them.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
@@ -25,42 +25,43 @@ use crate::ledger::live::table::LiveBlock;
 /// Number of words in a region's shadow.
 pub(super) const SHADOW_WORDS: usize = shadow::WORDS;
 const SHADOW_BYTES: usize = SHADOW_WORDS * 8;
-/// Distance between two addresses that have a word, in bytes. Blocks that begin at other addresses
-/// are in the hash table.
+/// Distance in bytes between two addresses that have a word in a shadow. Blocks that begin at other
+/// addresses are in the hash table.
 const GRAIN_BYTES: usize = 1 << shadow::GRAIN_BITS;
-/// Size of a region that may have a shadow, in bytes, as a power of two. A part of the table has
-/// all blocks of a region, or none.
+/// Binary logarithm of the size, in bytes, of a region that may have a shadow. A part of the live
+/// table has all blocks of a region, or none of them.
 pub(super) const REGION_BITS: u32 = shadow::GRAIN_BITS + SHADOW_WORDS.ilog2();
 /// Mask of the bits of a slot that count blocks. A shadow's address is a multiple of 32 KiB.
 const SLOT_COUNT_MASK: usize = SHADOW_BYTES - 1;
-/// Number of a region's blocks in the hash table at which the region gets a shadow while there are
-/// few shadows. It is low because the processor predicts better where blocks are if nearly all are
-/// in shadows.
+/// Number of a region's blocks in the hash table at which the region gets a shadow, while there are
+/// few shadows. It is low because branch prediction is better if nearly all blocks are in shadows.
 const MIN_BLOCKS_AT_FIRST: usize = 16;
-/// Number of shadows (8 MiB in all) from which on a region needs more blocks to get one, to save
-/// memory.
+/// Number of shadows (8 MiB in all) from which on a region needs more blocks to get a shadow. This
+/// saves memory.
 const EARLY_SHADOW_LIMIT: usize = 256;
-/// Number of a region's blocks in the hash table at which the region gets a shadow once there are
+/// Number of a region's blocks in the hash table at which the region gets a shadow, once there are
 /// [`EARLY_SHADOW_LIMIT`] shadows.
 const MIN_BLOCKS_LATER: usize = 256;
 
 /// Number of bits of an address.
 const ADDRESS_BITS: u32 = 48;
-/// Number of regions whose slots are in one table, as a power of two. Together these regions have 8
-/// GiB.
+/// Binary logarithm of the number of regions whose slots are in one table. Together these regions
+/// have 8 GiB.
 const SLOT_TABLE_BITS: u32 = 17;
 const SLOT_TABLE_COUNT: usize = 1 << (ADDRESS_BITS - REGION_BITS - SLOT_TABLE_BITS);
 
-/// The address of a region's shadow, if there is one, and the number of the region's blocks that
-/// are in the hash table. A thread that may use the region's part of the hash table may write it.
+/// A region's slot: the address of the region's shadow, if there is one, and the number of the
+/// region's blocks that are in the hash table. A thread that may use the region's part of the live
+/// table may write the slot.
 pub(crate) struct ShadowSlot(AtomicUsize);
 
-/// The shadows of regions, and the slots that lead to them.
+/// The shadows of regions, and the slots with their addresses.
 pub(crate) struct RegionShadows {
-    /// The tables of slots.
+    /// Addresses of the tables of slots.
     top: AtomicPtr<AtomicPtr<ShadowSlot>>,
-    /// The shadows in the order in which regions got them, in chunks of 16, 32, 64 and so on.
-    /// Behind the shadows of each chunk are the numbers of their regions.
+    /// The shadows, in chunks. Their order is that in which regions got a shadow. The first chunk
+    /// has 16 shadows, the next one 32, and so on. Behind the shadows of a chunk are the numbers of
+    /// their regions.
     pub(crate) chunk: [AtomicPtr<u8>; shadow::MAX_SHADOW_CHUNKS],
     pub(crate) count: AtomicUsize,
     /// Number of a region's blocks in the hash table at which the region gets a shadow.
@@ -69,12 +70,12 @@ pub(crate) struct RegionShadows {
     is_full: AtomicBool,
 }
 
-/// Returns the pointer that stands for a table for which there was no memory.
+/// Returns a pointer that marks a missing table: there was no memory for the table.
 fn missing_table<T>() -> *mut T {
     std::ptr::without_provenance_mut(align_of::<T>())
 }
 
-/// Whether the pointer leads to a table.
+/// Whether a pointer is the address of a table, and neither null nor the mark of a missing table.
 #[inline(always)]
 fn is_table_present<T>(table: *mut T) -> bool {
     table.addr() > align_of::<T>()
@@ -86,7 +87,7 @@ pub(super) fn fits(size: u64) -> bool {
     size < shadow::PRESENT_FLAG >> 32
 }
 
-/// Returns the block for which a word stands that is not 0.
+/// Unpacks the block in a word that is not 0.
 #[inline(always)]
 fn unpack_block(word: u64) -> LiveBlock {
     LiveBlock {
@@ -95,13 +96,13 @@ fn unpack_block(word: u64) -> LiveBlock {
     }
 }
 
-/// Returns the number of the region of an address.
+/// Returns the number of the region that contains an address.
 #[inline(always)]
 pub(super) fn region_number(address: usize) -> usize {
     address >> REGION_BITS
 }
 
-/// Returns those addresses of a region at which blocks have a word.
+/// Returns the addresses in a region that have a word.
 pub(super) fn block_addresses(region: usize) -> impl Iterator<Item = usize> {
     (0..SHADOW_WORDS).map(move |i| (region << REGION_BITS) + i * GRAIN_BYTES)
 }
@@ -110,7 +111,7 @@ pub(super) fn block_addresses(region: usize) -> impl Iterator<Item = usize> {
 #[derive(Clone, Copy)]
 pub(super) struct ShadowWord(*mut u64);
 
-/// The value of a slot at one moment.
+/// The value of a [`ShadowSlot`] at one moment.
 #[derive(Clone, Copy)]
 pub(super) struct SlotValue(usize);
 
@@ -120,13 +121,13 @@ impl ShadowSlot {
         SlotValue(self.0.load(Ordering::Relaxed))
     }
 
-    /// Counts one block more in the hash table than `held` says.
+    /// Increments the number of blocks in the hash table. `held` is the slot's current value.
     #[inline(always)]
     pub(super) fn add(&self, held: SlotValue) {
         self.0.store(held.0 + 1, Ordering::Relaxed);
     }
 
-    /// Counts one block less in the hash table than `held` says.
+    /// Decrements the number of blocks in the hash table. `held` is the slot's current value.
     #[inline(always)]
     pub(super) fn subtract(&self, held: SlotValue) {
         // In a child of a thread that was interrupted, the table may have a block that was not
@@ -135,7 +136,7 @@ impl ShadowSlot {
         self.0.store(held.0 - one, Ordering::Relaxed);
     }
 
-    /// Sets the count to 0: none of the region's blocks is in the hash table any more.
+    /// Sets the number of blocks in the hash table to 0.
     pub(super) fn clear(&self) {
         self.0.fetch_and(!SLOT_COUNT_MASK, Ordering::Relaxed);
     }
@@ -148,7 +149,7 @@ impl SlotValue {
         self.0 & SLOT_COUNT_MASK
     }
 
-    /// Returns the word of an address, if it has one.
+    /// Returns the word of an address in the shadow, if there is one.
     #[inline(always)]
     pub(super) fn word(self, address: usize) -> Option<ShadowWord> {
         if self.0 <= SLOT_COUNT_MASK || !address.is_multiple_of(GRAIN_BYTES) {
@@ -162,7 +163,7 @@ impl SlotValue {
 }
 
 impl ShadowWord {
-    /// Puts a block that [`fits`] into the word, and returns the block that was there.
+    /// Stores a block in the word, and returns the earlier block. The block must [fit](fits).
     #[inline(always)]
     pub(super) fn put(self, block: LiveBlock) -> Option<LiveBlock> {
         let word = shadow::PRESENT_FLAG | block.size << 32 | u64::from(block.stack.to_u32());
@@ -172,7 +173,7 @@ impl ShadowWord {
         (old != 0).then(|| unpack_block(old))
     }
 
-    /// Takes the block out of the word.
+    /// Removes the block from the word and returns it.
     #[inline(always)]
     pub(super) fn take(self) -> Option<LiveBlock> {
         // SAFETY: it is inside a shadow, as in `put`, and the caller may use the region.
@@ -180,7 +181,7 @@ impl ShadowWord {
         (old != 0).then(|| unpack_block(old))
     }
 
-    /// Returns the word's address, for bringing it into the cache.
+    /// Returns the word's address, for a prefetch.
     #[inline(always)]
     pub(super) fn place(self) -> *const u8 {
         self.0.cast_const().cast()
@@ -204,7 +205,8 @@ impl RegionShadows {
         held.0 >= self.min_blocks.load(Ordering::Relaxed) && held.0 <= SLOT_COUNT_MASK
     }
 
-    /// Returns the slot of an address's region, if there is a table with it.
+    /// Returns the slot of the region that contains an address; `None` if there is no table for the
+    /// slot.
     #[inline(always)]
     pub(super) fn slot(&self, address: usize) -> Option<&ShadowSlot> {
         let region = region_number(address);
@@ -222,8 +224,8 @@ impl RegionShadows {
         Some(unsafe { &*table.add(place) })
     }
 
-    /// Returns the slot of an address's region. Returns `None` if there is no memory for it; later
-    /// calls then return `None`, too.
+    /// Returns the slot of the region that contains an address. Returns `None` if there is no
+    /// memory for the slot. Later calls then return `None`, too.
     #[inline(always)]
     pub(super) fn slot_or_new(&self, address: usize, pages: &PageSource) -> Option<&ShadowSlot> {
         match self.slot(address) {
@@ -318,7 +320,7 @@ impl RegionShadows {
         (!begin.is_null()).then_some(begin)
     }
 
-    /// Returns how many bytes of the shadows and slots are in memory.
+    /// Returns how many bytes of the shadows and slots are resident.
     pub(super) fn resident(&self, pages: &PageSource) -> usize {
         let chunks = self.chunk.iter().enumerate().map(|(i, chunk)| {
             let at = chunk.load(Ordering::Acquire);
@@ -344,7 +346,7 @@ impl RegionShadows {
     }
 }
 
-/// Returns the word that contains the region's number for the shadow `place` of a chunk.
+/// Returns the word with the region's number of the shadow `place` in a chunk.
 ///
 /// # Safety
 /// A chunk with the number `chunk` begins at `begin`, and `place` is below its length.
@@ -354,8 +356,9 @@ unsafe fn region_number_place<'a>(begin: *mut u8, chunk: usize, place: u64) -> &
     unsafe { &*numbers.cast::<AtomicU64>().add(place as usize) }
 }
 
-/// Returns the table that `at` points to. If there is none, makes one with `len` entries. Returns
-/// [`missing_table`] if there is no memory for it, or was none at an earlier call.
+/// Returns the table whose address is in `at`. If there is no table yet, makes a table with `len`
+/// entries. Returns [`missing_table`] if there is no memory for it. Later calls then return this,
+/// too.
 fn find_or_make_table<T>(at: &AtomicPtr<T>, len: usize, pages: &PageSource) -> *mut T {
     let bytes = len * size_of::<T>();
     let made = pages.map_once(

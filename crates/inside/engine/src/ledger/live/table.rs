@@ -2,7 +2,7 @@
 
 use heapprof_abi::StackNumber;
 
-/// Number of entries below which a table is at most half full.
+/// Number of entries below which a table is small: it is at most half full.
 const SMALL_TABLE_LIMIT: usize = 2048;
 const KEY_BITS: u32 = heapprof_abi::table::ADDRESS_BITS;
 const KEY_MASK: u64 = (1 << KEY_BITS) - 1;
@@ -16,9 +16,9 @@ pub(crate) struct LiveBlock {
     pub(crate) size: u64,
 }
 
-/// An entry of the hash table. Its first word is the address / 8 (every malloc's blocks are at
-/// least that far apart) and the size's upper bits. The second is the size's lower bits and the
-/// stack.
+/// An entry of the hash table. Its first word has the address divided by 8 (blocks of any malloc
+/// are at least 8 bytes apart), and the upper bits of the size. The second word has the lower bits
+/// of the size, and the stack's number.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct LiveEntry(pub(super) u64, pub(super) u64);
@@ -33,7 +33,8 @@ pub(crate) struct BlockTable {
     pub(super) hashed: usize,
 }
 
-/// Returns the index at which the search for a key begins, before it is masked to the part's table.
+/// Returns the index at which the search for a key begins. The caller must apply the mask of the
+/// part's table.
 #[inline(always)]
 pub(super) fn home_index(key: u64) -> usize {
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) as usize
@@ -67,8 +68,8 @@ impl LiveEntry {
 }
 
 impl BlockTable {
-    /// Whether it is time for a larger table. Small tables may be emptier, because that keeps
-    /// searches short.
+    /// Whether the table needs to grow. Small tables grow earlier, because that keeps searches
+    /// short.
     #[inline(always)]
     pub(super) fn is_filled(&self) -> bool {
         let most = if self.mask < SMALL_TABLE_LIMIT { 3 } else { 4 };
@@ -147,8 +148,8 @@ impl BlockTable {
         }
     }
 
-    /// Moves later entries of the run forward, so that no search stops short (Knuth 6.4, algorithm
-    /// R).
+    /// Closes a gap at a removed entry: moves later entries of the run forward, so that searches
+    /// find them (Knuth 6.4, algorithm R).
     #[inline]
     fn close_gap(&mut self, mut gap: usize) {
         let mut i = gap;

@@ -1,4 +1,4 @@
-//! The live table compared with a map, also while its parts change hands.
+//! Compares the live table with a map, also while parts of the table change their owner.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -100,8 +100,8 @@ fn behaves_as_a_map_does() {
     assert_eq!(ledger.put(ledger.state(), 4096, huge), Err(TableFull));
 }
 
-/// Blocks in shadows, and blocks that have no word there: blocks at odd addresses, and very large
-/// ones.
+/// Tests blocks in shadows, and blocks that have no word in a shadow: very large ones, and those at
+/// odd addresses.
 #[test]
 fn behaves_as_a_map_does_wherever_blocks_begin() {
     let ledger = Ledger::leaked();
@@ -136,7 +136,7 @@ fn behaves_as_a_map_does_wherever_blocks_begin() {
     assert_eq!(ledger.live.len(), 0);
 }
 
-/// Sampled blocks lie far apart.
+/// Tests that sampled blocks get no shadows, because they are far apart.
 #[test]
 fn sampled_blocks_have_no_shadows() {
     let ledger = Ledger::leaked();
@@ -159,8 +159,7 @@ fn sampled_blocks_have_no_shadows() {
     assert_eq!(taken.count(), 500);
 }
 
-/// Threads use addresses of their own in parts that they share, and the parts change hands all
-/// the while.
+/// Tests threads that use separate addresses in the same parts, while the parts change their owner.
 #[test]
 fn parts_change_hands() {
     let ledger = Ledger::leaked();

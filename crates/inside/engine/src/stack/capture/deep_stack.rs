@@ -1,14 +1,16 @@
-//! Stacks that are deeper than the record: both ends frame by frame, and marks between them.
+//! Captures stacks that are deeper than the record. The record has both ends of such a stack frame
+//! by frame, and marks between them.
 //!
-//! Recursion can go 100,000 calls deep. If each return address were compared, an allocation at such
-//! a depth would cost more the deeper the stack is. Only the 256 newest and the 256 oldest frames
-//! of such a stack are kept ([`FRAMES_PER_END`]). So the record has these, some more of the newest,
-//! and only some of the frames between, as marks: their addresses and their words. Each of the
-//! newest frames is proved unchanged by the one above it, as in any stack. The oldest frames are
-//! concluded to be unchanged from this: their return addresses and all marks have the same words at
-//! the same addresses. A program that returned from all of them and called as deep again has
-//! another word in at least one of these places. The exception is a program that left all of them
-//! unwritten in one huge frame, and reached the same 256 newest frames at the same address.
+//! Recursion can go 100,000 calls deep. If each return address were compared, the cost of an
+//! allocation would grow with the depth of the stack. A profile has only the 256 newest and the 256
+//! oldest frames of such a stack ([`FRAMES_PER_END`]). So the record has these frames, some more of
+//! the newest ones, and only some of the frames between. These are marks: their addresses and their
+//! words. Each of the newest frames is proved unchanged by the frame above it, as in any stack. The
+//! oldest frames are concluded to be unchanged from this: their return addresses and all marks have
+//! the same words at the same addresses. If a program has returned from all marks and has called as
+//! deep again, at least one of these words differs. There is one exception: a program that skips
+//! all of these addresses in one huge frame, without writing to them, and reaches the same 256
+//! newest frames at the same addresses.
 //!
 //! A stack that returns goes back along the marks. It is unwound until the newest frames are
 //! complete again, and then down to the newest mark that is unchanged.
@@ -19,14 +21,15 @@ use super::{CUT, FRAMES_PER_END, LastStack, MAX_REMEMBERED_FRAMES, hash_term};
 
 use crate::stack::walk::{DirectMemory, FrameCursor, Unwinder};
 
-/// Number of newest frames that stay when a stack becomes too deep.
+/// Number of newest frames that stay in the record when a stack becomes too deep for it.
 const NEWEST_FRAMES: usize = 2 * FRAMES_PER_END;
-/// Distance of two marks, in frames.
+/// Distance between two marks, in frames.
 const MARK_SPACING: usize = 64;
-/// Maximum number of marks. When there are more, every second one is dropped.
+/// Maximum number of marks. When there are more marks, every second mark is dropped.
 const MAX_MARKS: usize = 128;
 
-/// Which of the fresh frames were left out so far. If both numbers are zero, none were.
+/// The position of the gaps in the fresh frames, after frames were left out. If both numbers are
+/// zero, no frame was left out.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ThinnedFrames {
     /// Number of newest frames without gaps.
@@ -43,7 +46,7 @@ impl ThinnedFrames {
 }
 
 impl LastStack {
-    /// Whether the recorded stack has more frames than are kept.
+    /// Whether the recorded stack has more frames than a profile shows.
     pub(crate) fn is_deep(&self) -> bool {
         self.len > 2 * FRAMES_PER_END || self.dense != 0
     }
@@ -61,7 +64,8 @@ impl LastStack {
             .fold(hash_term(CUT, FRAMES_PER_END), u64::wrapping_add)
     }
 
-    /// Returns both ends of a deep stack, leaf first, as [`walk`](Self::walk) would.
+    /// Returns both ends of a deep stack, leaf first. The order and the limits are the same as in
+    /// [`walk`](Self::walk).
     pub(crate) fn ends(&mut self) -> &[u64] {
         let (oldest, newest) = (
             &self.pc[..FRAMES_PER_END],
@@ -79,10 +83,10 @@ impl LastStack {
         self.dense != 0 && (FRAMES_PER_END..=self.dense).contains(&i)
     }
 
-    /// Whether the newest frames are enough to distinguish stacks, if the record is replaced by its
-    /// `keep` oldest frames and `fresh` new ones. If they are not, the walk unwinds more frames
-    /// than it needs now. Otherwise it would unwind that many frames each time that the stack
-    /// returns from one frame.
+    /// Whether a new record has enough of the newest frames. The new record would have the `keep`
+    /// oldest frames of the current record, and `fresh` new frames. If it has too few, the walk
+    /// unwinds more frames than it needs now. Otherwise it would have to unwind many frames each
+    /// time the stack returns from one frame.
     #[cold]
     pub(super) fn is_enough(&self, keep: usize, fresh: usize) -> bool {
         if keep > self.dense && keep + fresh >= self.dense + FRAMES_PER_END {
@@ -92,9 +96,9 @@ impl LastStack {
         keep <= FRAMES_PER_END || fresh >= NEWEST_FRAMES
     }
 
-    /// Adds the newest of the recorded frames, down to the first mark, to the fresh ones, because
-    /// they are unchanged. Their callers are unwound again. The arguments are passed by value,
-    /// because a variable that a call may write can't stay in a register of the loop that calls.
+    /// Adds unchanged recorded frames to the fresh frames: the newest ones, down to the first mark.
+    /// Their callers are unwound again. The arguments are passed by value, so that the calling loop
+    /// can keep its variables in registers.
     #[cold]
     pub(super) fn carry_over_dense(
         &mut self,
@@ -112,8 +116,8 @@ impl LastStack {
         Some((cursor, fresh))
     }
 
-    /// Makes room among the fresh frames: those behind the marks, except the last `whole`, are
-    /// reduced to marks. Returns the new number of frames.
+    /// Makes room among the fresh frames. The frames behind the marks are reduced to marks, except
+    /// the last `whole` ones. Returns the new number of frames.
     #[cold]
     pub(super) fn thin(&mut self, fresh: usize, whole: usize) -> usize {
         let thinned = &mut self.thinned;
@@ -139,8 +143,8 @@ impl LastStack {
         to + whole
     }
 
-    /// Replaces the record by its `keep` oldest frames and the `fresh` new ones, if these are too
-    /// many or have marks among them.
+    /// Replaces the record by its `keep` oldest frames and the `fresh` new ones. This is for
+    /// records that would have too many frames, or that have marks.
     #[cold]
     pub(super) fn replace_all(&mut self, keep: usize, mut fresh: usize, end: Option<usize>) {
         // The end of the stack is the first check, which belongs to the oldest frame.

@@ -1,5 +1,5 @@
-//! Walks a stack from end to end, without using the last one, and leaves out the middle of a deep
-//! one.
+//! Walks a stack from end to end, without the record of the last stack. Leaves out the middle of a
+//! deep stack.
 
 use heapprof_abi::FrameAddress;
 
@@ -9,8 +9,8 @@ use crate::arch::strip_pointer_authentication;
 use crate::stack::call_site::CallSite;
 use crate::stack::walk::{self, DirectMemory, ForeignMemory, FrameCursor, Unwinder, WalkMemory};
 
-/// Reads the thread's own stack directly, and other memory with the kernel's checks, because a
-/// signal frame leads to another stack.
+/// Memory for a walk: the thread's own stack is read directly, and other memory with the kernel's
+/// checks. A signal frame leads to such other memory.
 pub(super) struct MixedMemory<'a>(pub(super) DirectMemory, pub(super) &'a mut ForeignMemory);
 
 impl WalkMemory for MixedMemory<'_> {
@@ -19,9 +19,10 @@ impl WalkMemory for MixedMemory<'_> {
     }
 }
 
-/// Unwinds from `frame`, leaf first, into `kept`, which has room for both ends. `of` converts a
-/// frame to its kept form, and `cut` stands for the middle. Returns the number of kept frames, and
-/// whether the stack ends before its outermost frame.
+/// Unwinds from `frame`, leaf first, and stores the frames in `kept`, which has room for both ends.
+/// `of` converts a frame to its stored form. `cut` stands for frames that are left out in the
+/// middle. Returns the number of stored frames, and whether the stack ends before its outermost
+/// frame.
 pub(super) fn walk<Frame: Copy>(
     memory: &mut impl WalkMemory,
     frame: CallSite,

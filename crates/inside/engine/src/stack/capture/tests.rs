@@ -1,5 +1,4 @@
-//! Tests of a capture on another stack than the thread's own, and of the hash that distinguishes
-//! stacks.
+//! Tests a capture on a stack that is not the thread's own, and the hash that distinguishes stacks.
 
 use heapprof_platform::pages::PageSource;
 
@@ -7,8 +6,8 @@ use super::*;
 use crate::code::ProgramCode;
 use crate::process::EngineProcess;
 
-/// A stack other than the thread's own must not be read directly. On processors other than x86-64,
-/// call sites have no stack at all.
+/// Tests that only the thread's own stack is read directly. On processors other than x86-64, call
+/// sites have no stack at all.
 #[test]
 fn what_is_not_on_the_own_stack_is_not_recorded() {
     // SAFETY: all zeros are valid.
@@ -34,8 +33,8 @@ fn what_is_not_on_the_own_stack_is_not_recorded() {
     }
 }
 
-/// Two stacks that differ by a swap of two return addresses have different hashes, because the
-/// change of the sum depends on the place.
+/// Tests that two stacks have different hashes if they differ by a swap of two return addresses. A
+/// term of the hash depends on the position of the frame.
 #[test]
 fn swapped_frames_change_the_sum() {
     for bit in 0..24 {

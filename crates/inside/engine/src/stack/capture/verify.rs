@@ -1,5 +1,5 @@
-//! Checks whether a recorded stack is unchanged in memory, and patches return addresses that may be
-//! patched.
+//! Checks whether a recorded stack is unchanged in memory. Patches return addresses that have
+//! changed without any effect on the other frames.
 
 use heapprof_abi::FrameAddress;
 
@@ -11,8 +11,8 @@ use crate::stack::recent_stacks::WalkedWord;
 use crate::stack::walk::Unwinder;
 
 impl LastStack {
-    /// Compares the oldest `keep` frames with memory, and patches those that may be patched.
-    /// Returns the newest frame that has changed in another way, if there is one.
+    /// Compares the oldest `keep` frames with memory, and patches changed return addresses if that
+    /// is allowed. Returns the newest frame with any other change; `None` if there is none.
     #[inline]
     pub(super) fn verify(&mut self, keep: usize, unwinder: Unwinder<'_>) -> Option<usize> {
         let check = self.find_broken_check(keep);
@@ -68,8 +68,8 @@ impl LastStack {
         check
     }
 
-    /// Whether any of the oldest `keep` return addresses has changed. This is the quickest check.
-    /// It does not find out which address has changed.
+    /// Whether any of the oldest `keep` return addresses has changed. This is the quickest check,
+    /// because it does not find the changed address.
     #[inline(always)]
     pub(super) fn any_changed(&self, keep: usize) -> bool {
         let (slots_by_8, slots_left) = self.slot[..keep].as_chunks::<8>();
@@ -91,7 +91,7 @@ impl LastStack {
         any != 0
     }
 
-    /// Whether the stack at `frame` is the recorded one.
+    /// Whether the stack at `frame` is equal to the recorded stack.
     #[inline(always)]
     pub(super) fn is_unchanged(&self, frame: CallSite, unwinder: Unwinder<'_>) -> bool {
         let len = self.len;
@@ -109,14 +109,14 @@ impl LastStack {
         self.find_broken_check(len).is_none() && !self.any_changed(len)
     }
 
-    /// Returns the present return address of frame `i` in memory.
+    /// Returns the current return address of frame `i` in memory.
     #[inline(always)]
     pub(super) fn current_return_address(&self, i: usize) -> u64 {
         // SAFETY: recorded slots lie between a newer frame and the end of this thread's stack.
         unsafe { (self.slot[i] as *const u64).read() }
     }
 
-    /// Returns the newest frame of which a word besides the return address has changed.
+    /// Returns the newest frame that has a changed word besides the return address.
     #[inline(always)]
     pub(super) fn find_broken_check(&self, keep: usize) -> Option<usize> {
         let end = self.check_end[keep - 1] as usize;
@@ -128,8 +128,8 @@ impl LastStack {
         broken.map(|check| check.frame as usize)
     }
 
-    /// Replaces frame `i`'s return address by its present one, if both have the same unwind rule.
-    /// Returns whether it was replaced.
+    /// Replaces the recorded return address of frame `i` by the current one, if both have the same
+    /// unwind rule. Returns whether it was replaced.
     #[inline(always)]
     pub(super) fn patch(&mut self, i: usize, unwinder: Unwinder<'_>) -> bool {
         let pc = self.current_return_address(i);

@@ -5,16 +5,16 @@ use heapprof_abi::{MappingGeneration, StackNumber};
 
 use super::ProcessStacks;
 
-/// The stack that was read last, and the stacks from which it was read.
+/// The stack that was read last, and the chain of its bases.
 #[derive(Default)]
 pub(crate) struct ExpandedStack {
     /// The stack's frames, oldest first.
     frames: Vec<u64>,
-    /// The stack and its bases, each with the number of its oldest frames that belong to the stack.
-    /// The base nearest to the root comes first.
+    /// The stack and its bases. Each entry also has the number of oldest frames of the base that
+    /// belong to the stack. The base nearest to the root comes first.
     chain: Vec<(StackNumber, usize)>,
-    /// The entries that the next stack adds to `chain`, the newest first. `newer` has the frames
-    /// that it adds to `frames`, in the same order.
+    /// The entries that the next stack adds to `chain`, the newest first. The field `newer` has the
+    /// frames that the next stack adds to `frames`, the newest first.
     links: Vec<(StackNumber, usize)>,
     newer: Vec<u64>,
 }
@@ -26,7 +26,7 @@ impl ExpandedStack {
     }
 
     /// Reads a stack. Returns its generation of mappings, and the number of oldest frames that it
-    /// has in common with the previous stack.
+    /// shares with the previous stack.
     pub(crate) fn read(
         &mut self,
         stacks: &ProcessStacks,
@@ -61,15 +61,16 @@ impl ExpandedStack {
         (generation, self.go_on(known))
     }
 
-    /// Replaces the stack by `frame` alone, which is a stack without a number. Returns how many
-    /// frames it has in common with the previous stack, 0 or 1.
+    /// Replaces the stack by a stack without a number, which has only the frame `frame`. Returns
+    /// the number of frames that it shares with the previous stack, 0 or 1.
     pub(crate) fn set(&mut self, frame: u64) -> usize {
         self.chain.clear();
         self.newer.push(frame);
         self.go_on(0)
     }
 
-    /// Puts the newer frames behind the `known` oldest ones. Returns how many have not changed.
+    /// Replaces all frames except the `known` oldest ones by the newer frames. Returns the number
+    /// of unchanged oldest frames.
     fn go_on(&mut self, known: usize) -> usize {
         let newer = self.newer.iter().rev();
         let pairs = newer.zip(&self.frames[known..]);
@@ -88,8 +89,8 @@ mod tests {
     use crate::tables::stacks::NewStack;
     use heapprof_platform::pages::regions::region;
 
-    /// A stack that is read after any other one is the same as when it is read by itself, and the
-    /// returned number is the number of frames that both stacks have in common.
+    /// Tests that a stack has the same frames whichever stack was read before it. Also tests that
+    /// the returned number is the number of frames that both stacks share.
     #[test]
     fn each_stack_is_read_as_by_itself_after_any_other() {
         let (process, stacks) = (EngineProcess::new(region()), ProcessStacks::new());

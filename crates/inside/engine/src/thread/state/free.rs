@@ -7,12 +7,12 @@ use heapprof_platform::sys::PAGE_SIZE;
 
 use super::ThreadState;
 
-/// The first of the free states. Each state leads to the next.
+/// A list of free states: a word about the first state. Each state has the address of the next one.
 ///
-/// The word is the page number of the first state, and above it the number of changes of the word.
-/// Without that number, a thread that was suspended between reading the first state and taking it
-/// could find the same state first again, and would not notice that another one is behind it now.
-/// The number wraps after 2^24 changes.
+/// The lower bits of the word are the page number of the first state, and the upper bits are the
+/// number of changes of the word. The number of changes is needed for a thread that is suspended
+/// between reading the first state and taking it. Meanwhile, the same state may be first again, but
+/// with another state behind it. The number wraps after 2^24 changes.
 pub(super) struct FreeStates(AtomicU64);
 
 const PAGE_BITS: u32 = 40;
@@ -48,8 +48,8 @@ impl FreeStates {
         first.and_then(|first| unsafe { first.as_ref() })
     }
 
-    /// Replaces the first state by the result of `next`, which gets that state. Returns the state
-    /// that was first, or `None` if `next` returned none.
+    /// Replaces the first state by the result of `next`, whose argument is the current first state.
+    /// Returns the previous first state; `None` if `next` returned `None`.
     fn change(
         &self,
         next: impl Fn(*mut ThreadState) -> Option<*mut ThreadState>,
@@ -98,8 +98,8 @@ mod tests {
         assert!(free.pop().is_none());
     }
 
-    /// Threads that take and return states at the same time never have the same one, and none is
-    /// lost.
+    /// Tests that threads that take and return states at the same time never have the same state,
+    /// and that no state is lost.
     #[test]
     fn threads_share_no_state() {
         static FREE: FreeStates = FreeStates::new();

@@ -1,9 +1,9 @@
-//! The program's floating point environment: the engine's calculations neither depend on it nor
-//! change it.
+//! Protects the engine's calculations from the program's floating point environment, and this
+//! environment from them.
 
-/// Runs `calculate` with the floating point settings that every program starts with, and then
-/// restores the program's own. The program may have set another rounding mode, may trap inexact
-/// results, or may check afterwards whether a result was inexact.
+/// Runs `calculate` with the default floating point settings, and then restores the program's
+/// settings. The program may have set another rounding mode, may trap inexact results, or may check
+/// afterwards whether a result was inexact.
 #[inline(never)]
 pub fn undisturbed(calculate: &mut dyn FnMut()) {
     let (mut kept, usual) = (0u32, 0x1f80u32);

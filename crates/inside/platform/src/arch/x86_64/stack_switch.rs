@@ -1,6 +1,6 @@
 //! The instructions that change to another stack.
 
-/// Calls `function` with `argument` on another stack, and returns to this one.
+/// Calls `function` with `argument` on another stack, and then returns to the current stack.
 ///
 /// # Safety
 /// `end` is the end of a stack that no other code uses, aligned to 16 bytes, and
@@ -26,12 +26,12 @@ pub(crate) unsafe fn call_on_stack<T>(
     }
 }
 
-/// Makes a child by clone(2) with `flags`, which calls `function` with `argument` on another stack
-/// and then ends. Returns the child's id, or the negated errno.
+/// Makes a child by clone(2) with `flags`. The child calls `function` with `argument` on another
+/// stack, and then ends. Returns the child's id, or the negated errno.
 ///
 /// # Safety
-/// As for [`call_on_stack`]. Also, the child and this thread do not use at the same time
-/// what they share by `flags`.
+/// As for [`call_on_stack`]. Also, the child and this thread must not use the resources that they
+/// share by `flags` at the same time.
 pub(crate) unsafe fn clone_on_stack<T>(
     flags: i32,
     end: usize,

@@ -1,8 +1,8 @@
-//! The place of each thread's slot, in initial-exec storage: reading it calls nothing.
+//! The storage of each thread's slot: initial-exec storage, which is read without a call.
 
 use std::arch::{asm, global_asm};
 
-/// Number of bytes of the slot, which are a cache line of the thread's own.
+/// Length of the slot in bytes. The slot has a cache line for itself.
 pub(crate) const THREAD_SLOT_LEN: usize = 64;
 
 global_asm!(

@@ -1,11 +1,11 @@
-//! The heads of an interpreter's values. For each head, the table holds whether it is free, and
-//! otherwise which stack made its value.
+//! The table of the heads of an interpreter's values. It holds for each head whether it is free,
+//! and otherwise which stack made its value.
 //!
-//! Perl keeps free heads in a list, which it uses as a stack: it makes a value from the first head,
-//! and puts a freed head first. After each op, the list is compared with a copy. A head that is
-//! missing at the beginning was made into a value, and a new head there was freed. Each free head
-//! stores its index in the copy, in the field for a value's content. So the first head with a
-//! correct index shows from where on the copy is still right.
+//! Perl has a list of free heads, which it uses as a stack: it makes a value from the first head,
+//! and puts a freed head first. After each op, the list is compared with a copy. If a head is
+//! missing at the list's beginning, a value was made from it. If a new head is there, its value was
+//! freed. In each free head, the field for a value's content stores the head's index in the copy.
+//! So the first head with a correct index shows from where on the copy is still right.
 
 use heapprof_engine::StackNumber;
 use heapprof_perl::HEAD_BYTES;
@@ -28,36 +28,38 @@ pub(in crate::perl) struct HeadTable {
     stack: MappedVec<StackNumber>,
     /// The moment at which the value of each head was made. [`INTRODUCED_BIT`] may be added.
     moment: MappedVec<u32>,
-    /// The type and the body of each value that was there before tracing, to distinguish it from a
-    /// later one.
+    /// The type and the body of each value that existed before tracing, to distinguish it from a
+    /// later value in the same head.
     before: MappedVec<u64>,
     /// Number of values that each stack made.
     count: MappedVec<u64>,
-    /// Number of values whose making was not seen.
+    /// Number of values that were made before tracing, or unnoticed.
     pub(in crate::perl) unseen: u64,
-    /// Difference between Perl's count of values and the number of heads with a value.
+    /// Difference between Perl's own count of values and the number of heads that have a value.
     surplus: i64,
     last_arena: u64,
     /// The number of heads.
     heads: u64,
-    /// Heads that were added to the list since the copy was made, in the list's order.
+    /// Heads that were added to the list after the copy was made, in the list's order.
     new: MappedVec<u32>,
 }
 
 /// Maximum number of heads in an arena.
 const MAX_ARENA_HEADS: u64 = 170;
-/// Stands for the stack of a value whose making was not seen.
+/// Number that stands for the stack of a value that was made before tracing, or unnoticed.
 pub(in crate::perl) const UNSEEN_STACK: StackNumber = StackNumber::from_u32(u32::MAX);
-/// Stands for the stack of a head that was free at the last comparison. A value in it is newer.
+/// Number that stands for the stack of a head that was free at the last comparison. If the head has
+/// a value now, the value is newer.
 pub(in crate::perl) const NEWER_STACK: StackNumber = StackNumber::from_u32(u32::MAX - 1);
-/// Stands for the stack of a variable that a pad keeps for the next run of its `my`, whatever stack
-/// made the variable.
+/// Number that stands for the stack of a variable that its pad keeps until its `my` runs again,
+/// whichever stack made the variable.
 pub(in crate::perl) const RESTING_STACK: StackNumber = StackNumber::from_u32(u32::MAX - 2);
-/// Stands for the stack of a value that the compiler made after the recording began, but before the
-/// program ran. Such a value is recognised by its head, which had another value when the recording
-/// began.
+/// Number that stands for the stack of a value that the compiler made after the recording began,
+/// but before the program ran. Such a value is recognised by its head, which had another value when
+/// the recording began.
 pub(in crate::perl) const COMPILED_STACK: StackNumber = StackNumber::from_u32(u32::MAX - 3);
-/// Stands for the stack of a value whose making was seen, but whose stack could not be read.
+/// Number that stands for the stack of a value that was made during tracing, but whose stack could
+/// not be read.
 pub(in crate::perl) const UNKNOWN_STACK: StackNumber = StackNumber::from_u32(u32::MAX - 4);
 /// Flag in a moment that marks the value as a variable whose `my` has run.
 const INTRODUCED_BIT: u32 = 1 << 31;
@@ -72,18 +74,18 @@ const FLAGS_OFFSET: u64 = 12;
 const CONTENT_OFFSET: u64 = 16;
 /// The type of a free head.
 const FREE_TYPE: u8 = 0xff;
-/// Number of further heads that are searched after a head at which the copy seems right but Perl's
-/// count does not fit.
+/// Number of further heads that are searched if the copy seems right at a head, but Perl's count
+/// does not fit.
 const MAX_EXTRA_HEADS: usize = 4096;
 /// Maximum number of arenas. Heads of further arenas would have no numbers.
 const MAX_ARENAS: usize = (u32::MAX as u64 / MAX_ARENA_HEADS) as usize - 1;
-/// Number of heads after a head in the list that must agree with the copy before the copy is
-/// trusted there.
+/// Number of consecutive heads that must agree with the copy before the copy is trusted from there
+/// on.
 const MIN_MATCHING_HEADS: usize = 4;
 /// Mark that is written into a free head, combined with its index in the copy.
 const FREE_HEAD_MARK: u64 = 0x7ea9_5f8e_0000_0000;
 
-/// Reason why the table of heads can no longer be kept.
+/// Reason why the table of heads is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::perl) enum HeadTableError {
     /// There is no memory for the table.
@@ -157,7 +159,7 @@ impl HeadTable {
         self.count.all()
     }
 
-    /// Forgets the stacks that made values, because their numbers belong to an earlier recording.
+    /// Removes the stacks of all values, because their numbers belong to an earlier recording.
     pub(in crate::perl) fn forget(&mut self) {
         self.stack.all_mut().fill(UNSEEN_STACK);
         self.moment.all_mut().fill(0);
@@ -199,8 +201,8 @@ impl HeadTable {
         Some(number)
     }
 
-    /// Tracks the changes of the list of free heads. Returns the number of new values, whose stack
-    /// the caller must pass to [`note_made_by`](Self::note_made_by).
+    /// Tracks the changes of the list of free heads. Returns the number of new values. If it is not
+    /// 0, the caller must pass their stack to [`note_made_by`](Self::note_made_by).
     ///
     /// # Safety
     /// The roots are of an interpreter that this thread runs, and that does not run now.
@@ -254,8 +256,8 @@ impl HeadTable {
         self.stack.all_mut()[number] = NEWER_STACK;
     }
 
-    /// Records the stack that made the values that [`follow`](Self::follow) found. Returns false if
-    /// there is no memory.
+    /// Records the stack that made the new values of the last [`follow`](Self::follow). Returns
+    /// false if there is no memory.
     pub(in crate::perl) fn note_made_by(&mut self, stack: StackNumber, moment: u32) -> bool {
         let made = self.made.all().len();
         if !self.count_made(stack, made as u64) {
@@ -270,8 +272,8 @@ impl HeadTable {
         true
     }
 
-    /// Stores the type and body of all current values, whose making was not seen. Returns false if
-    /// there is no memory.
+    /// Stores the type and body of all current values, which were made before tracing. Returns
+    /// false if there is no memory.
     ///
     /// # Safety
     /// `self` has the heads of an interpreter that this thread runs, and that does not run now.
@@ -287,7 +289,7 @@ impl HeadTable {
         true
     }
 
-    /// Finds heads whose value differs from the one that [`remember`](Self::remember) stored, and
+    /// Finds heads whose value differs from the value that [`remember`](Self::remember) stored, and
     /// sets their stack to [`COMPILED_STACK`]. The compiler runs no ops, so its changes were not
     /// reported.
     ///
@@ -315,8 +317,8 @@ impl HeadTable {
         }
     }
 
-    /// Returns the number of a variable's head if the run of its `my` makes a new value. It does so
-    /// if it is the first run, or if the value is older than the last `mark`.
+    /// Returns the number of a variable's head, if a run of the variable's `my` makes a new value.
+    /// It makes one if it is the first run, or if the value is older than the last `mark`.
     pub(in crate::perl) fn renew_value(&mut self, at: u64, mark: Option<u32>) -> Option<u32> {
         let number = self.number(at)?;
         let made = *self.moment.all().get(number as usize)?;
@@ -358,7 +360,8 @@ impl HeadTable {
         true
     }
 
-    /// Returns the number of values if the copy consisted of `kept` old and `new` new heads.
+    /// Returns the number of values that there are if the copy consists of `kept` old heads and
+    /// `new` new heads.
     fn count_alive(&self, kept: usize, new: usize) -> i64 {
         self.heads as i64 - (kept + new) as i64
     }
@@ -375,7 +378,7 @@ impl HeadTable {
     }
 
     /// Compares Perl's list with the copy. Returns the number of heads of the copy that are still
-    /// right, and stores the heads before them in Perl's list in `new`.
+    /// right. Stores the heads that precede them in Perl's list in the field `new`.
     unsafe fn compare(&mut self, roots: HeadTableRoots) -> Result<usize, HeadTableError> {
         self.new.truncate(0);
         let (mut at, mut likely) = (roots.first, None);
@@ -420,8 +423,8 @@ impl HeadTable {
         }
     }
 
-    /// Returns the index of a free head in the copy; `None` if the head or those after it in the
-    /// list differ from the copy.
+    /// Returns the index of a free head in the copy; `None` if this head or the heads after it in
+    /// the list differ from the copy.
     unsafe fn place_of(&self, at: u64) -> Option<usize> {
         // SAFETY: the caller's promise.
         let content = unsafe { word(at + CONTENT_OFFSET) };

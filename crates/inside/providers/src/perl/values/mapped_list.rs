@@ -4,7 +4,7 @@
 use heapprof_engine::StackNumber;
 use heapprof_platform::sys;
 
-/// A growing list of plain numbers, or of structures of numbers, in a separate mapping. All zeros
+/// A growing list of numbers or of structures of numbers. It is in a separate mapping. All zeros
 /// must be a valid `T`.
 pub(in crate::perl) struct MappedVec<T: PlainNumbers> {
     at: *mut T,
@@ -124,8 +124,8 @@ impl<T: PlainNumbers> Drop for MappedVec<T> {
 
 /// A hash table from numbers to numbers. A key may have several values.
 pub(in crate::perl) struct NumberMultimap {
-    /// Pairs of a key plus one and a value; a key of 0 marks a free place. The number of places is
-    /// a power of two.
+    /// Entries of the table: pairs of a key plus one, and a value. An entry with 0 instead of a key
+    /// is free. The number of entries is a power of two.
     places: MappedVec<u64>,
     len: usize,
 }

@@ -44,7 +44,7 @@ unsafe impl PlainNumbers for PerlValueRow {}
 
 /// Texts of labels (classes and marks), by number.
 pub(in crate::perl) struct PerlLabelTexts {
-    /// All texts, one after the other. `ends` holds the end of each text.
+    /// All texts, one after the other. The field `ends` holds the end of each text.
     texts: MappedVec<u8>,
     ends: MappedVec<u64>,
     by_hash: NumberMultimap,
@@ -56,7 +56,7 @@ pub(in crate::perl) struct PerlValueRows {
     merged: usize,
 }
 
-/// Minimum number of rows before they are merged.
+/// Minimum number of rows at which rows are merged.
 const MERGE_BATCH_LEN: usize = 64 << 10;
 /// Number of bits for a class's number in a label.
 const CLASS_BITS: u32 = 22;
@@ -137,7 +137,7 @@ impl PerlLabelTexts {
 pub(in crate::perl) struct PerlValueFilter {
     /// First moment of the values to select.
     pub(in crate::perl) since: u32,
-    /// Whether to select variables that a pad keeps for the next run of their `my`, too.
+    /// Whether to select also the variables that wait in their pads until their `my` runs again.
     pub(in crate::perl) stale: bool,
 }
 

@@ -21,7 +21,7 @@ pub struct TracedInterpreter {
     roots: [u64; 3],
     /// The interpreter's address.
     pub(in crate::perl) at: u64,
-    /// Perl's flag for variables that a pad keeps for the next run of their `my`.
+    /// Perl's flag for a variable that its pad keeps until its `my` runs again.
     pub(in crate::perl) stale_flag: u32,
     /// The recording to which the stack numbers belong.
     recording: AtomicU64,
@@ -90,8 +90,8 @@ impl TracedInterpreter {
     }
 
     /// Runs `work` with the interpreter's heads; `None` if another thread keeps them locked. If a
-    /// fork happens while a thread has them locked, they stay locked in the child. That thread ran
-    /// this interpreter, which no thread of the child runs.
+    /// fork happens while a thread has the heads locked, they stay locked in the child. This does
+    /// no harm, because no thread of the child runs this interpreter.
     pub(in crate::perl) fn with<R>(&self, work: impl FnOnce(&mut HeadTable) -> R) -> Option<R> {
         /// Maximum number of attempts. The interpreter's own thread nearly always has the heads
         /// locked for less than a microsecond.
@@ -182,12 +182,13 @@ impl TracedInterpreter {
         self.count.store(roots.count, Ordering::Relaxed);
     }
 
-    /// Records this thread's stack for the values that [`follow`](Self::follow) found.
+    /// Records this thread's stack for the new values of the last [`follow`](Self::follow).
     pub(in crate::perl) fn note_made(&self, moment: u32) {
         self.note_made_by(moment, current_stack);
     }
 
-    /// Records that the making of the values that [`follow`](Self::follow) found was not seen.
+    /// Records that the new values of the last [`follow`](Self::follow) have an unknown stack,
+    /// because they were made before tracing.
     pub(in crate::perl) fn note_made_before(&self) {
         self.note_made_by(0, |_| UNSEEN_STACK);
     }
@@ -211,7 +212,7 @@ impl TracedInterpreter {
         self.with_now(|heads| unsafe { heads.remember() });
     }
 
-    /// Finds the values that the compiler has made, now that the program begins to run.
+    /// Finds the values that the compiler has made. This is called when the program begins to run.
     ///
     /// # Safety
     /// This thread runs the interpreter.
@@ -222,8 +223,8 @@ impl TracedInterpreter {
             .trace(|_| self.with_now(|heads| unsafe { heads.compare_with_before() }));
     }
 
-    /// Records that this thread has run the `my` of the variables whose heads are at these
-    /// addresses. From then on, the variables count for the current stack.
+    /// Records that this thread has run the `my` of some variables, which then count for the
+    /// current stack. `variables` holds the addresses of their heads.
     pub(in crate::perl) fn note_my_run(&self, variables: &[u64], moment: u32, mark: Option<u32>) {
         if self.state() != TRACING {
             return;

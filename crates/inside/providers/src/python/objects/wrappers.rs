@@ -11,8 +11,8 @@ use super::{
     RELEASED_BLOCK, UNKNOWN_ALLOCATOR,
 };
 
-/// Records a block, if it is small enough. If nothing is to be recorded, removes the wrappers when
-/// heapprof has detached.
+/// Records a block, if it is small enough. If no block is small enough, and heapprof has detached,
+/// removes the wrappers.
 #[inline(always)]
 fn record(made: *mut u8, size: usize, slot: usize, bp: usize) {
     let most = PYTHON_OBJECTS.most.load(Ordering::Relaxed);
@@ -114,8 +114,8 @@ unsafe extern "C" fn made_by_calloc<const DOMAIN: usize>(
 }
 
 /// Possible distances, in bytes, from the block that realloc gets to the block that Python knows.
-/// Debug hooks put 16 bytes before a block, and there may be hooks of the domain and of the
-/// allocator behind it.
+/// Debug hooks put 16 bytes before a block. There may be two such hooks: for the domain, and for
+/// the allocator behind it.
 const HOOK_PREFIX_LENGTHS: [usize; 3] = [0, 16, 32];
 
 wrapper!(
@@ -252,8 +252,8 @@ mod tests {
     use heapprof_profile::ALLOCATOR_REGEX;
     use regex::Regex;
 
-    /// Checks that reports leave these functions out, which depends on the names of this crate and
-    /// its modules.
+    /// Checks that reports leave out the wrappers. This depends on the names of this crate and its
+    /// modules.
     #[test]
     fn reports_leave_these_functions_out() {
         let allocator = Regex::new(&format!("^(?:{ALLOCATOR_REGEX})$")).unwrap();
