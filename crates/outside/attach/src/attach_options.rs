@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct AttachOptions {
     /// Mean bytes between samples; `None` if every allocation is recorded.
     pub period: Option<u64>,
-    /// Which frames are recorded of a stack in an interpreter: 1 for the interpreter's frames, 2
+    /// The frames that are recorded of a stack in an interpreter: 1 for the interpreter's frames, 2
     /// for native frames, 3 for both.
     pub frames: u32,
     /// Whether memory is counted for each thread separately.

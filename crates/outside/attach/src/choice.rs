@@ -1,5 +1,5 @@
-//! Chooses a thread of the program that can be diverted for a moment: a thread that has taken no
-//! lock which the loader, the allocator or heapprof's library need.
+//! Chooses a thread of the program that can be diverted for a moment. Such a thread has taken no
+//! lock that the loader, the allocator or heapprof's library needs.
 //!
 //! Threads are examined while they run, and are stopped one at a time. Threads in a system call
 //! that continues after a stop are tried first.
@@ -21,9 +21,9 @@ use crate::unwind::EhFrameTables;
 
 /// How long the search for a safe thread may take.
 const SELECTION_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a waiting thread with addresses of the loader on its stack counts as being inside the
-/// loader, if its calls can't be found. After that the addresses are taken for remains of earlier
-/// calls.
+/// How long a waiting thread counts as being inside the loader, if its stack has addresses of the
+/// loader and its calls can't be found. After this time, the addresses are taken for remains of
+/// earlier calls.
 const LOADER_WAIT_LIMIT: Duration = Duration::from_secs(1);
 /// Maximum number of bytes of a stack that are searched for return addresses.
 const MAX_STACK_SCAN: u64 = 64 << 10;
@@ -61,7 +61,7 @@ enum ThreadActivity {
     Waits,
 }
 
-/// Whether an address lies in one of these ranges.
+/// Whether an address lies in one of the ranges `places`.
 fn contains_address(places: &[Range<u64>], address: u64) -> bool {
     places.iter().any(|place| place.contains(&address))
 }
@@ -198,7 +198,7 @@ impl<'a> SafeThreadSelector<'a> {
     }
 
     /// Returns the activity of a thread, and, if it waits, its next instruction and its stack
-    /// pointer. `None` if the activity is not known.
+    /// pointer. Returns `None` if the activity is not known.
     fn find_activity(&self, tid: u32) -> Option<(ThreadActivity, Option<(u64, u64)>)> {
         let path = format!("/proc/{}/task/{tid}/syscall", self.process.pid);
         let call = std::fs::read_to_string(path).ok()?;
@@ -219,7 +219,8 @@ impl<'a> SafeThreadSelector<'a> {
         Some((does, Some((pc, stack))))
     }
 
-    /// Whether a thread is in one of these ranges, or has an address in one of them on its stack.
+    /// Whether a thread is in one of the ranges `places`, or has an address in one of them on its
+    /// stack.
     fn is_in(&self, places: &[Range<u64>], pc: u64, stack: u64) -> bool {
         if contains_address(places, pc) {
             return true;
@@ -243,7 +244,7 @@ impl<'a> SafeThreadSelector<'a> {
             .any(|word| contains_address(places, word))
     }
 
-    /// Stops a thread, whatever code it runs; `None` if it can't be stopped now.
+    /// Stops a thread, whatever code it runs. Returns `None` if the thread can't be stopped now.
     fn stop_one(&self, tid: u32) -> std::io::Result<Option<StoppedThread>> {
         let is_held = || run_state(tid) == Some('D');
         self.let_go();

@@ -34,7 +34,7 @@ pub enum AttachError {
     /// The program uses a C library other than glibc.
     #[error("its C library is {0}, and libheapprof.so is for glibc")]
     OtherLibrary(&'static str),
-    /// A part that a program needs for attaching was not found.
+    /// A part of the program that is needed for attaching was not found.
     #[error("{0} was not found in it")]
     Missing(&'static str),
     /// The program runs with shadow stacks.
@@ -55,7 +55,7 @@ pub enum AttachError {
     /// Another process, which has this number, is attached to the target.
     #[error("process {0} is attached to it")]
     AttachedBy(u32),
-    /// Another heapprof is still attaching to the target or leaving it after this number of
+    /// Another heapprof has been attaching to the target, or detaching from it, for this number of
     /// seconds.
     #[error("another heapprof attaches to it or leaves it, and is still at it after {0} seconds")]
     Busy(u64),

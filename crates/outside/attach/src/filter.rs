@@ -50,7 +50,7 @@ const REQUIRED_CALLS: [(libc::c_long, u32, u32); 36] = [
     (libc::SYS_tgkill, 0, 0),
 ];
 
-/// Calls that a filter may make fail, as long as it does not kill the program: the library works
+/// Calls that a filter may refuse with an error, but not by killing the program: the library works
 /// without them.
 const OPTIONAL_CALLS: [libc::c_long; 11] = [
     libc::SYS_memfd_create,
@@ -109,7 +109,7 @@ pub(crate) fn read_filters(tid: u32) -> io::Result<Vec<Vec<sock_filter>>> {
     Ok(all)
 }
 
-/// Returns the numbers of the calls that these filters do not allow, although heapprof needs them.
+/// Returns the numbers of the calls that the filters do not allow, although heapprof needs them.
 pub(crate) fn denied_calls(filters: &[Vec<sock_filter>]) -> Vec<libc::c_long> {
     let is_denied = |call: &(libc::c_long, u32, u32)| {
         filters
@@ -279,8 +279,8 @@ mod tests {
         assert_eq!(denied_calls(&[]), []);
     }
 
-    /// Whether a filter with these instructions computes `expected`. The filter allows the call if
-    /// it does.
+    /// Whether a filter with the instructions `instructions` computes `expected`. The filter allows
+    /// the call if it does.
     fn computes(instructions: &[sock_filter], expected: u32) -> bool {
         let mut filter = instructions.to_vec();
         filter.extend([

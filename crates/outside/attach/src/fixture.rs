@@ -1,9 +1,9 @@
-//! A program for tests, which waits for input when a test gets it.
+//! A program for tests. It already waits for input when a test gets it.
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 
-/// A program that writes its input to its output. It is killed when this is dropped.
+/// A program that writes its input to its output. It is killed when this value is dropped.
 pub(crate) struct EchoProgram(Child);
 
 impl EchoProgram {
@@ -17,7 +17,7 @@ impl EchoProgram {
         program
     }
 
-    /// The number of the process.
+    /// Returns the process id.
     pub(crate) fn pid(&self) -> u32 {
         self.0.id()
     }

@@ -1,10 +1,11 @@
 //! Loads `libheapprof.so` into a running program, and disables it again.
 //!
 //! One thread of the program is stopped by ptrace, at an instruction where it has taken no lock
-//! that is needed. The thread maps a region, and is resumed. The stub and the library are written
-//! into the region, and the thread is diverted to the stub: it loads the library, which redirects
-//! the program's slots of malloc to itself, and resumes its work. No instruction of the program is
-//! changed, and no other thread is stopped. docs/dev/attach.md explains the purpose of each step.
+//! that loading needs. The thread maps a region, and is resumed. The stub and the library are
+//! written into the region, and the thread is diverted to the stub: it loads the library, which
+//! redirects the program's slots of malloc to itself, and resumes its work. No instruction of the
+//! program is changed, and no other thread is stopped. docs/dev/attach.md explains the purpose of
+//! each step.
 //!
 //! The program's data is not trusted. This crate must not depend on reports, SQLite or the command
 //! line.

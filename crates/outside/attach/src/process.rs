@@ -68,19 +68,19 @@ pub(crate) fn permission_error() -> AttachError {
     })
 }
 
-/// The number of the process that traces `pid`; `None` if there is none.
+/// Returns the number of the process that traces `pid`; `None` if no process does.
 fn tracer(pid: u32) -> Option<u32> {
     let [by] = status(pid, ["TracerPid:"]);
     by.parse().ok().filter(|&by| by != 0)
 }
 
-/// Whether a mapping is that of heapprof's library.
+/// Whether a mapping belongs to heapprof's library.
 pub(crate) fn is_ours(map: &ProcessMapping) -> bool {
     map.path.starts_with(OWN_LIBRARY_PATH)
 }
 
-/// Whether a thread's system calls are filtered. For a process's number, its first thread is
-/// checked.
+/// Whether a thread's system calls are filtered. If `tid` is the id of a process, the process's
+/// first thread is checked.
 pub(crate) fn has_filter(tid: u32) -> bool {
     let [mode] = status(tid, ["Seccomp:"]);
     !matches!(&*mode, "" | "0")
@@ -146,12 +146,12 @@ impl TargetProcess {
         Ok(process)
     }
 
-    /// Address of the loader.
+    /// Returns the address of the loader.
     pub(crate) fn loader(&self) -> u64 {
         self.loader
     }
 
-    /// The memory of the process.
+    /// Returns the memory of the process.
     pub(crate) fn memory(&self) -> TargetMemory<'_> {
         self.memory.memory()
     }
@@ -222,7 +222,7 @@ impl TargetProcess {
         })
     }
 
-    /// The class and the machine of the executable, from its file.
+    /// Returns the ELF class and the machine of the executable, from its file.
     fn image(&self) -> Result<[u8; 2], AttachError> {
         use std::io::Read;
         let mut head = [0; 20];
@@ -243,12 +243,12 @@ impl TargetProcess {
         executable.is_some_and(|of| of.symbol(self.memory(), "malloc").is_some())
     }
 
-    /// The mapping that an address lies in.
+    /// Returns the mapping that contains an address.
     pub(crate) fn map_of(&self, address: u64) -> Option<&ProcessMapping> {
         self.maps.iter().find(|map| map.range().contains(&address))
     }
 
-    /// The addresses of all code of the file that is mapped at an address.
+    /// Returns the address ranges of all code of the file that is mapped at an address.
     fn code_of(&self, address: u64) -> Vec<Range<u64>> {
         let Some(path) = self.map_of(address).map(|map| &map.path) else {
             return Vec::new();
@@ -330,7 +330,7 @@ impl TargetProcess {
         Some(found.address + at as u64)
     }
 
-    /// Whether the instruction that ends at the address `before` is a system call.
+    /// Whether the instruction that ends at `before` makes a system call.
     pub(crate) fn is_call(&self, before: u64) -> bool {
         let mut code = [0; 2];
         self.memory().read(before.wrapping_sub(2), &mut code) && code == SYSTEM_CALL
@@ -341,7 +341,7 @@ impl TargetProcess {
         has_filter(self.pid)
     }
 
-    /// Whether all threads have the same number of filters of system calls.
+    /// Whether all threads have the same number of system-call filters.
     pub(crate) fn has_one_filter(&self) -> bool {
         let filters = |tid| status(tid, ["Seccomp:", "Seccomp_filters:"]);
         let all = self.threads().into_iter().map(filters);
@@ -351,7 +351,8 @@ impl TargetProcess {
         all.all(|other| Some(other) == first)
     }
 
-    /// Largest size in bytes of a file that the process may write; `None` if there is no limit.
+    /// Returns the largest size of a file that the process may write, in bytes; `None` if there is
+    /// no limit.
     pub(crate) fn file_limit(&self) -> Option<u64> {
         let limits = std::fs::read_to_string(path(self.pid, "limits")).ok()?;
         let line = limits
@@ -360,7 +361,7 @@ impl TargetProcess {
         line.split_whitespace().next()?.parse().ok()
     }
 
-    /// The numbers of the process's threads.
+    /// Returns the numbers of the process's threads.
     pub(crate) fn threads(&self) -> Vec<u32> {
         let folder = std::fs::read_dir(path(self.pid, "task"));
         let entries = folder.into_iter().flatten().filter_map(Result::ok);

@@ -3,9 +3,9 @@
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
 
-/// Duplicates the open file with this descriptor of a process. `None` if there is no such file, or
-/// if the kernel refuses. The file is not opened by its path: the path may lead to any file, and
-/// opening some files has side effects.
+/// Duplicates a file that a process has open under the descriptor `number`. Returns `None` if there
+/// is no such file, or if the kernel refuses. The file is not opened by its path: the path may lead
+/// to any file, and opening some files has side effects.
 pub(crate) fn file(pid: u32, number: u32) -> Option<File> {
     let call = |name, one: i64, other: i64| {
         // SAFETY: these two calls take only numbers.

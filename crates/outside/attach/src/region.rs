@@ -32,7 +32,7 @@ impl AttachRegion {
         Self(start)
     }
 
-    /// Finds the region that an earlier heapprof has left in a program.
+    /// Finds the region that an earlier heapprof made in a program.
     pub(crate) fn find(process: &TargetProcess) -> Option<Self> {
         let mut mark = [0; LETTER_MAGIC.len()];
         let mut all = process.maps.iter();
@@ -43,8 +43,8 @@ impl AttachRegion {
         found.map(|map| Self(map.start))
     }
 
-    /// Makes a region by system calls of the thread. `behind` is the number of bytes that are
-    /// reserved behind it.
+    /// Makes a region by system calls of a thread of the program. `behind` is the number of bytes
+    /// that are reserved behind the region.
     pub(crate) fn make(
         process: &TargetProcess,
         thread: &StoppedThread,
@@ -113,24 +113,24 @@ impl AttachRegion {
         address.wrapping_sub(self.0) < REGION_LEN as u64
     }
 
-    /// Address range of the region's code.
+    /// Returns the address range of the region's code.
     pub(crate) fn code(self) -> Range<u64> {
         self.0..self.0 + CODE_LEN as u64
     }
 
-    /// Address of the region.
+    /// Returns the address of the region.
     pub(crate) fn start(self) -> u64 {
         self.0
     }
 
-    /// Address behind the region.
+    /// Returns the address behind the region.
     pub(crate) fn end(self) -> u64 {
         self.0 + REGION_LEN as u64
     }
 
     /// Clears the bytes that must be zero when the processor's state is restored by XRSTOR.
     pub(crate) fn clear_state(self, memory: TargetMemory<'_>) -> Result<(), AttachError> {
-        /// Offset of the XSAVE header, which XRSTOR checks, behind the legacy area.
+        /// Offset of the XSAVE header behind the legacy area. XRSTOR checks the header.
         const XSAVE_HEADER_OFFSET: u64 = 512;
         self.write(
             memory,
@@ -230,7 +230,7 @@ mod tests {
     }
 
     /// Tests that a letter of zeros, which was never written, is accepted, and that a letter of
-    /// another version is not.
+    /// another version is refused.
     #[test]
     fn a_letter_of_another_version_is_not_read() {
         let size = size_of::<AttachLetter>() as u32;

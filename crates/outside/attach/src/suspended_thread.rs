@@ -9,9 +9,9 @@ use heapprof_process::{status, thread_state};
 use crate::arch::SYSTEM_CALL;
 use crate::thread::StoppedThread;
 
-/// A suspended thread. When this is dropped, the thread resumes as if it had not been suspended:
-/// with its registers unchanged, and in the same system call. All methods must be called from one
-/// thread.
+/// A suspended thread. When this value is dropped, the thread resumes as if it had not been
+/// suspended: with its registers unchanged, and in the same system call. All methods must be called
+/// from one thread.
 #[derive(Debug)]
 pub struct SuspendedThread(StoppedThread);
 
@@ -35,14 +35,14 @@ impl SuspendedThread {
         Ok(Some(Self(stopped)))
     }
 
-    /// The thread's registers that may contain addresses.
+    /// Returns the thread's registers that may contain addresses.
     #[must_use]
     pub fn registers(&self) -> [u64; 17] {
         let all = self.0.registers();
         std::array::from_fn(|i| all[i])
     }
 
-    /// The thread's stack pointer.
+    /// Returns the thread's stack pointer.
     #[must_use]
     pub fn stack(&self) -> u64 {
         self.0.place().1

@@ -21,8 +21,9 @@ use crate::{child_process, filter, process_file};
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time between two reads of the letter while a thread is diverted.
 const ANSWER_POLL_INTERVAL: Duration = Duration::from_micros(50);
-/// How long a program may take to load its C library, and the time between two checks.
+/// How long a program may take to load its C library.
 const START_TIMEOUT: Duration = Duration::from_millis(500);
+/// Time between two checks whether a program has loaded its C library.
 const START_POLL_INTERVAL: Duration = Duration::from_millis(10);
 const PAGE_SIZE: u64 = 4096;
 
@@ -201,8 +202,9 @@ impl AttachTarget {
         })
     }
 
-    /// Maps the region by a thread of the program. If the region exists, only maps `room` bytes for
-    /// the library. Returns the number of the thread, and the address of the region.
+    /// Makes a thread of the program map the region. If the region exists, the thread only maps
+    /// `room` bytes for the library. Returns the number of the thread, and the address of the
+    /// region.
     fn prepare(&self, choice: &SafeThreadSelector<'_>, room: u64) -> Result<[u64; 2], AttachError> {
         let (tid, stopped) = choice.stop(0)?;
         self.check_filters(tid)?;
@@ -265,7 +267,7 @@ impl AttachTarget {
         })
     }
 
-    /// Writes this process into the letter as the attached one: its id, start time and namespace.
+    /// Writes to the letter that this process is attached: its id, start time and namespace.
     fn sign(&self, region: AttachRegion) -> Result<(), AttachError> {
         let memory = self.process.memory();
         let own = std::process::id();
@@ -413,7 +415,7 @@ impl AttachTarget {
     }
 }
 
-/// The inode number of this process's PID namespace.
+/// Returns the inode number of this process's PID namespace.
 fn own_namespace() -> u64 {
     std::fs::metadata("/proc/self/ns/pid").map_or(0, |of| of.ino())
 }

@@ -27,11 +27,11 @@ const SYSCALL_STOP_FLAG: i32 = 0x80;
 /// waits.
 static BLOCKED_SIGNALS: u64 = !(1 << 32);
 
-/// System calls that fail with EINTR when their thread is stopped. They are repeated, because they
-/// had no effect: read, readv, write and writev of sockets with a time limit, sendmmsg,
-/// io_uring_enter, epoll_wait, epoll_pwait, epoll_pwait2, rt_sigtimedwait, semop, semtimedop,
-/// recvfrom, recvmsg, recvmmsg, accept, accept4, sendto, sendmsg, io_getevents, io_pgetevents,
-/// msgrcv, msgsnd.
+/// System calls that fail with EINTR when their thread is stopped, and that heapprof repeats,
+/// because they had no effect: read, readv, write and writev of sockets with a time limit,
+/// sendmmsg, io_uring_enter, epoll_wait, epoll_pwait, epoll_pwait2, rt_sigtimedwait, semop,
+/// semtimedop, recvfrom, recvmsg, recvmmsg, accept, accept4, sendto, sendmsg, io_getevents,
+/// io_pgetevents, msgrcv, msgsnd.
 const RESTARTED_CALLS: [i64; 23] = [
     libc::SYS_read,
     libc::SYS_readv,
@@ -67,7 +67,7 @@ struct RestartedCall {
     class: u32,
 }
 
-/// A stopped thread. The thread is resumed when this is dropped.
+/// A stopped thread. The thread is resumed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct StoppedThread {
     tid: pid_t,
@@ -125,12 +125,12 @@ fn wait(tid: pid_t, until: Instant) -> io::Result<Option<(i32, i32)>> {
 }
 
 impl StoppedThread {
-    /// Stops a thread. Returns `None` if it can't be stopped now; then it can't be stopped again
-    /// before the calling thread has ended.
+    /// Stops a thread. Returns `None` if it can't be stopped now. Another attempt is then possible
+    /// only after the calling thread has ended.
     ///
     /// `is_held` returns whether the thread is in the kernel and can't be interrupted. If
-    /// `needs_to_run` is true, a thread that SIGSTOP has stopped is resumed first. Otherwise such a
-    /// thread is taken as it is, and stays stopped.
+    /// `needs_to_run` is true, a thread that SIGSTOP has stopped is resumed first. If it is false,
+    /// such a thread stays stopped.
     ///
     /// # Errors
     /// The thread may be gone, or belong to another user.
@@ -192,7 +192,7 @@ impl StoppedThread {
         ptrace(libc::PTRACE_SETREGS, self.tid, 0, from).map(drop)
     }
 
-    /// Address of the thread's next instruction, and its stack pointer.
+    /// Returns the address of the thread's next instruction, and its stack pointer.
     pub(crate) fn place(&self) -> (u64, u64) {
         self.registers.place()
     }
@@ -255,19 +255,19 @@ impl StoppedThread {
         };
     }
 
-    /// The registers with which the thread resumes its own code.
+    /// Returns the registers with which the thread resumes its own code.
     fn registers_on_resume(&self) -> ThreadRegisters {
         let again = self.restarted_call.map(|again| again.number);
         self.registers.on_resume(again)
     }
 
-    /// The effect of a signal on the system call that is repeated: one of [`stopped_call`].
+    /// Returns the effect of a signal on the system call that is repeated: one of [`stopped_call`].
     pub(crate) fn class(&self) -> u32 {
         self.restarted_call
             .map_or(stopped_call::NONE, |again| again.class)
     }
 
-    /// The thread's registers in the order in which an attach letter lists them.
+    /// Returns the thread's registers in the order in which an attach letter lists them.
     pub(crate) fn registers(&self) -> [u64; REGISTER_COUNT] {
         self.registers_on_resume().in_letter()
     }
@@ -288,9 +288,9 @@ impl StoppedThread {
         called
     }
 
-    /// Runs the system call that these registers begin, and stops the thread behind it, at the
-    /// point where the kernel checks for signals. There the kernel decides how the interrupted call
-    /// continues. Returns the call's result.
+    /// Runs the system call that these registers begin. Then stops the thread behind the call, at
+    /// the point where the kernel checks for signals, because there the kernel decides how the
+    /// interrupted call continues. Returns the call's result.
     ///
     /// The thread is not single-stepped. Each step would be a SIGTRAP that the kernel forces, and
     /// where SIGTRAP is blocked or ignored, that removes the program's handler.
@@ -327,8 +327,8 @@ impl StoppedThread {
         }
     }
 
-    /// The signals that the thread blocks, without those that are blocked only during its present
-    /// system call.
+    /// Returns the signals that the thread blocks. Signals that are blocked only during its present
+    /// system call are left out.
     pub(crate) fn mask(&self) -> io::Result<u64> {
         let mut mask = 0u64;
         let at = &raw mut mask as usize;
@@ -348,7 +348,7 @@ impl StoppedThread {
     }
 }
 
-/// Releases a thread that was given up, if it has stopped since then. Returns whether the thread is
+/// Releases a thread that was given up, if it has stopped meanwhile. Returns whether the thread is
 /// released or gone.
 pub(crate) fn let_go(tid: u32) -> bool {
     let Ok(tid) = pid_t::try_from(tid) else {

@@ -1,8 +1,8 @@
 //! Finds the calls that a stopped thread is in, by the unwinding tables of its code (`.eh_frame`,
 //! as the Linux Standard Base describes it).
 //!
-//! Code without a table, such as that of a virtual machine, ends the walk. Then only the words on
-//! the stack are known.
+//! Code without a table, such as the code of a virtual machine, ends the walk. Then only the words
+//! on the stack are known.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -49,8 +49,8 @@ impl<'a> EhFrameTables<'a> {
     }
 
     /// Returns the address at which a thread is, and its return addresses, the newest call first.
-    /// `registers` are in the order in which an attach letter lists them. `None` if the walk can't
-    /// reach the oldest call.
+    /// `registers` are in the order in which an attach letter lists them. Returns `None` if the
+    /// walk can't reach the oldest call.
     pub(crate) fn calls(&self, registers: &[u64]) -> Option<Vec<u64>> {
         let mut state = UnwoundRegisters::from_letter(registers);
         let mut calls = vec![state.pc];

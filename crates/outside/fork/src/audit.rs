@@ -1,4 +1,5 @@
-//! Audits a forked child: how much of its memory is new, shared, or inherited and no longer shared.
+//! Audits a forked child: how much of its memory is new, how much is shared, and how much is
+//! inherited but no longer shared.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -34,8 +35,8 @@ pub struct ForkedChildAudit {
 }
 
 impl ForkedChildAudit {
-    /// Counts the unshared inherited pages as shared. To be called if the other processes with
-    /// these pages have ended, so that it is unknown which process wrote to the pages.
+    /// Counts the unshared inherited pages as shared. This is needed if the other processes with
+    /// these pages have ended: it is then unknown which process wrote to the pages.
     pub fn forget_who_wrote(&mut self) {
         let figures = &mut self.figures;
         figures.shared = figures.shared.saturating_add(figures.unshared);
@@ -46,7 +47,7 @@ impl ForkedChildAudit {
 
 /// Audits a forked child. `generation` is the number of forks between the first process and the
 /// child. The parent is read as well, because it still has the blocks that the child has freed or
-/// moved. The child may go on meanwhile; then its sums are of moments some milliseconds apart.
+/// moved. If the child runs meanwhile, its sums are from moments some milliseconds apart.
 ///
 /// # Errors
 /// The child may be gone, or this user may not read it.
@@ -124,8 +125,9 @@ struct ChildPageCounts {
     shared: u64,
     /// Inherited pages that no other process has.
     unshared: PageSet,
-    /// Bytes of heapprof's own memory, and the number of those bytes that no other process has.
+    /// Bytes of heapprof's own memory.
     own: u64,
+    /// Bytes of heapprof's own memory that no other process has.
     own_private: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Reads memory by whole pages, and each page once. Without it, a walk over many small structures
-//! would make a system call for each word.
+//! Reads memory by whole pages, and each page once. Without this cache, a walk over many small
+//! structures would make a system call for each word.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

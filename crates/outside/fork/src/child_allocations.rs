@@ -45,8 +45,8 @@ impl UnsharedMapping {
         }
     }
 
-    /// Returns, for the bytes that are in no block, the text to show instead of a stack, and their
-    /// kind.
+    /// Returns how a report shows the bytes that are in no block: the text in place of a stack, and
+    /// the kind.
     fn rest(&self) -> (String, &'static str) {
         match &*self.name {
             _ if self.has_blocks => ("(free memory and malloc's own)".to_string(), "malloc"),
@@ -82,8 +82,8 @@ impl BlameCounter<'_> {
         bytes
     }
 
-    /// Adds the bytes on unshared pages at `at`: `bytes` for each of the `blocks` blocks of a
-    /// stack.
+    /// Counts `bytes` bytes for each of `blocks` blocks of a stack, if `at` is in a mapping with
+    /// unshared pages.
     fn add(
         &mut self,
         bytes: u64,
@@ -177,8 +177,9 @@ fn sort_blocks(mut blocks: Vec<BlockInUse>) -> Vec<BlockInUse> {
     blocks
 }
 
-/// Returns the heads and bodies of values, each with the stack of its owner if that is known. Those
-/// of the parent come first: the parent still has the owners that the child has freed or moved.
+/// Returns the heads and bodies of values, each with the stack of its owner if that is known. The
+/// parent's values come first, because the parent still has the owners that the child has freed or
+/// moved.
 fn parts_with_owners(
     child: &BlamedChild,
     held: &PerlInventory,
@@ -227,7 +228,7 @@ fn count_parts(
     taken
 }
 
-/// The index of the block that an address lies in.
+/// Returns the index of the block that contains an address.
 fn find_block(all: &[BlockInUse], at: u64) -> Option<usize> {
     let i = all
         .partition_point(|block| block.address <= at)

@@ -53,14 +53,15 @@ impl ForkBaseline {
         Ok(found)
     }
 
-    /// The size of all inherited pages in bytes.
+    /// Returns the size of all inherited pages in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.pages.len() * PAGE_SIZE
     }
 }
 
-/// The name of a mapping's file, if the mapping is code. Another file may have this name by now.
+/// Returns the name of a mapping's file, if the mapping is code. Another file may have this name by
+/// now.
 pub(crate) fn file_of<'a>(area: &SmapsMapping<'a>) -> Option<&'a str> {
     let name = file_name(area);
     (name.starts_with('/') && area.rights.contains('x') && !is_ours(area)).then_some(name)

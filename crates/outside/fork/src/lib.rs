@@ -1,5 +1,5 @@
-//! Finds what a forked child shares with its parent: the pages that it has inherited, those of them
-//! that only the child still has, and the allocations on these pages.
+//! Finds which memory a forked child shares with its parent: the inherited pages, the inherited
+//! pages that only the child still has, and the allocations on these.
 //!
 //! A fork copies no memory. Parent and child share each page until one of them writes to it; then
 //! the kernel copies the page, and each process has its own. [`ForkBaseline`] records the pages of

@@ -2,8 +2,8 @@
 //!
 //! Counting a reference writes to a value's head, and using a text as a number writes to its head
 //! and its body. Heads and bodies are in arenas, which don't show the stack that made the value.
-//! The value's own block shows it: the block of its text, its elements or its buckets. A value
-//! without such a block counts for the stack of its arena.
+//! The value's own block shows the stack: the block of its text, its elements or its buckets. A
+//! value without such a block counts for the stack of its arena.
 
 use std::ops::Range;
 
@@ -18,9 +18,9 @@ use crate::cache::PageCache;
 pub(crate) struct PerlValuePart {
     /// The addresses of the head or body.
     pub(crate) range: Range<u64>,
-    /// The name of this kind of part in reports.
+    /// The name of the part's kind in reports.
     pub(crate) kind: &'static str,
-    /// An address in a block of the value that the part belongs to, if the value has such a block.
+    /// An address in a block of the part's value; `None` if the value has no such block.
     pub(crate) in_block: Option<u64>,
 }
 

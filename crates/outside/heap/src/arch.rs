@@ -3,7 +3,7 @@
 
 mod x86_64;
 
-/// Where a thread's number and registers are in its note (`elf_prstatus`).
+/// The position of a thread's number and registers in the thread's note (`elf_prstatus`).
 #[derive(Debug)]
 pub(crate) struct ThreadNoteLayout {
     /// Number of the machine in an ELF header.

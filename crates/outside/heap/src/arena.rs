@@ -12,7 +12,7 @@ use crate::image::{ImageRegion, ProcessImage};
 
 /// Bytes of address space that malloc reserves for each part of an arena (`HEAP_MAX_SIZE`).
 pub(crate) const ARENA_PART_SIZE: u64 = 64 << 20;
-/// Minimum number of bins that must be rings for memory to be taken for an arena. An arena with
+/// Minimum number of bins that must be rings, so that memory is taken for an arena. An arena with
 /// more damaged bins can't be walked anyway.
 const MIN_RINGS: usize = 64;
 /// Maximum number of arenas. A ring of more arenas is broken. (An arena's number has 16 bits, and
@@ -53,7 +53,7 @@ impl MallocArena {
     /// Number of bins of an arena.
     pub(crate) const BIN_COUNT: u64 = 127;
 
-    /// Addresses of the heads of the arena's lists of fast chunks.
+    /// Returns the addresses of the heads of the arena's lists of fast chunks.
     pub(crate) fn fast(&self) -> impl Iterator<Item = u64> {
         let first = self.bins.wrapping_sub(FASTBINS_DISTANCE);
         let count = match self.bins.wrapping_sub(self.at) {
@@ -63,7 +63,8 @@ impl MallocArena {
         (0..count).map(move |i| first.wrapping_add(8 * i))
     }
 
-    /// Address range of the arena's structure. Its pointers lead to chunks but are not roots.
+    /// Returns the address range of the arena's structure. The pointers in the structure lead to
+    /// chunks, but are not roots.
     #[must_use]
     pub fn range(&self) -> std::ops::Range<u64> {
         self.at..self.bins.wrapping_add(ARENA_SIZE_FROM_BINS)
@@ -73,7 +74,7 @@ impl MallocArena {
 /// Finds the arenas of a process, the main one first, and returns whether the list is complete. The
 /// list is empty if there are no arenas.
 ///
-/// Memory that looks like an arena's bins at one address may also look so a few bins further on.
+/// Memory that looks like an arena's bins at one address may look the same a few bins further on.
 /// The ring of arenas leads back only from the right address. If no ring leads back, the ring is
 /// damaged or cut off, and the candidate with the most bins that are rings is taken.
 pub(crate) fn find(image: &ProcessImage) -> (Vec<MallocArena>, bool) {
@@ -134,8 +135,8 @@ fn candidate(image: &ProcessImage, at: u64) -> Option<(usize, MallocArena)> {
     Some((rings, arena))
 }
 
-/// Returns the beginning of the arena with these bins if the arena lies in an arena part. All
-/// arenas but the main one do.
+/// Returns the address of the arena whose first bin is at `bins`, if the arena lies in an arena
+/// part. All arenas but the main one do.
 fn in_part(image: &ProcessImage, bins: u64) -> Option<u64> {
     let mut may_begin = BIN_DISTANCES.iter().map(|distance| bins - distance);
     may_begin.find(|&at| image.word(at & !(ARENA_PART_SIZE - 1)) == Some(at))

@@ -35,7 +35,7 @@ pub enum FreeListKind {
 }
 
 impl FreeListKind {
-    /// The kind's name in reports.
+    /// Returns the kind's name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -49,7 +49,7 @@ impl FreeListKind {
 }
 
 /// A list of free chunks of an arena: one bin, or all chunks of one size in caches or in fast
-/// lists. Sizes are those of whole chunks, with their heads.
+/// lists. Sizes include the heads of the chunks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FreeList {
     /// The kind of list.
@@ -169,7 +169,7 @@ pub(crate) fn trimmable_bytes(image: &ProcessImage, heap: &MallocHeap) -> u64 {
     bytes
 }
 
-/// Returns the pages of a free chunk that a trim gives back: those that the chunk fills completely.
+/// Returns the pages that a free chunk fills completely. A trim gives these back.
 fn inner_pages(start: u64, end: u64) -> Range<u64> {
     let first = (start + FREE_HEAD_SIZE).next_multiple_of(PAGE_SIZE);
     let size = end.saturating_sub(first);

@@ -20,7 +20,7 @@ pub enum BlockContent {
 }
 
 impl BlockContent {
-    /// The kind's name in reports.
+    /// Returns the kind's name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

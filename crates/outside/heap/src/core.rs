@@ -85,12 +85,12 @@ impl CoreMemory {
         own.is_some_and(|own| self.open_mapping(own).is_some())
     }
 
-    /// The address of the program's entry point, which lies in the program's file.
+    /// Returns the address of the program's entry point, which lies in the program's file.
     fn entry(&self) -> Option<u64> {
         auxiliary_value(&self.auxiliary(), AT_ENTRY_KEY)
     }
 
-    /// The auxiliary vector, which the kernel gave the program at its start.
+    /// Returns the auxiliary vector, which the kernel gave the program at its start.
     fn auxiliary(&self) -> Vec<u8> {
         let mut found = Vec::new();
         self.core.each_note(&self.file, |kind, note| {
@@ -164,15 +164,15 @@ impl CoreMemory {
         bytes
     }
 
-    /// The index of the file mapping that an address lies in.
+    /// Returns the index of the file mapping that contains an address.
     fn mapping(&self, at: u64) -> Option<usize> {
         let next = self.files.partition_point(|file| file.start <= at);
         let last = next.checked_sub(1)?;
         self.files[last].range().contains(&at).then_some(last)
     }
 
-    /// The present path of the file that was mapped at an address. `None` if another file is at
-    /// that path now.
+    /// Returns the present path of the file that was mapped at an address. Returns `None` if
+    /// another file is at that path now.
     #[must_use]
     pub fn path_at(&self, at: u64) -> Option<&Path> {
         let number = self.mapping(at)?;
@@ -187,9 +187,8 @@ impl CoreMemory {
         }
     }
 
-    /// Opens the file of a mapping. Returns `None` if its first bytes are not those in the core
-    /// file: the kernel writes the first page of each mapped file, with the build ID, to a core
-    /// file.
+    /// Opens the file of a mapping. Returns `None` if its first bytes differ from the core file.
+    /// The kernel writes the first page of each mapped file, with the build ID, to a core file.
     fn open_mapping(&self, number: usize) -> Option<&File> {
         let open = || {
             let path = &self.files[number].path;
@@ -238,8 +237,8 @@ fn read_up_to(file: &File, to: &mut [u8]) -> Option<usize> {
     Some(done)
 }
 
-/// Reads the program's memory from the core file, and read-only memory, which core files leave out,
-/// from the mapped files.
+/// Reads the program's memory from the core file. Read-only memory, which core files leave out, is
+/// read from the mapped files.
 impl Memory for &CoreMemory {
     fn read(self, at: u64, to: &mut [u8]) -> bool {
         if self.core.read_memory(&self.file, at, to) {

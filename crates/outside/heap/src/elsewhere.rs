@@ -11,7 +11,7 @@ use crate::image::ProcessImage;
 /// A copy of a process's memory, and the costs of making it.
 #[derive(Debug)]
 pub struct ImageCapture {
-    /// The copy.
+    /// The copy of the process's memory.
     pub image: ProcessImage,
     /// How long the process was suspended.
     pub suspended: Duration,

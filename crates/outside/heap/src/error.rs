@@ -44,7 +44,7 @@ pub enum HeapWalkError {
     TooLarge(u64),
 }
 
-/// A sentence about the missing bytes.
+/// Returns a sentence about the missing bytes.
 fn lacking(missing: u64) -> String {
     match missing {
         0 => String::new(),

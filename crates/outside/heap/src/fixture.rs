@@ -8,9 +8,11 @@ mod versions;
 use crate::heap::{ChunkUse, MallocHeap};
 use crate::image::{ImageRegion, ProcessImage};
 
-/// Addresses of the variables, the heap and libc's variables in the memory that is made.
+/// Address of the variables in the memory that is made.
 pub(crate) const VARIABLES_ADDRESS: u64 = 0x5554_0000_0000;
+/// Address of the heap in the memory that is made.
 const HEAP_ADDRESS: u64 = 0x5555_0000_0000;
+/// Address of libc's variables in the memory that is made.
 const LIBC_ADDRESS: u64 = 0x7f00_0000_0100;
 
 /// Layout of the heap in a version of glibc, by its `malloc.c`.
@@ -65,8 +67,8 @@ pub(crate) struct HeapFixture {
 }
 
 impl HeapFixture {
-    /// Makes a heap of blocks of these sizes, which must be 24, 40, 56 … The thread's cache is put
-    /// before these blocks, and the last block is in use.
+    /// Makes a heap of blocks of the given sizes, which must be 24, 40, 56 … The thread's cache is
+    /// put before these blocks, and the last block is in use.
     pub(crate) fn new(layout: FixtureLayout, blocks: &[(u64, ChunkUse)]) -> Self {
         let cache = (layout.cache[0] + 8).next_multiple_of(16) - 8;
         let all = [(cache, ChunkUse::Cache)];

@@ -13,8 +13,8 @@ pub struct HeapChunk {
     pub at: u64,
     /// Bytes that the program may use.
     pub size: u64,
-    /// Number of the chunk's arena; [`HeapChunk::MAPPED_ARENA`] for a chunk with a mapping of its
-    /// own.
+    /// Number of the chunk's arena, or [`HeapChunk::MAPPED_ARENA`] for a chunk that has its own
+    /// mapping.
     pub arena: u16,
     /// How malloc uses the chunk.
     pub kind: ChunkUse,
@@ -38,24 +38,25 @@ pub enum ChunkUse {
 }
 
 impl HeapChunk {
-    /// Number of the arena of chunks that have a mapping of their own.
+    /// Arena number of a chunk that has its own mapping.
     pub const MAPPED_ARENA: u16 = u16::MAX;
 
-    /// The addresses that belong to the chunk. A chunk of no bytes has one address, its first.
+    /// Returns the addresses that belong to the chunk. A chunk of no bytes has one address, its
+    /// first.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
         self.at..self.at + self.size.max(1)
     }
 
-    /// The addresses of the chunk's bytes.
+    /// Returns the addresses of the chunk's bytes.
     #[must_use]
     pub fn bytes(&self) -> Range<u64> {
         self.at..self.at + self.size
     }
 
-    /// Whether a word of the chunk may be a link that malloc left there, since blocks are cut from
-    /// larger chunks that were free. False for the last word: a program may have a link of its own
-    /// list there, which leads to the last words of other blocks.
+    /// Whether a word of the chunk may be a link that malloc left there. Blocks are cut from larger
+    /// free chunks, whose links are not erased. False for the last word: a program may have a link
+    /// of its own list there, which leads to the last word of another block.
     pub(crate) fn may_have_link_at(&self, at: u64) -> bool {
         at + 8 != self.at + self.size
     }
@@ -83,8 +84,8 @@ struct ChunkSpan {
     /// Bytes of address space for each entry of `pages`. Spans of large chunks have larger pages,
     /// so that the table stays small.
     page: u64,
-    /// For each page, the number of the first chunk that begins in or after it. One more entry is
-    /// for the end.
+    /// For each page, the number of the first chunk that begins in the page or after it. One more
+    /// entry is for the end.
     pages: Vec<u32>,
 }
 
@@ -140,7 +141,7 @@ impl MallocHeap {
         }
     }
 
-    /// Returns the number of the chunk that an address lies in.
+    /// Returns the number of the chunk that contains an address.
     #[must_use]
     pub fn find(&self, at: u64) -> Option<usize> {
         if !self.bounds.contains(&at) {
@@ -162,7 +163,7 @@ impl MallocHeap {
     ///
     /// `may_be_link` is true if the pointer is where malloc may have left a link: in a register, on
     /// a stack, or in a block. malloc's links lead to the heads of chunks. The head of a chunk
-    /// begins in the last word of the previous chunk, so such a pointer to that word is taken for a
+    /// begins in the last word of the previous chunk, so a pointer to that word is then taken for a
     /// link.
     #[must_use]
     pub fn find_pointed(&self, at: u64, may_be_link: bool) -> Option<usize> {
@@ -175,13 +176,13 @@ impl MallocHeap {
         (!is_head).then_some(found)
     }
 
-    /// Number of bytes that could not be walked.
+    /// Returns the number of bytes that could not be walked.
     #[must_use]
     pub fn unwalked_bytes(&self) -> u64 {
         self.unwalked.iter().map(|one| one.end - one.start).sum()
     }
 
-    /// The address ranges of the heap. They are not roots.
+    /// Returns the address ranges of the heap. Pointers in these ranges are not roots.
     pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.spans.iter().map(|span| span.range.clone())
     }

@@ -1,13 +1,14 @@
-//! The memory of a process at one moment: what the process can write to, and its threads'
-//! registers.
+//! The memory of a process at one moment: the memory that the process can write to, and the
+//! registers of its threads.
 
 use std::ops::Range;
 
 use heapprof_memory::Memory;
 use heapprof_process::maps::ProcessMapping;
 
-/// Lowest address of a program's memory, and the end of its addresses.
+/// Lowest address of a program's memory.
 const MIN_ADDRESS: u64 = 4096;
+/// Address behind the last address of a program's memory.
 const MAX_ADDRESS: u64 = 1 << 62;
 
 /// A piece of a process's memory.
@@ -17,7 +18,7 @@ pub struct ImageRegion {
     pub start: u64,
     /// The bytes of the piece.
     pub bytes: Vec<u8>,
-    /// Path of the mapped file, or the kernel's name for the mapping; empty for memory of no file.
+    /// Path of the mapped file, or the kernel's name for the mapping; empty if there is neither.
     pub name: String,
     /// Whether the process can write to the piece. Memory that it can't write to holds no pointers
     /// to the heap.
@@ -30,7 +31,7 @@ pub struct ImageRegion {
 }
 
 impl ImageRegion {
-    /// The addresses of the piece.
+    /// Returns the addresses of the piece.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
         self.start..self.start.saturating_add(self.bytes.len() as u64)
@@ -43,7 +44,7 @@ impl ImageRegion {
         self.is_writable && !self.is_own
     }
 
-    /// The word at an address of the piece.
+    /// Returns the word at an address of the piece.
     #[must_use]
     pub fn word(&self, at: u64) -> Option<u64> {
         let from = usize::try_from(at.checked_sub(self.start)?).ok()?;
@@ -113,13 +114,13 @@ impl ProcessImage {
         }
     }
 
-    /// All pieces, in order.
+    /// Returns all pieces, in order of their addresses.
     #[must_use]
     pub fn regions(&self) -> &[ImageRegion] {
         &self.regions
     }
 
-    /// The piece that an address lies in.
+    /// Returns the piece that contains an address.
     #[must_use]
     pub fn region(&self, at: u64) -> Option<&ImageRegion> {
         let next = self.regions.partition_point(|region| region.start <= at);
@@ -127,7 +128,8 @@ impl ProcessImage {
         region.range().contains(&at).then_some(region)
     }
 
-    /// The mapping of a file without write access that an address lies in.
+    /// Returns the mapping that contains an address, among the mappings of files without write
+    /// access.
     #[must_use]
     pub fn file(&self, at: u64) -> Option<&ProcessMapping> {
         let next = self.files.partition_point(|file| file.start <= at);
@@ -135,9 +137,9 @@ impl ProcessImage {
         file.range().contains(&at).then_some(file)
     }
 
-    /// The file to which an address belongs, and the distance of the address from the file's first
-    /// byte. An address behind the file's mappings belongs to it too, because variables without an
-    /// initial value lie there.
+    /// Returns the file to which an address belongs, and the distance of the address from the
+    /// file's first byte. An address behind the file's mappings belongs to it too, because
+    /// variables without an initial value lie there.
     #[must_use]
     pub fn place(&self, at: u64) -> Option<(&ProcessMapping, u64)> {
         let next = self.files.partition_point(|file| file.start <= at);
@@ -153,13 +155,13 @@ impl ProcessImage {
         self.file(at).is_some()
     }
 
-    /// The word at an address, if the image has it.
+    /// Returns the word at an address, if the image has it.
     #[must_use]
     pub fn word(&self, at: u64) -> Option<u64> {
         self.region(at)?.word(at)
     }
 
-    /// The mapping that an address lies in, if the mappings are known.
+    /// Returns the mapping that contains an address, if the mappings are known.
     pub(crate) fn mapping(&self, at: u64) -> Option<Range<u64>> {
         let next = self.mapped.partition_point(|one| one.end <= at);
         self.mapped
@@ -182,7 +184,7 @@ impl ProcessImage {
         self.mapped.is_empty() || at >= range.end
     }
 
-    /// The number of bytes of a range that are in the image.
+    /// Returns the number of bytes of a range that are in the image.
     #[must_use]
     pub fn present(&self, range: Range<u64>) -> u64 {
         let first = self
@@ -195,7 +197,7 @@ impl ProcessImage {
             .sum()
     }
 
-    /// The bytes of a range, as far as one piece has them.
+    /// Returns the bytes of a range, up to the end of the piece that contains its beginning.
     #[must_use]
     pub fn bytes(&self, range: Range<u64>) -> &[u8] {
         let Some(region) = self.region(range.start) else {
@@ -231,7 +233,7 @@ impl Memory for &ProcessImage {
     }
 }
 
-/// Sorts ranges, and joins those that touch or overlap.
+/// Sorts ranges, and joins ranges that touch or overlap.
 pub(crate) fn join_ranges(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.sort_unstable_by_key(|range| range.start);
     ranges.dedup_by(|next, last| {
@@ -244,7 +246,7 @@ pub(crate) fn join_ranges(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges
 }
 
-/// The words in `bytes`.
+/// Returns the words in `bytes`.
 pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     bytes
         .as_chunks::<8>()

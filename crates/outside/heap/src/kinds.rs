@@ -75,7 +75,7 @@ impl<'a> BlockKinds<'a> {
         number
     }
 
-    /// The kind in words: the name, or the kind of content if there is no name.
+    /// Returns the name of a kind: the class or function, or else the kind of content.
     #[must_use]
     pub fn name(&self, kind: BlockKind) -> &str {
         match kind.name {

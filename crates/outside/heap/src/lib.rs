@@ -1,5 +1,5 @@
-//! Walks glibc's heap from outside: the heap of a core file, or that of a running process, which is
-//! suspended only while its memory is copied.
+//! Walks glibc's heap from outside: in a core file, or in a running process, which is suspended
+//! only while its memory is copied.
 //!
 //! [`ProcessImage`] is the memory that the program can write to, with the registers of all threads.
 //! [`MallocHeap`] finds malloc's arenas in it, and each of their chunks. [`ChunkMarks`] says which

@@ -1,5 +1,5 @@
-//! Finds the free chunks that look as if they were in use: those in threads' caches (tcache) and in
-//! lists of fast chunks.
+//! Finds the free chunks that look as if they were in use: the chunks in threads' caches (tcache)
+//! and in lists of fast chunks.
 //!
 //! A cache is a chunk of its own. Until 2.29 it has 64 counts of one byte and 64 lists. Until 2.41
 //! each count has two bytes. Since 2.42 there are 76 counts and 76 lists, and a count says how many
@@ -16,12 +16,14 @@ const MAX_LIST_LENGTH: usize = 1 << 24;
 struct CacheLayout {
     /// Size of the cache in bytes.
     size: u64,
-    /// Number of lists, and the offset of the first one.
+    /// Number of lists.
     lists: u64,
+    /// Offset of the first list.
     first: u64,
-    /// Bytes of one count, and whether it counts the chunks in the list. Otherwise it is the number
-    /// of chunks that the list may still take.
+    /// Bytes of one count.
     count: u64,
+    /// Whether a count is the number of chunks in the list, or else the number of chunks that the
+    /// list may still take.
     counts: bool,
 }
 
@@ -102,7 +104,7 @@ pub(crate) fn mark_free(image: &ProcessImage, heap: &mut MallocHeap) {
     }
 }
 
-/// The plain value of a link that is stored at an address.
+/// Returns the plain value of a link that is stored at an address.
 fn reveal_link(link: u64, at: u64, is_hidden: bool) -> u64 {
     match is_hidden {
         true => link ^ (at >> 12),
@@ -110,12 +112,12 @@ fn reveal_link(link: u64, at: u64, is_hidden: bool) -> u64 {
     }
 }
 
-/// The number of the chunk that begins at an address.
+/// Returns the number of the chunk that begins at an address.
 fn chunk_at(heap: &MallocHeap, at: u64) -> Option<usize> {
     heap.find(at).filter(|&found| heap.chunks[found].at == at)
 }
 
-/// The numbers of the chunks that look like caches of a layout.
+/// Returns the numbers of the chunks that look like caches of a layout.
 fn caches(image: &ProcessImage, heap: &MallocHeap, layout: &CacheLayout) -> Vec<usize> {
     let is_cache = |chunk: &HeapChunk| {
         // The size of the block that malloc returns for a request of `layout.size` bytes.
@@ -157,8 +159,8 @@ fn caches(image: &ProcessImage, heap: &MallocHeap, layout: &CacheLayout) -> Vec<
         .collect()
 }
 
-/// Whether links in lists of free chunks are hidden. The interpretation by which more links lead to
-/// chunks is taken.
+/// Whether links in lists of free chunks are hidden. The answer is the one by which more links lead
+/// to chunks.
 fn hides_links(image: &ProcessImage, heap: &MallocHeap, heads: &[(u64, ChunkUse)]) -> bool {
     let leads = |is_hidden: bool| {
         let is_right = |&&(head, kind): &&(u64, ChunkUse)| {

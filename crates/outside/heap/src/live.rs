@@ -27,8 +27,9 @@ use crate::image::{ImageRegion, ImageThread, ProcessImage};
 const MAX_COPIED_BYTES: u64 = 1 << 40;
 /// Maximum number of times that the list of threads is read until all of them are suspended.
 const MAX_STOP_ROUNDS: usize = 16;
-/// Maximum number of pieces that one call copies, and maximum number of bytes.
+/// Maximum number of pieces that one call copies.
 const MAX_PIECES_PER_CALL: usize = 512;
+/// Maximum number of bytes that one call copies.
 const MAX_BYTES_PER_CALL: usize = 4 << 20;
 /// Minimum size in bytes of pieces that get a larger buffer, because they may grow before they are
 /// copied.
@@ -39,7 +40,7 @@ const MAX_COPY_THREADS: usize = 4;
 /// A copy of a process's memory, and the costs of making it.
 #[derive(Debug)]
 pub struct ImageCapture {
-    /// The copy.
+    /// The copy of the process's memory.
     pub image: ProcessImage,
     /// How long the process was suspended.
     pub suspended: Duration,
@@ -49,8 +50,8 @@ pub struct ImageCapture {
     pub memory: LiveMemory,
 }
 
-/// Reads the present memory of a process that runs on. Memory that the process can't write to is
-/// still as it was in the copy.
+/// Reads the present memory of a process, which continues to run. Memory that the process can't
+/// write to is still as it was in the copy.
 #[derive(Debug)]
 pub struct LiveMemory(File);
 
@@ -126,7 +127,8 @@ pub fn capture(pid: u32) -> Result<ImageCapture, HeapWalkError> {
     })
 }
 
-/// Returns a thread of a process that has not ended: the first one, if possible.
+/// Returns a thread through which a process's memory can be read: the first thread, or another one
+/// if the first has ended.
 fn living_thread(pid: u32) -> Result<u32, HeapWalkError> {
     let has_memory = |tid| std::fs::read(format!("/proc/{tid}/maps")).map(|maps| !maps.is_empty());
     // A reader without permission gets an error here, which differs from the empty list of an ended
@@ -138,7 +140,7 @@ fn living_thread(pid: u32) -> Result<u32, HeapWalkError> {
     found.ok_or(HeapWalkError::NoProcess)
 }
 
-/// The numbers of a process's threads.
+/// Returns the numbers of a process's threads.
 fn threads(pid: u32) -> Result<impl Iterator<Item = u32>, HeapWalkError> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
     let threads = threads.map_err(from_kernel_error)?.flatten();
@@ -175,8 +177,8 @@ type AddressRanges = Vec<Range<u64>>;
 /// A piece of memory: its address, and its bytes.
 type MemoryPiece = (u64, Vec<u8>);
 
-/// Returns the mappings, and the runs of present pages in those that may hold pointers. Pages that
-/// were never touched are not present, and have no content.
+/// Returns the mappings, and the runs of present pages in the mappings that may hold pointers.
+/// Pages that were never touched are not present, and have no content.
 fn plan(
     pid: u32,
     pages: &PageMap,

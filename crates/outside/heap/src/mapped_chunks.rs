@@ -93,8 +93,9 @@ mod tests {
 
     const START: u64 = 0x7f00_0000_0000;
 
-    /// Finds the chunks in a mapping of 16 pages with heads at these distances from its beginning.
-    /// Returns each chunk's address and size, and the range of its mapping.
+    /// Finds the chunks in a mapping of 16 pages. `heads` are the heads in it, with their distances
+    /// from the mapping's beginning. Returns each chunk's address and size, and the range of its
+    /// mapping.
     fn chunks(heads: &[(u64, [u64; 2])]) -> Vec<(u64, u64, Range<u64>)> {
         let mut bytes = vec![0; 16 * PAGE_SIZE as usize];
         for (at, words) in heads {

@@ -5,8 +5,8 @@
 //! pointer to its beginning is in a root or in a chunk that is reached. It is *maybe* reached if
 //! only pointers into its middle lead there. Any other chunk in use has leaked: *directly* if
 //! nothing leads there, *indirectly* if only leaked chunks do. As in valgrind, two kinds of
-//! pointers into the middle count as pointers to the beginning: those to the bytes behind the
-//! length of a C++ array or string, and those to the second base of a C++ object.
+//! pointers into the middle count as pointers to the beginning: pointers to the bytes behind the
+//! length of a C++ array or string, and pointers to the second base of a C++ object.
 
 use std::ops::Range;
 
@@ -29,14 +29,14 @@ pub enum ChunkState {
     Leaked,
     /// Only pointers in leaked chunks lead to the chunk.
     Indirect,
-    /// Only pointers into the middle of the chunk lead there.
+    /// Only pointers into the middle of the chunk lead to the chunk.
     Maybe,
     /// The chunk can be reached from a root.
     Reached,
 }
 
 impl ChunkState {
-    /// The state's name in reports.
+    /// Returns the state's name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -172,8 +172,9 @@ impl ChunkMarker<'_> {
         }
     }
 
-    /// Divides leaked chunks into directly leaked ones and those to which only leaked chunks lead.
-    /// In a ring to which nothing else leads, the first block counts as directly leaked.
+    /// Divides leaked chunks into directly leaked ones and indirectly leaked ones, to which only
+    /// leaked chunks lead. In a ring to which nothing else leads, the first block counts as
+    /// directly leaked.
     fn divide_leaks(&mut self) {
         let mut is_left: Vec<bool> = self
             .states
@@ -217,7 +218,7 @@ impl ChunkMarker<'_> {
     }
 }
 
-/// The words of a range, each with its address. Pages that were never touched are left out.
+/// Returns the words of a range, each with its address. Pages that were never touched are left out.
 pub(crate) fn words_of(
     image: &ProcessImage,
     range: Range<u64>,
@@ -280,9 +281,9 @@ fn is_whole(image: &ProcessImage, chunk: &HeapChunk, word: u64) -> bool {
     is_array || is_base
 }
 
-/// Returns all words of roots, each with its source and with whether it may be a link that malloc
-/// left there. Variables come first, then stacks and registers, because a variable's name says more
-/// about the owner of a block.
+/// Returns all words of roots, each with its source and a flag that says whether the word may be a
+/// link that malloc left. Variables come first, then stacks and registers, because a variable's
+/// name says more about the owner of a block.
 pub fn root_words(
     image: &ProcessImage,
     heap: &MallocHeap,

@@ -12,7 +12,8 @@ const RELEASE_PREFIX: &[u8] = b" release version ";
 /// Maximum number of bytes of libc that are searched.
 const MAX_LIBC_SIZE: u64 = 64 << 20;
 
-/// Returns the release, such as `2.36`. `None` if libc's file can't be read, or has no such text.
+/// Returns the release, such as `2.36`. Returns `None` if libc's file can't be read, or has no such
+/// text.
 pub fn release(image: &ProcessImage, memory: impl Memory) -> Option<String> {
     let is_libc = |map: &&ProcessMapping| {
         let name = map

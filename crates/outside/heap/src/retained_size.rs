@@ -10,8 +10,8 @@ use crate::mark::{ChunkMarks, ChunkState, PointerSource, root_words, words_of};
 /// The bytes that each block and each holder retains.
 #[derive(Clone, Debug, Default)]
 pub struct RetainedSizes {
-    /// For each block, by its number: its own bytes and those of all blocks that it dominates. 0
-    /// for blocks that are not reached.
+    /// For each block, by its number: its own bytes, plus the bytes of all blocks that it
+    /// dominates. 0 for blocks that are not reached.
     pub blocks: Vec<u64>,
     /// For each holder, by its number: the bytes of all blocks that it dominates.
     pub holders: Vec<u64>,

@@ -1,9 +1,9 @@
 //! Finds malloc's settings and counts, such as the minimum size of blocks with a mapping of their
 //! own.
 //!
-//! All of them are in one structure (`malloc_par`) beside the main arena. The structure contains
-//! the address at which the heap begins, and is found by it. Since 2.35 it has three more fields,
-//! and since 2.43 a fourth one.
+//! All of them are in one structure (`malloc_par`) beside the main arena. The structure is found by
+//! a word in it, the address at which the heap begins. Since 2.35 it has three more fields, and
+//! since 2.43 a fourth one.
 
 use crate::heap::MallocHeap;
 use crate::image::{ImageRegion, ProcessImage};

@@ -5,7 +5,7 @@
 pub struct BlockSum {
     /// Number of blocks.
     pub blocks: u64,
-    /// Bytes of all these blocks.
+    /// Bytes of all blocks in the sum.
     pub bytes: u64,
 }
 

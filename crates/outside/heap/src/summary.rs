@@ -28,7 +28,7 @@ pub struct BlockGroup {
     pub example: u64,
 }
 
-/// Chains of leaked blocks whose first blocks are of one size and kind. A chain is a directly
+/// Chains of leaked blocks whose first blocks have the same size and kind. A chain is a directly
 /// leaked block and all blocks to which only it leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeakChains {
@@ -86,7 +86,7 @@ pub struct HeapSummary {
     pub trimmable: u64,
     /// Number of damaged bins.
     pub broken_bins: u64,
-    /// Bytes in which chunks should be, but could not be walked.
+    /// Bytes of ranges in which chunks should be, but could not be walked.
     pub unwalked: u64,
 }
 

@@ -99,8 +99,8 @@ fn other_allocator(image: &ProcessImage) -> &'static str {
     found.map_or("", |(_, words)| words)
 }
 
-/// Returns the ranges in which an arena's chunks are. For the main arena this is the heap up to its
-/// top; the other arenas have reserved parts of their own.
+/// Returns the ranges in which an arena's chunks are. The main arena has the heap up to its top,
+/// and the other arenas have reserved parts.
 fn parts(image: &ProcessImage, arena: &MallocArena) -> Vec<Range<u64>> {
     if arena.is_main {
         return main_part(image, arena).into_iter().collect();

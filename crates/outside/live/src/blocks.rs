@@ -48,15 +48,14 @@ pub struct BlocksInUse {
     pub all: Vec<BlockInUse>,
     /// Mean bytes between samples; 1 if no block is missing.
     pub period: u64,
-    /// The generation of each stack's process, by the number of the stack: how many forks lie
-    /// between the first process and the one in which the stack allocated. It is known only if
-    /// stacks are recorded for each thread.
+    /// For each stack, by its number: the number of forks between the first process and the process
+    /// in which the stack allocated. It is known only if stacks are recorded for each thread.
     pub generations: Vec<u8>,
 }
 
 impl BlocksInUse {
-    /// How many blocks of a size one sampled block stands for: a block is sampled with a
-    /// probability of 1 - e^(-size/period).
+    /// Returns how many blocks of `size` bytes one sampled block represents. A block is sampled
+    /// with a probability of 1 - e^(-size/period).
     #[must_use]
     pub fn weight(&self, size: u64) -> f64 {
         match self.period {
@@ -77,7 +76,7 @@ impl LiveProcess {
         self.with_ledger(blocks)
     }
 
-    /// Mean bytes between samples; 1 if every allocation is counted.
+    /// Returns the mean bytes between samples; 1 if every allocation is counted.
     ///
     /// # Errors
     /// The process may end meanwhile.
@@ -85,7 +84,7 @@ impl LiveProcess {
         self.with_ledger(|reader, ledger| reader.u64(ledger.period))
     }
 
-    /// The number of stacks in the ledger so far.
+    /// Returns the number of stacks in the ledger so far.
     ///
     /// # Errors
     /// The process may end meanwhile.
@@ -93,8 +92,8 @@ impl LiveProcess {
         self.with_ledger(|reader, ledger| reader.u32(ledger.stacks))
     }
 
-    /// Makes a profile with these sample types and rows. Each row has a value for each type, and a
-    /// label under `key`.
+    /// Makes a profile with the given sample types and rows. Each row has a value for each type,
+    /// and a label under `key`.
     ///
     /// # Errors
     /// The process may end meanwhile, and its ledger may be damaged.
@@ -110,7 +109,8 @@ impl LiveProcess {
         })
     }
 
-    /// The loaded objects, the executable first. The list is empty for a statically linked program.
+    /// Returns the loaded objects, the executable first. The list is empty for a statically linked
+    /// program.
     #[must_use]
     pub fn objects(&self) -> Vec<LoadedObject> {
         let auxiliary = std::fs::read(path(self.pid(), "auxv")).unwrap_or_default();
@@ -237,8 +237,8 @@ fn add_shadow_blocks<M: Memory>(
     Ok(true)
 }
 
-/// Decodes the block in an entry. `None` if the entry is empty, or if the number of its stack does
-/// not exist.
+/// Decodes the block in an entry. Returns `None` if the entry is empty, or if the number of its
+/// stack does not exist.
 fn block(entry: &[u8; ENTRY_LEN as usize], stacks: u32) -> Option<BlockInUse> {
     let (first, second) = (u64_at(entry, 0), u64_at(entry, 8));
     let key = first & ((1 << table::ADDRESS_BITS) - 1);

@@ -81,7 +81,7 @@ impl<M: Memory> BoundedMemoryReader<M> {
         }
     }
 
-    /// Turns the error of a read that was out of reach into `None`, if the memory is partial. Other
+    /// Turns the error for an unreadable address into `None`, if the memory is partial. Other
     /// errors stay errors.
     pub(crate) fn if_reachable<T>(
         &self,
@@ -243,19 +243,19 @@ impl<M: Memory> BoundedMemoryReader<M> {
     }
 }
 
-/// The 64-bit number at an offset in some bytes; 0 if it extends beyond their end.
+/// Returns the 64-bit number at an offset in some bytes; 0 if it extends beyond their end.
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let found = bytes.get(at..).and_then(|rest| rest.first_chunk());
     found.map_or(0, |word| u64::from_ne_bytes(*word))
 }
 
-/// The 32-bit number at an offset in some bytes; 0 if it extends beyond their end.
+/// Returns the 32-bit number at an offset in some bytes; 0 if it extends beyond their end.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     let found = bytes.get(at..).and_then(|rest| rest.first_chunk());
     found.map_or(0, |word| u32::from_ne_bytes(*word))
 }
 
-/// The 16-bit number at an offset in some bytes; 0 if it extends beyond their end.
+/// Returns the 16-bit number at an offset in some bytes; 0 if it extends beyond their end.
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     let found = bytes.get(at..).and_then(|rest| rest.first_chunk());
     found.map_or(0, |word| u16::from_ne_bytes(*word))

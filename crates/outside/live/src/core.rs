@@ -102,8 +102,8 @@ impl CoreLedger {
         profile(&reader, &ledger, &around)
     }
 
-    /// The ledger in the core file, with the blocks and stacks at the moment at which the program
-    /// died.
+    /// Returns the ledger in the core file, with the blocks and stacks of the moment at which the
+    /// program died.
     #[must_use]
     pub fn frozen(&self) -> LedgerSnapshot<impl Memory> {
         let memory = CoreLedgerMemory(&self.file, &self.core);

@@ -29,7 +29,7 @@ pub enum LiveError {
     /// The ledger contradicts itself.
     #[error("its ledger is damaged: {0}")]
     LedgerDamaged(&'static str),
-    /// The ledger is larger than that of any real program.
+    /// The ledger is larger than the ledger of any real program.
     #[error("its ledger is larger than a program's can be, or leads in circles")]
     LedgerTooLarge,
     /// The process's recording restarted during each attempt to read it.

@@ -124,8 +124,9 @@ impl LedgerFixture {
         self.put(&list)
     }
 
-    /// Adds a stack with these frames, newest first, and returns its number. `base` is the number
-    /// of an earlier stack, and the number of this stack's oldest frames that follow.
+    /// Adds a stack with the frames `own`, newest first, and returns the stack's number. With
+    /// `base`, the oldest frames of an earlier stack follow: `base` is the number of that stack,
+    /// and the number of these frames.
     pub(crate) fn stack(&mut self, generation: u32, own: &[u64], base: Option<(u32, u16)>) -> u32 {
         let (base, shared) = base.unwrap_or_default();
         let mut bytes = vec![0; stack::LEN];

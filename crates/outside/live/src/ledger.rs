@@ -42,8 +42,8 @@ pub(crate) struct LiveLedger {
     pub(crate) log: u64,
     pub(crate) shadows: u64,
     pub(crate) shadow: u64,
-    /// Whether this is a saved ledger. Its sums are those of an earlier moment, and it has no table
-    /// of blocks.
+    /// Whether this is a saved ledger. Its sums are from an earlier moment, and it has no table of
+    /// blocks.
     pub(crate) is_copy: bool,
 }
 

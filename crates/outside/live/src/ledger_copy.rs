@@ -52,8 +52,8 @@ impl<M: Memory> LedgerSnapshot<M> {
         blocks(&reader, &ledger)
     }
 
-    /// Makes a profile with these sample types and rows. Each row has a value for each type, and a
-    /// label under `key`.
+    /// Makes a profile with the given sample types and rows. Each row has a value for each type,
+    /// and a label under `key`.
     ///
     /// # Errors
     /// The ledger may be damaged.

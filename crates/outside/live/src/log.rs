@@ -61,7 +61,7 @@ impl LogSource {
         }
     }
 
-    /// The program's name.
+    /// Returns the program's name.
     ///
     /// # Errors
     /// The ledger may be damaged, or the process be gone.

@@ -127,7 +127,7 @@ pub struct LiveProcessSummary {
     pub is_running: bool,
     /// When the recording began, in nanoseconds since 1970.
     pub started: i64,
-    /// Bytes in use.
+    /// Bytes in use at the moment.
     pub in_use: i64,
     /// The most bytes that were in use.
     pub peak: i64,
@@ -176,13 +176,14 @@ impl LiveProcess {
         Ok(process)
     }
 
-    /// The number of the process.
+    /// Returns the process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// The process's memory. Pages that it has not touched are zero.
+    /// Returns a reader of the process's memory. Pages that the process has not touched read as
+    /// zeros.
     pub fn memory(&self) -> impl Memory {
         ResidentMemory(&self.memory)
     }
@@ -262,7 +263,7 @@ impl LiveProcess {
         log.transpose()
     }
 
-    /// Fails if the ledger is that of an ancestor from which the process was forked.
+    /// Fails if the ledger belongs to an ancestor from which the process was forked.
     fn check_owner(&self) -> Result<(), LiveError> {
         let owner = self.with_ledger(|reader, ledger| reader.u32(ledger.process))? as i32;
         let [ids] = status(self.pid, ["NSpid:"]);
@@ -274,9 +275,9 @@ impl LiveProcess {
         }
     }
 
-    /// Returns the program's name. Like the collector, it takes the name from the executed path if
-    /// that path leads to the running file (a script's path does not), otherwise from the running
-    /// file.
+    /// Returns the program's name, as the collector determines it: from the executed path if it
+    /// leads to the running file, and otherwise from the running file. The path of a script does
+    /// not lead to it.
     #[must_use]
     pub fn program(&self) -> String {
         let exe = path(self.pid, "exe");
@@ -310,7 +311,7 @@ impl LiveProcess {
         }
     }
 
-    /// The path that was executed, from the auxiliary vector.
+    /// Returns the path that was executed, from the auxiliary vector.
     fn executed_path(&self) -> Option<PathBuf> {
         const AT_EXECFN: u64 = 31;
         const MAX_PATH_LEN: usize = 4096;

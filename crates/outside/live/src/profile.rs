@@ -141,8 +141,8 @@ fn stack_numbers(first: StackNumber) -> impl Iterator<Item = StackNumber> {
     (first.to_u32()..).map(StackNumber::from_u32)
 }
 
-/// Makes a profile with these sample types and rows. Each row has a label under `key`. `code` is
-/// mapped code that may not be in the ledger yet.
+/// Makes a profile with the given sample types and rows. Each row has a label under `key`. `code`
+/// is mapped code that may not be in the ledger yet.
 pub(crate) fn profile_from_rows<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     ledger: &LiveLedger,

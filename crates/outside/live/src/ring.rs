@@ -55,7 +55,7 @@ pub struct LiveLogReader {
     /// The time at which the reader first found that the next event is reserved but not written
     /// yet.
     awaited: Option<Instant>,
-    /// Number after that of the last event, once the program has ended.
+    /// The number after the last event's number, once the program has ended.
     end: Option<u64>,
 }
 
@@ -83,7 +83,7 @@ impl LiveLogReader {
         Ok(u64::from_ne_bytes(bytes))
     }
 
-    /// Number of events that were lost so far, because they were not read in time.
+    /// Returns the number of events that were lost so far, because they were not read in time.
     #[must_use]
     pub fn missed_count(&self) -> u64 {
         self.missed
@@ -95,9 +95,9 @@ impl LiveLogReader {
         self.awaited = None;
     }
 
-    /// Appends the next events to `to`. Returns whether more events may be available now. If the
-    /// program `has_ended`, the reader does not wait for unfinished events, and ignores events that
-    /// are added later.
+    /// Appends the next events to `to`. Returns whether more events may be available at once. If
+    /// the program `has_ended`, the reader does not wait for unfinished events, and ignores events
+    /// that are added later.
     ///
     /// # Errors
     /// The file may be too short.
@@ -177,8 +177,8 @@ mod tests {
 
     use super::*;
 
-    /// Makes a log in a file with these finished events, as a program would have written them.
-    /// `next` is the number of the next event.
+    /// Makes a log in a file with the finished events `events`, as a program would have written
+    /// them. `next` is the number of the next event.
     fn ring(next: u64, events: &[(u64, u64)]) -> LiveLogReader {
         let mut bytes = vec![0; size_of::<EventRing>()];
         let mut put = |at: usize, value: u64| {

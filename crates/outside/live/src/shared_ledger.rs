@@ -87,7 +87,7 @@ impl Memory for SharedLedgerMemory<'_> {
     }
 }
 
-/// The file's pieces that a header lists, in order of their addresses.
+/// Returns the file's pieces that a header lists, in order of their addresses.
 fn extents(head: &[u8]) -> Vec<LedgerExtent> {
     let count = u32_at(head, offset_of!(Header, extents)) as usize;
     let first = offset_of!(Header, extent);
@@ -118,8 +118,8 @@ impl SharedLedger {
         }
     }
 
-    /// Whether only the file's process can write to it, and no process can shorten or extend it.
-    /// Other files must not be passed on.
+    /// Whether the file is sealed: only its process can write to it, and no process can shorten or
+    /// extend it. An unsealed file must not be passed on.
     #[must_use]
     pub fn is_sealed(&self) -> bool {
         use rustix::fs::SealFlags;
@@ -127,7 +127,7 @@ impl SharedLedger {
         rustix::fs::fcntl_get_seals(&self.0).is_ok_and(|seals| seals.contains(wanted))
     }
 
-    /// The file, so that another reader can use it.
+    /// Returns the memory file, so that another reader can use it.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.0
@@ -141,7 +141,7 @@ impl SharedLedger {
         Ok(Self(self.0.try_clone()?))
     }
 
-    /// The state that the process has reported.
+    /// Returns the state that the process has reported.
     ///
     /// # Errors
     /// The file may be too short.
@@ -156,9 +156,9 @@ impl SharedLedger {
         })
     }
 
-    /// Returns a profile of the last recorded moment. `reason` is for its comment `dump`. `pid` is
-    /// the number by which the caller knows the process. `wrappers` is a regular expression for
-    /// functions that reports leave out; it may be empty.
+    /// Returns a profile of the last recorded moment. `reason` is for the profile's comment `dump`.
+    /// `pid` is the number by which the caller knows the process. `wrappers` is a regular
+    /// expression for functions that reports leave out; it may be empty.
     ///
     /// # Errors
     /// The file may be no saved ledger, or a damaged one.
@@ -197,7 +197,7 @@ impl SharedLedger {
         last.and(Err(LiveError::RecordingRestarted))
     }
 
-    /// The recording's epoch and sampling period.
+    /// Returns the recording's epoch and sampling period.
     fn recording(&self) -> Result<(RecordingEpoch, u64), LiveError> {
         self.with_ledger(|_, reader, ledger| {
             let epoch = RecordingEpoch::from_u64(reader.u64(ledger.epoch)?);
@@ -302,7 +302,7 @@ impl SharedLedger {
     }
 }
 
-/// The program's name, from the header.
+/// Returns the program's name, from the header.
 pub(crate) fn program(head: &[u8]) -> String {
     let name = &head[offset_of!(Header, program)..][..256];
     match name.split(|&byte| byte == 0).next().unwrap_or_default() {

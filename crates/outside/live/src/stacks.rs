@@ -31,8 +31,8 @@ impl<'r, M: Memory> LiveStackReader<'r, M> {
         Ok(Self { reader, place })
     }
 
-    /// Replaces `frames` by those frames of a stack that it does not share with its base stack,
-    /// newest first.
+    /// Replaces `frames` by a stack's own frames, newest first. These are the frames that it does
+    /// not share with its base stack.
     pub(crate) fn read_own(
         &self,
         number: StackNumber,
@@ -54,7 +54,8 @@ impl<'r, M: Memory> LiveStackReader<'r, M> {
         self.place.get(number.to_index()).copied().unwrap_or(0)
     }
 
-    /// Appends `count` frames of the stack at `at` to `frames`, without its first `without` frames.
+    /// Appends `count` frames of the stack at `at` to `frames`. Skips the first `without` frames of
+    /// the stack.
     fn add_frames(
         &self,
         at: u64,

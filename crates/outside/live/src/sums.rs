@@ -139,7 +139,8 @@ fn each_thread<M: Memory>(
     Ok(())
 }
 
-/// Returns how often the heap had fallen from a peak when any stack's counters last changed.
+/// Returns the largest number of falls from a peak that a counter has noted: the number at the time
+/// of the newest change.
 fn newest_fall<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     ledger: &LiveLedger,

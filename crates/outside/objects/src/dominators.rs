@@ -1,7 +1,7 @@
-//! Finds the dominators of a graph's nodes. A node dominates another one if all paths from the root
-//! to it lead through the dominator.
+//! Finds the dominators of a graph's nodes. A node dominates another node if all paths from the
+//! root to the other node lead through it.
 //!
-//! The algorithm is that of Lengauer and Tarjan ("A fast algorithm for finding dominators in a
+//! The algorithm is by Lengauer and Tarjan ("A fast algorithm for finding dominators in a
 //! flowgraph", 1979), with path compression. It takes almost linear time, and no recursion.
 
 use crate::graph::Graph;
@@ -81,7 +81,7 @@ impl Dominators {
 
 /// The algorithm's data about each node, by the node's number.
 struct SemidominatorForest {
-    /// The node's number in the order of the depth-first visit.
+    /// The number of each node, in the order of the depth-first visit.
     number: Vec<u32>,
     /// The node above each node in the forest; `NO_NODE` for roots.
     ancestor: Vec<u32>,
@@ -92,8 +92,8 @@ struct SemidominatorForest {
 }
 
 impl SemidominatorForest {
-    /// Visits all nodes that `root` leads to, depth first. Returns them in order, and the parent of
-    /// each node in the visit.
+    /// Visits all nodes to which `root` leads, depth first. Returns them in order, and the parent
+    /// of each node in the visit.
     fn visit(&mut self, graph: &Graph, root: u32) -> (Vec<u32>, Vec<u32>) {
         let mut parent = vec![NO_NODE; self.number.len()];
         let mut order = Vec::new();
@@ -159,7 +159,8 @@ mod tests {
         graph
     }
 
-    /// Returns which nodes can be reached without passing through the node `without`.
+    /// Returns, for each node, whether it can be reached without passing through the node
+    /// `without`.
     fn reached(graph: &Graph, without: Option<u32>) -> Vec<bool> {
         let mut is_reached = vec![false; graph.len()];
         let mut stack: Vec<u32> = [0]

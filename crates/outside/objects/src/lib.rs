@@ -13,8 +13,9 @@ pub use self::dominators::Dominators;
 pub use self::graph::Graph;
 pub use self::search::postorder;
 
-/// Returns the retained size of each node, by its number: its own size, and that of all nodes that
-/// can only be reached through it. The size is 0 for nodes that can't be reached from the root.
+/// Returns the retained size of each node, by its number: its own size, plus the sizes of all nodes
+/// that can only be reached through it. The size is 0 for nodes that can't be reached from the
+/// root.
 #[must_use]
 pub fn retained_sizes(graph: &Graph, root: u32, size: impl Fn(u32) -> u64) -> Vec<u64> {
     let dominators = Dominators::new(graph, root);

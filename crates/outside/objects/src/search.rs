@@ -3,13 +3,13 @@
 /// Returns the nodes in postorder of a depth-first search: each node comes after the nodes to which
 /// it leads.
 ///
-/// Nodes for which `is_seen` is true are left out; all visited nodes are marked there. `begin`
-/// returns the position of a node's first successor. `next` returns the successor at a position,
-/// and advances the position.
+/// Nodes for which `is_seen` is true are left out. The search sets `is_seen` for each node that it
+/// visits. `begin` returns the position of a node's first successor. `next` returns the successor
+/// at a position, and advances the position.
 ///
-/// In the reverse order, each node to which no earlier node has led is the first one of a strong
-/// component to which no other component leads (Kosaraju). It is the node of this component with
-/// the lowest number.
+/// In the reverse order, a node that can't be reached from any earlier node is the first node of a
+/// strong component to which no other component leads (Kosaraju). It has the lowest number in this
+/// component.
 pub fn postorder<P>(
     is_seen: &mut [bool],
     begin: impl Fn(u32) -> P,

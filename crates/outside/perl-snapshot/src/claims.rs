@@ -1,5 +1,5 @@
-//! Records which values own which of malloc's chunks. A chunk of several values is divided between
-//! them, but a text that they share becomes a value of its own.
+//! Records which values own which of malloc's chunks. A chunk that several values own is divided
+//! between them. But a text that several values share becomes a separate value.
 
 use heapprof_heap::{HeapChunk, MallocHeap};
 
@@ -41,21 +41,21 @@ struct ValueClaim {
 /// A value's share of a chunk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ChunkShare<'a> {
-    /// The chunk, or a part of it, belongs to the value: the part's bytes, and how many of these
-    /// Perl requested.
+    /// The chunk, or a part of it, belongs to the value. The numbers are the part's bytes, and how
+    /// many of these bytes Perl requested.
     Own(u64, u64),
-    /// The chunk is a text that the value shares with others. The number is that of the bytes that
-    /// Perl requested.
+    /// The chunk is a text that the value shares with others. The number is the number of bytes
+    /// that Perl requested.
     Shared(&'a HeapChunk, u64),
 }
 
-/// Bytes that malloc uses for a chunk, including its own word.
+/// Returns the number of bytes that malloc uses for a chunk, including malloc's own word.
 pub(crate) fn allocated_bytes(chunk: &HeapChunk) -> u64 {
     chunk.size + 8
 }
 
-/// The odd address that represents a chunk of the interpreter. No pointer leads to it, because
-/// pointers are even.
+/// Returns the odd address that represents a chunk of the interpreter. No pointer leads to it,
+/// because pointers are even.
 pub(crate) fn odd_address(chunk: PerlAddress) -> PerlAddress {
     chunk | 1
 }
@@ -74,7 +74,7 @@ impl<'a> ChunkClaims<'a> {
         self.heap.is_some()
     }
 
-    /// The number of the chunk in use that an address lies in.
+    /// Returns the number of the chunk in use that contains an address.
     pub(crate) fn find(&self, at: PerlAddress) -> Option<u32> {
         let heap = self.heap?;
         let found = heap.find(at)?;
@@ -89,8 +89,8 @@ impl<'a> ChunkClaims<'a> {
         self.owners[chunk as usize]
     }
 
-    /// Claims the chunk that an address lies in for a value, which requested `asked` bytes of it.
-    /// Returns whether the address is in a chunk.
+    /// Claims a chunk for a value: the chunk that contains an address. The value requested `asked`
+    /// bytes of the chunk. Returns whether a chunk contains the address.
     pub(crate) fn claim(
         &mut self,
         at: PerlAddress,
@@ -115,7 +115,8 @@ impl<'a> ChunkClaims<'a> {
         true
     }
 
-    /// Sets the owner of a chunk that has none, and returns the chunk. `None` if it has an owner.
+    /// Sets the owner of a chunk that has none, and returns the chunk. Returns `None` if the chunk
+    /// already has an owner.
     pub(crate) fn take(&mut self, chunk: u32, owner: ChunkOwner) -> Option<&'a HeapChunk> {
         let before = &mut self.owners[chunk as usize];
         if *before != ChunkOwner::Unclaimed {
@@ -151,8 +152,8 @@ impl<'a> ChunkClaims<'a> {
         }
     }
 
-    /// Returns the number of the value that alone owns a chunk; `None` if there are none or
-    /// several. Must be called after [`settle`](Self::settle).
+    /// Returns the number of a chunk's only owner; `None` if no value or several values own the
+    /// chunk. Must be called after [`settle`](Self::settle).
     pub(crate) fn only_value(&self, chunk: u32) -> Option<u32> {
         let first = self.all.partition_point(|claim| claim.chunk < chunk);
         let claims = self.all[first..].iter();
@@ -161,7 +162,7 @@ impl<'a> ChunkClaims<'a> {
         values.all(|claim| claim.value == value).then_some(value)
     }
 
-    /// The chunks in use that have no owner.
+    /// Returns the chunks in use that have no owner.
     pub(crate) fn unclaimed_chunks(&self) -> Vec<u32> {
         let Some(heap) = self.heap else {
             return Vec::new();

@@ -32,11 +32,13 @@ const AUX_METHODS_OFFSET: u64 = 0x20;
 const AUX_CLASS_OFFSETS: [u64; 4] = [0x38, 0x40, 0x48, 0x60];
 const AUX_CLASS_FIELDS_OFFSET: u64 = 0x50;
 const AUX_SIZE_WITH_CLASS: u64 = 0x70;
-/// Size of the data for looking up methods (`struct mro_meta`), and its offsets: of the orders of
-/// classes, of the current order, and of tables.
+/// Size of the data for looking up methods (`struct mro_meta`).
 const MRO_META_SIZE: u64 = 72;
+/// Offset of the orders of classes in `struct mro_meta`.
 const MRO_ORDERS_OFFSET: u64 = 0;
+/// Offset of the current order of classes in `struct mro_meta`.
 const MRO_CURRENT_ORDER_OFFSET: u64 = 8;
+/// Offsets of the tables in `struct mro_meta`.
 const MRO_TABLE_OFFSETS: [u64; 3] = [0x10, 0x28, 0x30];
 /// Maximum number of names of one hash that are read. No real hash has more names.
 const MAX_HASH_NAMES: u32 = 1000;

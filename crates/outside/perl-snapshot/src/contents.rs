@@ -8,11 +8,13 @@ use crate::PerlAddress;
 use crate::reader::{PerlMemoryReader, text_of};
 use crate::sv::{self, ValueHead};
 
-/// Offsets of the integer and of the float in a scalar's body.
+/// Offset of the integer in a scalar's body.
 const SCALAR_INTEGER_OFFSET: u64 = 0x20;
+/// Offset of the float in a scalar's body.
 const SCALAR_FLOAT_OFFSET: u64 = 0x28;
-/// Offsets of the number of a hash's last bucket, and of the number of an array's last element.
+/// Offset of the number of a hash's last bucket in the hash's body.
 const HASH_MAX_OFFSET: u64 = 0x18;
+/// Offset of the number of an array's last element in the array's body.
 const ARRAY_FILL_OFFSET: u64 = 0x10;
 /// Maximum number of entries of a hash that are searched.
 const MAX_ENTRIES: usize = 1 << 28;

@@ -19,11 +19,11 @@ pub(crate) struct ValueFiller<'a> {
     pub(crate) layout: ValueLayout,
     pub(crate) builder: ValueGraphBuilder,
     pub(crate) claims: ChunkClaims<'a>,
-    /// Chunks to which a value leads, each with the kind that it will have if no value owns it:
+    /// Chunks to which a value leads, each with the kind that the chunk gets if no value owns it:
     /// memory of C code, or the code of a sub.
     pub(crate) seeds: Vec<(u32, PerlValueKind)>,
-    /// The addresses of values that have a pointer to the beginning of a chunk in the way of C
-    /// code, each with the number of the chunk.
+    /// Values that have a pointer of C code to the beginning of a chunk: the address of each value,
+    /// and the number of the chunk.
     mentions: Vec<(PerlAddress, u32)>,
     /// Used bytes of bodies in arenas, by type.
     pub(crate) used: [u64; sv::TYPE_COUNT],
@@ -47,7 +47,7 @@ pub(crate) struct ValueFiller<'a> {
     keys: HashMap<PerlAddress, TextId>,
     /// The value that is being made now.
     pub(crate) value: PerlValue,
-    /// The number of [`value`](Self::value).
+    /// The number of the value that is being made ([`value`](Self::value)).
     pub(crate) number: u32,
 }
 
@@ -70,14 +70,14 @@ impl WantedAddress {
         })
     }
 
-    /// Returns the address of the owning value, or that of the chunk if no value owns it.
+    /// Returns the address of the owning value, or the address of the chunk if no value owns it.
     pub(crate) fn owner(&self, claims: &ChunkClaims<'_>) -> Option<PerlAddress> {
         let chunk = self.chunk.and_then(|chunk| claims.chunk(chunk));
         self.owner.or(chunk.map(|chunk| chunk.at))
     }
 }
 
-/// Steps with names that Perl itself has.
+/// The steps for parts of Perl that always have the same names.
 #[derive(Clone, Copy)]
 pub(crate) struct NamedSteps {
     pub(crate) backward: ValueStep,
@@ -223,13 +223,13 @@ impl<'a> ValueFiller<'a> {
         self.reader.word(head.any.wrapping_add(at))
     }
 
-    /// Adds an edge from the present value to the one at an address.
+    /// Adds an edge from the present value to the value at the address `to`.
     pub(crate) fn lead_to(&mut self, to: PerlAddress, step: ValueStep, is_strong: bool) {
         self.builder.lead_to(to, step, is_strong);
     }
 
-    /// Claims the chunk that an address lies in for the present value. Perl requested `asked` bytes
-    /// of it.
+    /// Claims a chunk for the present value: the chunk that contains an address. Perl requested
+    /// `asked` bytes of it.
     pub(crate) fn claim(&mut self, at: PerlAddress, asked: u64) {
         self.claim_text(at, asked, false);
     }
@@ -291,15 +291,16 @@ impl<'a> ValueFiller<'a> {
         }
     }
 
-    /// Follows each of `count` words as in [`link`](Self::link): the memory may be a C structure.
+    /// Calls [`link`](Self::link) with each of `count` words at `at`, because the memory may be a C
+    /// structure.
     pub(crate) fn link_words(&mut self, at: PerlAddress, count: u64) {
         for word in self.reader.words(at, count) {
             self.link(word);
         }
     }
 
-    /// Follows each of `count` words as in [`mention`](Self::mention): the words may also lead to
-    /// values.
+    /// Calls [`mention`](Self::mention) with each of `count` words at `at`, because the words may
+    /// also lead to values.
     pub(crate) fn mention_words(&mut self, at: PerlAddress, count: u64) {
         let chunk = self.claims.find(at);
         let Some(chunk) = chunk.and_then(|chunk| self.claims.chunk(chunk)) else {
@@ -313,8 +314,8 @@ impl<'a> ValueFiller<'a> {
         }
     }
 
-    /// Follows a pointer of C code from the present value. It may lead to memory of C code, to a
-    /// value, or to a value's buffer.
+    /// Follows a pointer of C code from the present value. The pointer may lead to memory of C
+    /// code, to a value, or to a value's buffer.
     pub(crate) fn mention(&mut self, at: PerlAddress) {
         let Some(found) = self.claims.find(at) else {
             return;

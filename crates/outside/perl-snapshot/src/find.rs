@@ -87,7 +87,7 @@ impl LocatedPerl {
         self.perl.version
     }
 
-    /// The variables of an interpreter.
+    /// Returns the variables of an interpreter.
     pub(crate) fn variables(&self, interpreter: PerlAddress) -> Vec<InterpreterVariable> {
         let Some(size) = self.perl.interpreter_size() else {
             return self.variables.clone();
@@ -103,7 +103,7 @@ impl LocatedPerl {
         all.collect()
     }
 
-    /// The addresses of interpreters that have values, the first interpreter first.
+    /// Returns the addresses of interpreters that have values, the first interpreter first.
     pub(crate) fn interpreters(
         &self,
         image: &ProcessImage,
@@ -147,7 +147,7 @@ impl LocatedPerl {
 }
 
 /// Finds the variables of a perl without threads by their symbols. If the executable has its own
-/// copy of a variable, the address is that of the copy.
+/// copy of a variable, the address of the copy is used.
 fn find_variables_by_name<M: Memory>(
     memory: M,
     object: LoadedObject,

@@ -7,8 +7,9 @@ use crate::sv::ValueHead;
 
 /// Offset of the name in a symbol's body.
 const SYMBOL_NAME_OFFSET: u64 = 0x20;
-/// Size in bytes of a symbol's slots (`struct gp`), and the offset and sigil of each slot.
+/// Size of a symbol's slots (`struct gp`), in bytes.
 const SLOTS_SIZE: u64 = 80;
+/// The offset and the sigil of each slot of a symbol.
 const SLOT_OFFSETS: [(u64, u8); 6] = [
     (0x00, b'$'),
     (0x28, b'@'),

@@ -1,4 +1,5 @@
-//! Sizes and offsets in Perl's structures by version, in addition to those in `heapprof-perl`.
+//! Sizes and offsets in Perl's structures by version, in addition to the layouts in
+//! `heapprof-perl`.
 //!
 //! `layouts.tsv` has a column for each build. `variables.tsv` has a column for each series with
 //! threads: the offset of each variable in an interpreter. Both have the format of `layouts.tsv` in
@@ -51,13 +52,14 @@ impl ValueLayout {
     }
 }
 
-/// The names of all variables of an interpreter.
+/// Returns the names of all variables of an interpreter.
 pub(crate) fn variables() -> impl Iterator<Item = &'static str> {
     let rows = VARIABLES_TABLE.lines().skip(1);
     rows.filter_map(|row| row.split('\t').next())
 }
 
-/// The variables of an interpreter with threads, each with its offset, in the order of offsets.
+/// Returns the variables of an interpreter with threads, each with its offset, in the order of
+/// offsets.
 pub(crate) fn places(version: PerlVersion) -> Vec<(u64, &'static str)> {
     let head = VARIABLES_TABLE.lines().next().unwrap_or_default();
     let Some(column) = column_of(head, version, true) else {

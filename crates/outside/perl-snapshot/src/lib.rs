@@ -6,8 +6,8 @@
 //! malloc chunk that no value owns is assigned to the memory that points to it, to the interpreter,
 //! or to the rest of the program. So the sizes add up to the memory that malloc has given out.
 //!
-//! The program does no work for it, and nothing is loaded into it. The layouts of perl 5.22 to 5.42
-//! are known. This crate must not depend on SQLite, the terminal or profiles.
+//! The program does no work for this, and nothing is loaded into the program. The layouts of perl
+//! 5.22 to 5.42 are known. This crate must not depend on SQLite, the terminal or profiles.
 //!
 //! * `find.rs`: finds the perl of a program, and its interpreters.
 //! * `layout.rs`: offsets and sizes by version.
@@ -15,7 +15,8 @@
 //! * `sv.rs`: the head of a value, and its flags.
 //! * `fill.rs`: makes a value of a head; `scalar.rs`, `container.rs`, `glob.rs`, `code.rs`,
 //!   `pads.rs` and `magic.rs` read what each kind has.
-//! * `roots.rs`: reads what the interpreter itself has; `contexts.rs`: what runs.
+//! * `roots.rs`: reads the interpreter's own data; `contexts.rs`: finds the values in running
+//!   contexts.
 //! * `claims.rs`: which chunk belongs to which value; `remaining_chunks.rs`: the chunks that belong
 //!   to no value.
 #![forbid(unsafe_code)]

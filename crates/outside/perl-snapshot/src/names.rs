@@ -14,7 +14,7 @@ pub(crate) struct PadNameLists {
 }
 
 impl PadNameLists {
-    /// The number of the list at an address, if it was read.
+    /// Returns the number of the list at an address, if it was read.
     pub(crate) fn number(&self, list: PerlAddress) -> Option<u32> {
         self.numbers.get(&list).copied()
     }

@@ -8,8 +8,9 @@ use crate::PerlAddress;
 
 /// Maximum length of a key or name in bytes. A longer one is cut.
 const MAX_TEXT_LENGTH: u64 = 1000;
-/// Offsets of the length and of the text in a key.
+/// Offset of the length in a key.
 const KEY_LENGTH_OFFSET: u64 = 4;
+/// Offset of the text in a key.
 const KEY_TEXT_OFFSET: u64 = 8;
 /// Flag in the byte behind a key's text: the text is UTF-8.
 const UTF8_FLAG: u8 = 1;
@@ -30,7 +31,7 @@ impl<'a> PerlMemoryReader<'a> {
         }
     }
 
-    /// The copy of the program's memory.
+    /// Returns the copy of the program's memory.
     pub(crate) fn image(&self) -> &'a ProcessImage {
         self.image
     }
@@ -45,7 +46,7 @@ impl<'a> PerlMemoryReader<'a> {
         Some(found)
     }
 
-    /// The bytes at an address, up to the end of the piece that contains them.
+    /// Returns the bytes at an address, up to the end of the piece that contains them.
     pub(crate) fn bytes(&self, at: PerlAddress, len: u64) -> &'a [u8] {
         let Some(region) = self.region(at) else {
             return &[];
@@ -60,12 +61,12 @@ impl<'a> PerlMemoryReader<'a> {
         bytes.first_chunk().copied().unwrap_or([0; N])
     }
 
-    /// The word at an address.
+    /// Returns the word at an address.
     pub(crate) fn word(&self, at: PerlAddress) -> u64 {
         u64::from_le_bytes(self.array(at))
     }
 
-    /// The half word (4 bytes) at an address.
+    /// Returns the half word (4 bytes) at an address.
     pub(crate) fn half(&self, at: PerlAddress) -> u32 {
         u32::from_le_bytes(self.array(at))
     }
@@ -80,13 +81,13 @@ impl<'a> PerlMemoryReader<'a> {
         (0..count).map(move |i| reader.word(at.wrapping_add(8 * i)))
     }
 
-    /// The length of a key in bytes; `None` if the key is not a text but a value.
+    /// Returns the length of a key in bytes; `None` if the key is not a text but a value.
     pub(crate) fn key_length(&self, key: PerlAddress) -> Option<u64> {
         let length = self.half(key.wrapping_add(KEY_LENGTH_OFFSET)) as i32;
         u64::try_from(length).ok()
     }
 
-    /// The text of a key (`HEK`).
+    /// Returns the text of a key (`HEK`).
     pub(crate) fn key(&self, key: PerlAddress) -> String {
         let length = self.key_length(key).unwrap_or(0);
         let at = key.wrapping_add(KEY_TEXT_OFFSET);

@@ -148,8 +148,8 @@ impl<'f, 'a> RemainingChunks<'f, 'a> {
         }
     }
 
-    /// Makes a value a root if a variable of C code leads to it. Variables in the ranges `own`,
-    /// which belong to interpreters, were followed already.
+    /// Makes a value a root if a variable of C code leads to it. Variables in the ranges `own`
+    /// belong to interpreters, and are left out because they were followed already.
     fn add_mention(
         &mut self,
         source: PointerSource,

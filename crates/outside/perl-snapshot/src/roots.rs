@@ -46,8 +46,9 @@ const RUNNING_ROOT_NAME: &str = "(running)";
 const MAX_SAVED: u64 = 1 << 26;
 /// Maximum number of nested contexts. No program has more.
 const MAX_CONTEXTS: u64 = 1 << 24;
-/// Maximum number of stacks, and of tables of file handles. No program has more.
+/// Maximum number of stacks. No program has more.
 const MAX_STACKS: usize = 100_000;
+/// Maximum number of tables of file handles. No program has more.
 const MAX_HANDLE_TABLES: usize = 10_000;
 /// Maximum number of hash entries that Perl stores for the next lookups.
 const MAX_LOOKUP_ENTRIES: usize = 100_000;
@@ -72,13 +73,13 @@ impl InterpreterRoots {
         }
     }
 
-    /// The address of a variable, by its name.
+    /// Returns the address of a variable, by its name.
     fn place(&self, name: &str) -> Option<PerlAddress> {
         let found = self.variables.iter().find(|one| one.name == name);
         found.map(|one| one.at)
     }
 
-    /// The address ranges of the interpreter's variables.
+    /// Returns the address ranges of the interpreter's variables.
     pub(crate) fn places(&self) -> impl Iterator<Item = Range<PerlAddress>> + '_ {
         let all = self.variables.iter();
         all.map(|one| one.at..one.at.saturating_add(one.size))
@@ -208,8 +209,8 @@ impl InterpreterRoots {
         }
     }
 
-    /// The addresses of the tables of file handles. Each table begins with the address of the next
-    /// one.
+    /// Returns the addresses of the tables of file handles. Each table begins with the address of
+    /// the next one.
     fn tables(&self, fill: &ValueFiller<'_>) -> Vec<PerlAddress> {
         let mut tables = Vec::new();
         let mut table = self.word(fill, "perlio");
@@ -247,7 +248,7 @@ impl InterpreterRoots {
     }
 
     /// Returns the chunks to which the interpreter's variables lead, each with the name of the
-    /// variable. They may be memory of C code.
+    /// variable. These chunks may be memory of C code.
     pub(crate) fn links(&self, fill: &ValueFiller<'_>) -> Vec<(&'static str, u32)> {
         let mut links = Vec::new();
         for variable in &self.variables {
@@ -281,7 +282,7 @@ impl InterpreterRoots {
     }
 
     /// Returns the chunks that `local` has saved, such as the slots of a symbol, and the chunks of
-    /// running contexts. Each has the first name of its path.
+    /// running contexts. Each chunk comes with the first name of its path.
     pub(crate) fn saved_chunks(&self, fill: &ValueFiller<'_>) -> Vec<(&'static str, u32)> {
         let entries = self.place("savestack_ix");
         let entries = entries.map_or(0, |at| fill.reader.half(at));
@@ -294,7 +295,7 @@ impl InterpreterRoots {
             .collect()
     }
 
-    /// Claims the shared keys that no value uses for the table of keys.
+    /// Assigns the shared keys that no value has claimed to the table of keys.
     pub(crate) fn claim_keys(&self, fill: &mut ValueFiller<'_>, image: &ProcessImage) {
         let table = self.word(fill, "strtab");
         let Some(number) = fill.builder.number(table) else {

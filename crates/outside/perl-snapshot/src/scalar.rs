@@ -8,12 +8,13 @@ use crate::sv::{self, ValueHead};
 
 /// Offset of the number in the body of a scalar.
 const SCALAR_NUMBER_OFFSET: u64 = 0x20;
-/// Offsets of the value that an lvalue stands for, and of the lvalue's letter.
+/// Offset of the value that an lvalue stands for.
 const LVALUE_TARGET_OFFSET: u64 = 0x40;
+/// Offset of an lvalue's letter.
 const LVALUE_LETTER_OFFSET: u64 = 0x48;
-/// Offsets, in a regular expression, of the original that it is a copy of, and of the names of its
-/// groups.
+/// Offset, in a regular expression, of the original from which it was copied.
 const REGEXP_ORIGINAL_OFFSET: u64 = 0x28;
+/// Offset, in a regular expression, of the names of its groups.
 const REGEXP_GROUPS_OFFSET: u64 = 0x30;
 /// Maximum length of a buffer without used bytes that may be a C structure.
 const MAX_STRUCTURE_LENGTH: u64 = 4096;

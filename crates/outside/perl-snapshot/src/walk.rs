@@ -17,7 +17,8 @@ use crate::remaining_chunks::RemainingChunks;
 use crate::roots::{InterpreterRoots, head_arenas, other_arenas};
 use crate::sv::{self, ValueHead};
 
-/// Number of words that arrays and hashes may have beyond the number of words in the memory.
+/// Number of words that arrays and hashes may have in addition to the number of words in the
+/// memory.
 const EXTRA_WORDS: u64 = 1 << 20;
 
 /// An interpreter, and the numbers of its values.
@@ -38,12 +39,12 @@ const TYPE_NAMES: [&str; sv::TYPE_COUNT] = [
 ];
 
 impl PerlInterpreter {
-    /// The number of values of each type, with Perl's name of the type.
+    /// Returns the number of values of each type, with Perl's name of the type.
     pub fn named_types(&self) -> impl Iterator<Item = (&'static str, u64)> {
         TYPE_NAMES.into_iter().zip(self.types)
     }
 
-    /// The number of values that were found.
+    /// Returns the number of values that were found.
     #[must_use]
     pub fn found_count(&self) -> u64 {
         self.types.iter().sum()
@@ -55,7 +56,7 @@ impl PerlInterpreter {
 pub struct MallocTotals {
     /// Number of blocks.
     pub blocks: u64,
-    /// Bytes of these blocks, including malloc's own word for each block.
+    /// Bytes of the blocks, including malloc's own word for each block.
     pub bytes: u64,
     /// Bytes of further blocks, which threads have in their caches for later requests. malloc's own
     /// sums count these as given out.
@@ -73,12 +74,13 @@ pub struct PerlSnapshot {
     pub values: ValueGraph,
     /// malloc's sums; `None` if its chunks are not known.
     pub malloc: Option<MallocTotals>,
-    /// Whether Perl's values are not in malloc's chunks although these are known. Perl then uses
-    /// another malloc, such as its own (`-Dusemymalloc`), and sizes are those that Perl requested.
+    /// Whether Perl uses another malloc than the library's, such as its own (`-Dusemymalloc`):
+    /// malloc's chunks are known, but Perl's values are not in them. Sizes are then the sizes that
+    /// Perl requested.
     pub has_other_malloc: bool,
     /// Address of the value that owns the wanted address.
     pub owner: Option<u64>,
-    /// Whether arrays or hashes have more elements than fit into the memory, so that it must be
+    /// Whether arrays or hashes have more elements than fit into the memory, which then must be
     /// damaged.
     pub is_damaged: bool,
 }
@@ -201,7 +203,7 @@ pub fn walk(
     })
 }
 
-/// Whether the arenas of these interpreters are in chunks of this heap.
+/// Whether the arenas of interpreters are in chunks of a heap.
 fn has_arenas(
     perl: &PerlRuntime,
     image: &ProcessImage,
@@ -216,7 +218,7 @@ fn has_arenas(
     arenas.peek().is_none() || arenas.any(|arena| heap.find(arena).is_some())
 }
 
-/// Makes the values of all heads in these arenas. Returns the number of values of each type.
+/// Makes the values of all heads in the arenas `arenas`. Returns the number of values of each type.
 fn values_of(fill: &mut ValueFiller<'_>, arenas: &[(PerlAddress, usize)]) -> [u64; sv::TYPE_COUNT] {
     let mut types = [0; sv::TYPE_COUNT];
     for &(first, count) in arenas {

@@ -55,7 +55,7 @@ impl PerlValueAnalysis {
         }
     }
 
-    /// The graph of values.
+    /// Returns the graph of values.
     #[must_use]
     pub fn values(&self) -> &ValueGraph {
         &self.values

@@ -22,8 +22,8 @@ pub struct ValueGraphBuilder {
     all: Vec<PerlValue>,
     first: Vec<usize>,
     ways: Vec<AddressEdge>,
-    /// Edges that were added after the value at their beginning was finished, by that value's
-    /// address.
+    /// Edges that were added after the value at their beginning was finished. Each comes with the
+    /// address of that value.
     later: Vec<(u64, AddressEdge)>,
     roots: Vec<(PathPhase, TextId, TextId, u64)>,
     texts: PerlTextTable,
@@ -125,7 +125,7 @@ impl ValueGraphBuilder {
         self.first.push(self.ways.len());
     }
 
-    /// Number of finished values.
+    /// Returns the number of finished values.
     #[must_use]
     pub fn len(&self) -> usize {
         self.all.len()
@@ -137,7 +137,7 @@ impl ValueGraphBuilder {
         self.all.is_empty()
     }
 
-    /// The number of the finished value at an address.
+    /// Returns the number of the finished value at an address.
     #[must_use]
     pub fn number(&self, address: u64) -> Option<u32> {
         self.numbers.get(&address).copied()

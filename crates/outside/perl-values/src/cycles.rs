@@ -13,14 +13,14 @@ use crate::values::ValueEdge;
 /// Maximum number of steps of a ring that are shown, counted from its first step.
 const MAX_RING_STEPS: usize = 12;
 
-/// A group of leaked rings that look the same.
+/// A group of leaked rings with the same text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeakedCycle {
     /// Number of rings.
     pub count: u64,
-    /// Number of values in all of these rings.
+    /// Number of values in all rings of the group.
     pub objects: u64,
-    /// Bytes that all of these rings retain.
+    /// Bytes that all rings of the group retain.
     pub retained: u64,
     /// The ring as text, from a value back to it: `Node {parent} Node`.
     pub ring: String,
@@ -166,7 +166,7 @@ impl PerlValueAnalysis {
         }
     }
 
-    /// The name of a step in reports; `None` for the step from a reference to its referent.
+    /// Returns the name of a step in reports; `None` for the step from a reference to its referent.
     pub(crate) fn step_name(&self, step: ValueStep) -> Option<String> {
         let text = |id| self.values.text(id);
         Some(match step {

@@ -51,7 +51,7 @@ pub enum PerlValueKind {
 }
 
 impl PerlValueKind {
-    /// The name of the kind, as in Devel::MAT and `ref`.
+    /// Returns the name of the kind, as in Devel::MAT and `ref`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -6,9 +6,10 @@ use crate::kind::PerlValueKind;
 use crate::text::TextId;
 use crate::values::{ValueEdge, ValueGraph};
 
-/// Finds the first value of each leak: one value of each strong component of unreached values to
-/// which no other component leads. Returns each with whether it is in a ring. `keeps` returns
-/// whether an edge keeps its target alive.
+/// Finds the first value of each leak, and whether it is in a ring. To find leaks, unreached values
+/// are grouped into strong components. Each component to which no other one leads is the beginning
+/// of a leak, and one of its values is the first value. `keeps` returns whether an edge keeps its
+/// target alive.
 pub(crate) fn firsts(
     values: &ValueGraph,
     is_reached: &[bool],

@@ -22,7 +22,7 @@ pub struct PerlLeak {
 }
 
 impl PerlValueAnalysis {
-    /// Returns the groups of leaks, those that retain the most first.
+    /// Returns the groups of leaks. The group that retains the most comes first.
     #[must_use]
     pub fn leaks(&self) -> Vec<PerlLeak> {
         let mut leaks: HashMap<(u32, &str), PerlLeak, RandomState> = HashMap::default();

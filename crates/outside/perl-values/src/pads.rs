@@ -26,7 +26,7 @@ pub struct PadSummary {
 }
 
 impl PerlValueAnalysis {
-    /// Returns the variables of all subs by depth, those that retain the most first.
+    /// Returns the variables of all subs by depth. The entry that retains the most comes first.
     #[must_use]
     pub fn pads(&self) -> Vec<PadSummary> {
         let mut pads: HashMap<(u32, u32), PadSummary, RandomState> = HashMap::default();

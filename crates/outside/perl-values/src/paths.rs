@@ -16,8 +16,8 @@ use crate::step::ValueStep;
 use crate::text::TextId;
 use crate::values::{PathPhase, ValueEdge, ValueGraph, ValueRoot};
 
-/// Default for the maximum number of keys of a hash whose values have a path each. The values of a
-/// larger hash share the path `{*}`.
+/// Default for the maximum number of keys of a hash in which each value has its own path. The
+/// values of a larger hash share the path `{*}`.
 pub const MAX_NAMED_KEYS: usize = 32;
 /// Maximum number of names in a path. A linked list can lead through all of memory.
 const MAX_PATH_DEPTH: u32 = 120;
@@ -134,7 +134,7 @@ impl ValuePaths {
         }
     }
 
-    /// The first value of each leak.
+    /// Returns the first value of each leak.
     #[must_use]
     pub(crate) fn leaked_values(&self) -> &[u32] {
         &self.leaked
@@ -146,31 +146,31 @@ impl ValuePaths {
         self.reached[value as usize]
     }
 
-    /// Whether an edge keeps its target alive. A pointer in the memory of C code does so only if
-    /// the target is not surely reached by Perl's references, and if C code may have a reference to
-    /// it.
+    /// Whether an edge keeps its target alive. A pointer in the memory of C code does so only under
+    /// two conditions: Perl's references do not surely reach the target, and C code may have a
+    /// reference to it.
     #[must_use]
     pub(crate) fn counts(&self, edge: &ValueEdge) -> bool {
         let is_needless = edge.step.is_late() && self.reachability(edge.to) == Reachability::Surely;
         keeps(edge, &self.may_be_retained) && !is_needless
     }
 
-    /// Whether a root keeps its value alive. The rule for pointers of C code is that of
-    /// [`counts`](Self::counts).
+    /// Whether a root keeps its value alive. For pointers of C code, the rule of
+    /// [`counts`](Self::counts) holds.
     pub(crate) fn is_root(&self, root: &ValueRoot) -> bool {
         let is_reached = self.reachability(root.number) == Reachability::Surely;
         root.phase != PathPhase::Mentions
             || !is_reached && self.may_be_retained[root.number as usize]
     }
 
-    /// The number of a value's place, which is its path.
+    /// Returns the number of a value's place. The place stands for the value's path.
     #[must_use]
     pub(crate) fn place(&self, value: u32) -> u32 {
         self.place_of_value[value as usize]
     }
 
-    /// The value and the step by which another value was reached; `None` for the first value of a
-    /// path.
+    /// Returns the value before a value in its path, and the step between them; `None` for the
+    /// first value of a path.
     #[must_use]
     pub(crate) fn before(&self, value: u32) -> Option<(u32, ValueStep)> {
         let from = self.from[value as usize];
@@ -186,12 +186,12 @@ impl ValuePaths {
         firsts
     }
 
-    /// The name of a place.
+    /// Returns the name of a place.
     pub(crate) fn name(&self, place: u32) -> TextId {
         self.places[place as usize].1
     }
 
-    /// A place and all places before it in its path, from the last to the first.
+    /// Returns a place and all places before it in its path, from the last to the first.
     pub(crate) fn places(&self, place: u32) -> impl Iterator<Item = u32> + '_ {
         let mut at = place;
         std::iter::from_fn(move || {
@@ -202,7 +202,7 @@ impl ValuePaths {
         })
     }
 
-    /// The path of a value as text, such as `main::;%CACHE;{*}`.
+    /// Returns the path of a value as text, such as `main::;%CACHE;{*}`.
     #[must_use]
     pub(crate) fn path_text(&self, values: &ValueGraph, value: u32) -> String {
         let places = self.places(self.place(value));
@@ -354,7 +354,7 @@ impl PathFinder {
         }
     }
 
-    /// Whether the name of a place is that of a sub.
+    /// Whether a place has the name of a sub.
     fn is_sub(&self, values: &ValueGraph, place: u32) -> bool {
         let (_, name) = self.places[place as usize];
         values.text(name).starts_with('&')

@@ -69,7 +69,7 @@ struct RecordParts<'a> {
 }
 
 impl RecordParts<'_> {
-    /// The word at an offset in the record's bytes; 0 if the record has fewer bytes.
+    /// Returns the word at an offset in the record's bytes; 0 if the record has fewer bytes.
     fn word(&self, at: usize) -> u64 {
         let word = self.bytes.get(at..).and_then(|rest| rest.first_chunk());
         word.map_or(0, |word| u64::from_le_bytes(*word))

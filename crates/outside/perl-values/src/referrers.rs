@@ -20,7 +20,7 @@ pub struct ValueReferrer {
 /// A step of the path to a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WayStep {
-    /// The name of the step; of the root for the first step.
+    /// The name of the step, or of the root for the first step.
     pub step: String,
     /// The value that the step reaches, without its path.
     pub value: ValueDescription,
@@ -31,7 +31,7 @@ pub struct WayStep {
 /// A value, the path to it, and its referrers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ValueIdentification {
-    /// The value.
+    /// The identified value.
     pub value: ValueDescription,
     /// The path to the value, from a root or from the first value of a leak. The last step reaches
     /// the value itself.
@@ -48,7 +48,7 @@ pub struct ValueIdentification {
 
 impl PerlValueAnalysis {
     /// Describes a value, the path to it, and its referrers. At most `most` steps of the path are
-    /// returned: its first and its last ones.
+    /// returned: the first and the last ones.
     #[must_use]
     pub fn identify(&self, number: u32, most: usize) -> ValueIdentification {
         let mut all = Vec::new();
@@ -123,7 +123,7 @@ impl PerlValueAnalysis {
         self.step_name(step).unwrap_or_else(|| "->".to_string())
     }
 
-    /// The name of the root that leads to a value; `None` if no root leads directly to it.
+    /// Returns the name of the root that leads to a value; `None` if no root leads directly to it.
     fn root_name(&self, number: u32) -> Option<String> {
         let mut roots = self.values.roots().iter();
         let root = roots.find(|root| root.number == number)?;

@@ -20,7 +20,7 @@ pub struct ByteCounts {
 /// The size of a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ValueSize {
-    /// The value.
+    /// The value whose size was computed.
     pub value: ValueDescription,
     /// Bytes of the value alone.
     pub own: ByteCounts,

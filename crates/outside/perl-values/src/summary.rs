@@ -16,7 +16,7 @@ const MIN_UNNAMED_BYTES: u64 = 1024;
 pub struct ValueSum {
     /// Number of values.
     pub objects: u64,
-    /// Bytes of these values.
+    /// Bytes of the values.
     pub bytes: u64,
 }
 
@@ -34,7 +34,7 @@ pub struct RetainingVariable {
     pub path: String,
     /// Number of values with this path: one for each closure or depth of recursion.
     pub objects: u64,
-    /// Bytes that these values retain.
+    /// Bytes that the values with this path retain.
     pub retained: u64,
 }
 
@@ -46,7 +46,7 @@ pub struct PerlHeapSummary {
     /// Sums of values by the part of the program that reaches them, the part with the most bytes
     /// first.
     pub parts: Vec<(String, ValueSum)>,
-    /// The variables, those that retain the most first.
+    /// The variables. The variable that retains the most comes first.
     pub holders: Vec<RetainingVariable>,
     /// Sum of Perl's own values, without heapprof's kinds such as memory of C code.
     pub values: ValueSum,

@@ -116,7 +116,7 @@ fn a_long_list_takes_linear_room() {
     assert_eq!(sizes.sum::<i64>(), 199_999);
 }
 
-/// A value of 10 bytes, of which 8 were requested.
+/// Returns a value of 10 bytes, of which 8 were requested.
 fn value(address: u64, kind: PerlValueKind) -> PerlValue {
     PerlValue {
         address,
@@ -314,8 +314,8 @@ fn what_c_code_mentions_is_held_by_it_alone_if_nothing_else_does() {
     assert_eq!((path(3).retained, path(2).retained), (20, 30));
 }
 
-/// Tests that a ring has leaked if Perl counts no more references to it than the ring has, even if
-/// C code points to it. With one more reference, C code may keep it alive.
+/// Tests that a ring has leaked if Perl counts no other references to it than the ring's own, even
+/// if C code points to it. With one more reference, C code may keep it alive.
 #[test]
 fn old_pointers_of_c_code_do_not_hold_rings() {
     for (references, expected) in [

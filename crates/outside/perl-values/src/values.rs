@@ -21,7 +21,7 @@ pub struct PerlValue {
     pub references: u32,
     /// Name of the symbol, sub or symbol table; empty for other values.
     pub name: TextId,
-    /// The kind of value.
+    /// The kind of the value.
     pub kind: PerlValueKind,
 }
 
@@ -52,8 +52,9 @@ pub enum PathPhase {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ValueRoot {
     pub(crate) phase: PathPhase,
-    /// The first names of the path; the outer one may be empty.
+    /// The first name of the path; may be empty.
     pub(crate) outer: TextId,
+    /// The name of the root, which comes after `outer` in the path.
     pub(crate) name: TextId,
     pub(crate) number: u32,
 }
@@ -85,13 +86,13 @@ impl ValueGraph {
         self.texts.get(id)
     }
 
-    /// All values, by their numbers.
+    /// Returns all values, by their numbers.
     #[must_use]
     pub fn all(&self) -> &[PerlValue] {
         &self.all
     }
 
-    /// Renames the keys of all hashes, except those of symbol tables.
+    /// Renames the keys of all hashes that are not symbol tables.
     pub fn rename_keys(&mut self, name: impl Fn(&str) -> String) {
         for number in 0..self.all.len() {
             if self.all[number].kind.is_stash() {
@@ -108,18 +109,18 @@ impl ValueGraph {
         }
     }
 
-    /// The value with a number.
+    /// Returns the value with a number.
     #[must_use]
     pub fn get(&self, number: u32) -> &PerlValue {
         &self.all[number as usize]
     }
 
-    /// The numbers of all values.
+    /// Returns the numbers of all values.
     pub(crate) fn numbers(&self) -> Range<u32> {
         0..self.all.len() as u32
     }
 
-    /// The number of the value at an address.
+    /// Returns the number of the value at an address.
     #[must_use]
     pub fn number(&self, address: u64) -> Option<u32> {
         let of = |number: &u32| self.get(*number).address;
@@ -127,19 +128,19 @@ impl ValueGraph {
         Some(self.in_order[found])
     }
 
-    /// The edges from a value to other values.
+    /// Returns the edges from a value to other values.
     #[must_use]
     pub(crate) fn edges(&self, number: u32) -> &[ValueEdge] {
         let number = number as usize;
         &self.edges[self.first[number]..self.first[number + 1]]
     }
 
-    /// The roots, in the order of their phases.
+    /// Returns the roots, in the order of their phases.
     pub(crate) fn roots(&self) -> &[ValueRoot] {
         &self.roots
     }
 
-    /// Number of the symbol table of a value's class.
+    /// Returns the number of the symbol table of a value's class.
     #[must_use]
     pub fn stash(&self, value: &PerlValue) -> Option<u32> {
         match value.class {
@@ -148,7 +149,7 @@ impl ValueGraph {
         }
     }
 
-    /// Name of a value's class; empty if it has none.
+    /// Returns the name of a value's class; empty if it has none.
     #[must_use]
     pub fn class(&self, value: &PerlValue) -> TextId {
         let stash = self.stash(value);

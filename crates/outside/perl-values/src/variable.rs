@@ -185,7 +185,7 @@ impl PerlValueAnalysis {
         })
     }
 
-    /// Returns the symbol table of a package inside another one.
+    /// Returns the symbol table of a package inside the symbol table `table`.
     fn package(&self, table: u32, name: &str) -> Result<u32, VariableError> {
         let symbol = self.key(table, &format!("{name}::"));
         let slot = symbol.and_then(|symbol| {

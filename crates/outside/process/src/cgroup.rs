@@ -1,8 +1,8 @@
 //! Reads the memory of a process's control group: its use and limits, in version 1 or 2 of control
 //! groups, and how much its processes wait for memory (pressure).
 //!
-//! The files are those of the kernel's `Documentation/admin-guide/cgroup-v1/memory.rst`,
-//! `cgroup-v2.rst` and `Documentation/accounting/psi.rst`.
+//! The kernel's `Documentation/admin-guide/cgroup-v1/memory.rst`, `cgroup-v2.rst` and
+//! `Documentation/accounting/psi.rst` describe the files.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -70,8 +70,8 @@ pub struct CgroupPressure {
 
 impl Eq for CgroupPressure {}
 
-/// Reads the shares of time in which this machine's processes waited for memory. `None` if the
-/// kernel does not report them.
+/// Reads the shares of time in which this machine's processes waited for memory. Returns `None` if
+/// the kernel does not report them.
 #[must_use]
 pub fn machine_pressure() -> Option<CgroupPressure> {
     read_pressure(Path::new("/proc/pressure/memory"))
@@ -87,8 +87,8 @@ fn read_pressure(path: &Path) -> Option<CgroupPressure> {
 }
 
 impl CgroupFolder {
-    /// Finds the control group that limits a process's memory. `None` if its files are not mounted
-    /// here, as in some containers.
+    /// Finds the control group that limits a process's memory. Returns `None` if its files are not
+    /// mounted here, as in some containers.
     #[must_use]
     pub fn from_pid(pid: u32) -> Option<Self> {
         Self::from_groups(&Self::read_groups(pid)?)
@@ -164,7 +164,7 @@ impl CgroupFolder {
         number_in_line(&self.text(file)?, "oom_kill")
     }
 
-    /// The group's own limit in bytes.
+    /// Returns the group's own limit in bytes.
     #[must_use]
     pub fn limit(&self) -> Option<u64> {
         limit(&self.path, self.version)
@@ -230,7 +230,7 @@ fn number_in_line(text: &str, name: &str) -> Option<u64> {
 }
 
 impl Cgroup {
-    /// Reads the control group of a process. `None` if its files are not mounted here.
+    /// Reads the control group of a process. Returns `None` if its files are not mounted here.
     #[must_use]
     pub fn from_pid(pid: u32) -> Option<Self> {
         Some(Self::read(CgroupFolder::from_pid(pid)?))

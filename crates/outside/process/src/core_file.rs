@@ -1,7 +1,7 @@
 //! Reads a core file: the memory segments of a program that has died, and notes about the program.
 //!
-//! The format is that of the kernel's `fs/binfmt_elf.c`. The content is not trusted: segments may
-//! lead behind the end of the file, and notes may be cut off.
+//! The kernel's `fs/binfmt_elf.c` defines the format. The content is not trusted: segments may lead
+//! behind the end of the file, and notes may be cut off.
 
 use std::fs::File;
 use std::io;
@@ -114,7 +114,7 @@ impl CoreFile {
         })
     }
 
-    /// The segment that an address lies in.
+    /// Returns the segment that contains an address.
     #[must_use]
     pub fn segment(&self, at: u64) -> Option<&CoreSegment> {
         let next = self.segments.partition_point(|one| one.memory.end <= at);
@@ -162,7 +162,7 @@ impl CoreFile {
         }
     }
 
-    /// The files that were mapped, in order of their addresses.
+    /// Returns the files that were mapped, in order of their addresses.
     #[must_use]
     pub fn mapped_files(&self, file: &File) -> Vec<ProcessMapping> {
         let mut all = Vec::new();

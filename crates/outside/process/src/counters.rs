@@ -62,12 +62,13 @@ impl StatusCounters {
         Self(COUNTERS.iter().map(value).collect())
     }
 
-    /// Each counter with its value in bytes; `None` if this kernel does not report the counter.
+    /// Returns each counter with its value in bytes. The value is `None` if this kernel does not
+    /// report the counter.
     pub fn iter(&self) -> impl Iterator<Item = (&'static StatusCounter, Option<u64>)> {
         COUNTERS.iter().zip(self.0.iter().copied())
     }
 
-    /// The value of the counter with this name, in bytes.
+    /// Returns the value of the counter with this name, in bytes.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<u64> {
         self.iter().find(|(counter, _)| counter.name == name)?.1

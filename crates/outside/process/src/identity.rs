@@ -57,8 +57,8 @@ impl ProcessIdentity {
         })
     }
 
-    /// Whether the process has ended, but its parent has not waited for it yet. A process whose
-    /// first thread has ended has not ended if other threads go on.
+    /// Whether the process has ended, but is still listed because its parent has not waited for it.
+    /// A process still runs if its first thread has ended and other threads go on.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X') && self.threads <= 1
@@ -82,14 +82,15 @@ pub fn status<const N: usize>(pid: u32, fields: [&str; N]) -> [String; N] {
     })
 }
 
-/// The state of a process, as the kernel's letter; `None` if there is no such process.
+/// Returns the state of a process, as the kernel's letter; `None` if there is no such process.
 #[must_use]
 pub fn run_state(pid: u32) -> Option<char> {
     ProcessIdentity::from_pid(pid).ok().map(|found| found.state)
 }
 
-/// The state of a thread, as the kernel's letter; `None` if there is no such thread. Reading it is
-/// faster than reading the state of the process, for which the kernel visits all threads.
+/// Returns the state of a thread, as the kernel's letter; `None` if there is no such thread.
+/// Reading it is faster than reading the state of the process, for which the kernel visits all
+/// threads.
 #[must_use]
 pub fn thread_state(pid: u32, tid: u32) -> Option<char> {
     let stat = read(pid, &format!("task/{tid}/stat")).ok()?;
@@ -97,7 +98,7 @@ pub fn thread_state(pid: u32, tid: u32) -> Option<char> {
     stat.rsplit(')').next()?.trim_start().chars().next()
 }
 
-/// The time at which a process began, in ticks since the machine started; `None` if there is no
+/// Returns when a process began, in ticks since the machine started. Returns `None` if there is no
 /// such process, or if it has ended.
 #[must_use]
 pub fn start_ticks(pid: u32) -> Option<u64> {
@@ -111,7 +112,7 @@ pub fn is_there(pid: u32) -> bool {
     ProcessIdentity::from_pid(pid).is_ok_and(|found| !found.has_ended())
 }
 
-/// The kernel's name of a process.
+/// Returns the kernel's name of a process.
 #[must_use]
 pub fn comm(pid: u32) -> String {
     match read(pid, "comm").unwrap_or_default().trim_end() {

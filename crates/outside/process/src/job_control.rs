@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::process::{Pid, RawPid};
 
-/// Returns the process group of a process; of this process for `None`. The group is 0 if it began
-/// outside of this namespace.
+/// Returns the process group of a process, or of this process for `None`. The group is 0 if it
+/// began outside of this namespace.
 ///
 /// # Errors
 /// The process may be gone.
@@ -18,7 +18,7 @@ pub fn group_of(process: Option<Pid>) -> io::Result<RawPid> {
     checked(unsafe { libc::getpgid(Pid::as_raw(process)) })
 }
 
-/// Returns the session of a process; of this process for `None`. The session is 0 if it began
+/// Returns the session of a process, or of this process for `None`. The session is 0 if it began
 /// outside of this namespace.
 ///
 /// # Errors

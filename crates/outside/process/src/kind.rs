@@ -104,13 +104,13 @@ const HEAP_MAX_SIZE: u64 = 64 << 20;
 const MAX_GUARD_SIZE: u64 = 64 << 10;
 
 impl MappingKind {
-    /// The name of the kind in reports.
+    /// Returns the name of the kind in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.row().1
     }
 
-    /// The meaning of the kind, in a sentence.
+    /// Returns the meaning of the kind, in a sentence.
     #[must_use]
     pub fn meaning(self) -> &'static str {
         self.row().2
@@ -175,7 +175,8 @@ pub(crate) fn kinds(regions: &[NamedMapping<'_>], around: &MappingHints) -> Vec<
     kinds
 }
 
-/// Returns the kind that a mapping's name implies. `None` for memory that belongs to no file.
+/// Returns the kind that a mapping's name implies. Returns `None` for memory that belongs to no
+/// file.
 fn kind_by_name(
     region: &NamedMapping<'_>,
     around: &MappingHints,
@@ -217,7 +218,7 @@ fn is_unnamed(area: &SmapsMapping<'_>) -> bool {
 }
 
 /// Returns the number of mappings in the arena that begins with mapping `i`. An arena is 64 MiB of
-/// addresses without a name. `None` if no arena begins there.
+/// addresses without a name. Returns `None` if no arena begins there.
 fn count_arena_mappings(regions: &[NamedMapping<'_>], i: usize) -> Option<usize> {
     let first = regions[i].area;
     let start = first.start;

@@ -42,8 +42,8 @@ pub use self::tree::{all_processes, children, descendants};
 pub use self::usage::{MemoryUsage, USAGE_FIELDS, UsageField};
 
 /// Whether /proc shows the process numbers of this process's own namespace. It does not if a PID
-/// namespace was made without a new /proc: its numbers are then those of other processes. True if
-/// there is no /proc.
+/// namespace was made without a new /proc: the numbers in /proc then belong to other processes.
+/// True if there is no /proc.
 pub fn is_proc_ours() -> bool {
     static IS_OURS: OnceLock<bool> = OnceLock::new();
     *IS_OURS.get_or_init(|| {
@@ -56,7 +56,7 @@ pub fn is_proc_ours() -> bool {
 }
 
 /// Whether a text of `/proc/PID/status` has `pid` as the process's only number. A process in a
-/// namespace inside that of /proc has several.
+/// namespace below the namespace of /proc has several numbers.
 fn is_status_of(status: &str, pid: u32) -> bool {
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
     // Linux before 4.1 has no NSpid.
@@ -64,11 +64,11 @@ fn is_status_of(status: &str, pid: u32) -> bool {
     numbers.is_none_or(|numbers| numbers.trim() == pid.to_string())
 }
 
-/// The end of an error message for root, with reasons for which the kernel may refuse a process.
+/// The end of an error message for root: the reasons for which the kernel may refuse root.
 pub const REFUSED_TO_ROOT: &str =
     ": it has a capability that this root lacks, or a security module forbids it";
 
-/// The path of a process's file in /proc.
+/// Returns the path of a process's file in /proc.
 fn path(pid: u32, file: &str) -> std::path::PathBuf {
     std::path::PathBuf::from(format!("/proc/{pid}/{file}"))
 }
@@ -93,7 +93,7 @@ fn read_bytes(pid: u32, file: &str) -> std::io::Result<Vec<u8>> {
 /// Reads a /proc/PID file as text. Bytes that are no text, as in a name, are replaced.
 ///
 /// # Errors
-/// The kernel may refuse it, there may be no such process, or /proc may be that of another
+/// The kernel may refuse it, there may be no such process, or /proc may belong to another
 /// namespace.
 pub fn read(pid: u32, file: &str) -> std::io::Result<String> {
     let bytes = read_bytes(pid, file)?;

@@ -17,12 +17,12 @@ pub struct ProcessMapping {
     pub is_code: bool,
     /// Whether the process's writes are private, so that they do not change the mapped file.
     pub is_private: bool,
-    /// Path of the mapped file; empty for memory of no file.
+    /// Path of the mapped file; empty for memory without a file.
     pub path: Vec<u8>,
 }
 
 impl ProcessMapping {
-    /// The addresses of the mapping.
+    /// Returns the addresses of the mapping.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
         self.start..self.end

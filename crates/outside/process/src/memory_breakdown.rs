@@ -16,11 +16,11 @@ const MAX_READ_ATTEMPTS: usize = 5;
 /// A part of a process's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryPart {
-    /// The name of the part: of a kind of mapping, or of a mapped file.
+    /// The name of the part, which is the name of a kind of mapping or of a mapped file.
     pub name: String,
-    /// Number of mappings.
+    /// Number of mappings in the part.
     pub mappings: usize,
-    /// The memory of these mappings.
+    /// The memory of the part's mappings.
     pub usage: MemoryUsage,
 }
 
@@ -143,8 +143,8 @@ fn break_down(
 }
 
 /// Returns the difference between the kernel's sums and the sums over all `mappings` mappings.
-/// `None` if rounding does not explain the difference, because the memory has changed between the
-/// two readings.
+/// Returns `None` if rounding does not explain the difference, because the memory has changed
+/// between the two readings.
 fn rounding(rollup: &MemoryUsage, total: &MemoryUsage, mappings: usize) -> Option<MemoryUsage> {
     // The kernel rounds the proportional parts of each mapping down to KiB, but its sum only once.
     let most = mappings as u64 * 1024;
@@ -162,7 +162,7 @@ fn rounding(rollup: &MemoryUsage, total: &MemoryUsage, mappings: usize) -> Optio
     (all == *rollup).then_some(rounding)
 }
 
-/// The path of the file that a process runs.
+/// Returns the path of the file that a process runs.
 fn program_file(pid: u32) -> Option<String> {
     let path = std::fs::read_link(crate::path(pid, "exe")).ok()?;
     let path = path.to_string_lossy();

@@ -1,7 +1,7 @@
 //! Reads which pages of a process are present, and whether only this process has them, from
 //! `/proc/PID/pagemap`.
 //!
-//! The bits are those of the kernel's `Documentation/admin-guide/mm/pagemap.rst`. Everything is
+//! The kernel's `Documentation/admin-guide/mm/pagemap.rst` describes the bits. Everything is
 //! counted in pages of 4 KiB. A huge page counts as the small pages in it, because a process that
 //! writes to a shared huge page gets a copy of only one small page. (Huge pages of `hugetlbfs` are
 //! copied as a whole. Each of their small pages then counts as the process's own.)
@@ -65,8 +65,8 @@ impl PagemapEntry {
     }
 }
 
-/// Reads the page entries of a process. It does not read those of another program that the process
-/// becomes later.
+/// Reads the page entries of a process. After an exec of the process, the entries of the new
+/// program are not read.
 #[derive(Debug)]
 pub struct PageMap(File);
 
@@ -144,7 +144,7 @@ pub struct PageSet {
 }
 
 impl PageSet {
-    /// Adds the page that an address lies in.
+    /// Adds the page that contains an address.
     pub fn insert(&mut self, address: u64) {
         let (piece, word, bit) = bit_position(address);
         let piece = self
@@ -163,7 +163,7 @@ impl PageSet {
         piece.is_some_and(|piece| piece[word] & bit != 0)
     }
 
-    /// The number of bytes in `range` that are on pages of the set.
+    /// Returns the number of bytes in `range` that are on pages of the set.
     #[must_use]
     pub fn bytes_in(&self, range: Range<u64>) -> u64 {
         let (mut at, mut bytes) = (range.start, 0);
@@ -177,7 +177,7 @@ impl PageSet {
         bytes
     }
 
-    /// The number of pages in the set.
+    /// Returns the number of pages in the set.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.len
@@ -189,7 +189,7 @@ impl PageSet {
         self.len == 0
     }
 
-    /// The addresses of all pages in the set, in order.
+    /// Returns the addresses of all pages in the set, in order.
     pub fn iter(&self) -> impl Iterator<Item = u64> {
         self.pieces.iter().flat_map(|(piece, words)| {
             let bits = (0..64u64 * 64).filter(|i| words[(i / 64) as usize] >> (i % 64) & 1 == 1);
@@ -198,8 +198,8 @@ impl PageSet {
     }
 }
 
-/// The position of an address's page in the set: the number of the piece, the index of the word in
-/// the piece, and the bit in the word.
+/// Returns the position of an address's page in the set: the number of the piece, the index of the
+/// word in the piece, and the bit in the word.
 fn bit_position(address: u64) -> (u64, usize, u64) {
     let page = address / PAGE_SIZE;
     (page >> 12, (page >> 6 & 63) as usize, 1 << (page & 63))

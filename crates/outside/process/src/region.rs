@@ -6,10 +6,10 @@ use crate::smaps::SmapsMapping;
 /// A mapping with its name, which may come from the previous mapping.
 #[derive(Clone, Copy, Debug)]
 pub struct NamedMapping<'a> {
-    /// The mapping.
+    /// The mapping as the kernel reports it.
     pub area: &'a SmapsMapping<'a>,
     /// The name of the mapping. Unnamed memory directly behind private pages of a file has the
-    /// file's name: it has the file's variables that begin as zeros.
+    /// file's name: it contains the file's variables that begin as zeros.
     pub name: &'a str,
     /// Whether the mapping belongs to heapprof.
     pub is_own: bool,
@@ -40,7 +40,7 @@ pub fn regions<'a>(areas: &'a [SmapsMapping<'a>]) -> impl Iterator<Item = NamedM
     })
 }
 
-/// The name of a mapping, without the kernel's suffix for a deleted file.
+/// Returns the name of a mapping, without the kernel's suffix for a deleted file.
 #[must_use]
 pub fn file_name<'a>(area: &SmapsMapping<'a>) -> &'a str {
     area.name.strip_suffix(" (deleted)").unwrap_or(area.name)

@@ -1,5 +1,5 @@
-//! Runs a program from its beginning to its end. Reports the resources that it has used by the
-//! kernel's counts, and its memory just before the end.
+//! Runs a program from its beginning to its end. Reports the resources that the program has used,
+//! by the kernel's counts, and the program's memory just before the end.
 //!
 //! The program is stopped for a moment when it is about to end (`PTRACE_O_TRACEEXIT`), because its
 //! memory can't be read afterwards. Where ptrace is not allowed, only the memory at the end is
@@ -25,8 +25,8 @@ pub struct RunUsage {
     pub user: Duration,
     /// Processor time that the kernel spent for the program and the children for which it waited.
     pub system: Duration,
-    /// The most bytes that the program, or a child for which it waited, had in memory. At least the
-    /// memory that heapprof had when it started the program.
+    /// The most bytes that the program, or a child for which it waited, had in memory. The value is
+    /// at least the memory that heapprof had when it started the program.
     pub max_rss: u64,
     /// Number of page faults that needed no disk.
     pub minor_faults: u64,
@@ -43,7 +43,7 @@ pub struct RunUsage {
 /// A program's memory when it was about to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryAtEnd {
-    /// Bytes in memory at that moment (VmRSS).
+    /// Bytes in memory just before the end (VmRSS).
     pub rss: u64,
     /// The most bytes that were in memory at one time (VmHWM).
     pub peak: u64,

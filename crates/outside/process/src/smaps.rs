@@ -19,7 +19,7 @@ pub struct SmapsMapping<'a> {
     pub end: u64,
     /// The process's access rights to the mapping, and whether it is private, as in `rw-p`.
     pub rights: &'a str,
-    /// Path of the mapped file, or the kernel's name for the mapping; empty for memory of no file.
+    /// Path of the mapped file, or the kernel's name for the mapping; empty if there is neither.
     pub name: &'a str,
     /// The memory in the mapping.
     pub usage: MemoryUsage,
@@ -42,14 +42,15 @@ impl SmapsMapping<'_> {
         self.usage.rss == 0 && self.usage.swap == 0
     }
 
-    /// Whether the mapping has the kernel's flag with these two letters.
+    /// Whether the mapping has the kernel's flag `flag`, a name of two letters.
     #[must_use]
     pub fn has_flag(&self, flag: &str) -> bool {
         self.flags.split_whitespace().any(|one| one == flag)
     }
 }
 
-/// Resident bytes of heapprof's own memory in a process; `None` if they can't be determined.
+/// Returns the resident bytes of heapprof's own memory in a process; `None` if they can't be
+/// determined.
 #[must_use]
 pub fn own_memory(pid: u32) -> Option<u64> {
     let text = fs::read(format!("/proc/{pid}/smaps")).ok()?;

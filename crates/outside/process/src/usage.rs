@@ -140,7 +140,7 @@ impl MemoryUsage {
         Ok(all)
     }
 
-    /// Adds the number in a line of the kernel, if the line is one of the fields.
+    /// Adds the number in a line of the kernel, if the line belongs to a field.
     pub(crate) fn take(&mut self, line: &str) {
         let Some((name, bytes)) = bytes_of(line) else {
             return;
@@ -166,7 +166,7 @@ impl MemoryUsage {
         *to = to.saturating_add(bytes);
     }
 
-    /// Memory that no other process has mapped, clean or dirty.
+    /// Returns the memory that no other process has mapped, clean or dirty, in bytes.
     #[must_use]
     pub fn uss(&self) -> u64 {
         self.private_clean.saturating_add(self.private_dirty)

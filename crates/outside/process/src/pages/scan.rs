@@ -15,7 +15,7 @@ const IS_GUARD: u64 = 1 << 8;
 /// Maximum number of runs that one request returns.
 const MAX_RUNS: usize = 512;
 
-/// The request's argument: the kernel's `struct pm_scan_arg`.
+/// The argument of the `PAGEMAP_SCAN` request: the kernel's `struct pm_scan_arg`.
 #[repr(C)]
 #[derive(Default)]
 struct PageScanRequest {

@@ -48,8 +48,8 @@ impl ThreadRegisters {
         })
     }
 
-    /// Returns the registers with which the thread resumes its own code. If `again` is a system
-    /// call, the thread makes this call first.
+    /// Returns the registers with which the thread resumes its own code. With `again`, the thread
+    /// makes this system call first.
     pub(crate) fn on_resume(&self, again: Option<i64>) -> Self {
         let mut registers = self.0;
         if let Some(number) = again {
@@ -135,7 +135,7 @@ impl UnwoundRegisters {
         }
     }
 
-    /// Returns the value of a register, if a call preserves it.
+    /// Returns the value of a register that a call preserves; `None` for any other register.
     pub(crate) fn value(&self, register: Register) -> Option<u64> {
         match register {
             X86_64::RSP => Some(self.sp),

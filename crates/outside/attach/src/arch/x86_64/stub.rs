@@ -240,7 +240,7 @@ unsafe extern "C" {
     static STUB_END: u8;
 }
 
-/// The code to be written to the beginning of a region.
+/// Returns the code to be written to the beginning of a region.
 pub(crate) fn code() -> &'static [u8] {
     // SAFETY: the two symbols are the beginning and the end of the same constant data.
     let code = unsafe {
@@ -358,7 +358,7 @@ mod tests {
         }
     }
 
-    /// Tests that a thread comes back from the stub with its registers, its errno and its signal
+    /// Tests that a thread comes back from the stub with unchanged registers, errno and signal
     /// mask.
     #[test]
     fn a_visit_of_the_library_leaves_no_trace() {
