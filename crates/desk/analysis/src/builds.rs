@@ -1,4 +1,4 @@
-//! Mapped files with nameless code that can't be compared between two profiles: the profiles have
+//! Mapped files without symbols that can't be compared between two profiles: the profiles have
 //! different builds of the file, or only one profile has names for its code.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,16 +8,16 @@ use heapprof_profile::{Profile, is_place_of_code};
 use crate::diff::DiffReport;
 use crate::session::AnalysisSession;
 
-/// A mapped file that can't be compared between two profiles, because its code has different names
-/// in them. Its rows appear in a diff as new or gone.
+/// A mapped file that can't be compared between two profiles, because each profile names its code
+/// differently. A diff shows its rows as new or gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IncomparableFile {
     /// The file's name, without its folders.
     pub file: String,
     /// The number of the file's rows that appear as new or gone.
     pub rows: usize,
-    /// Whether both profiles have code without names, from two builds of the file. If not, only one
-    /// profile has names for the code.
+    /// Whether the profiles have different builds of the file, and neither profile has names for
+    /// all of its code. If false, only one profile has these names.
     pub is_rebuilt: bool,
 }
 
@@ -64,7 +64,7 @@ pub fn incomparable_files(session: &AnalysisSession, diff: &DiffReport) -> Vec<I
     found.collect()
 }
 
-/// Returns the file that the name of nameless code begins with, such as `libc.so` for
+/// Returns the mapped file in the name of code without symbols, such as `libc.so` for
 /// `libc.so+0x1f`; `None` for other names.
 fn nameless_file(name: &str) -> Option<&str> {
     let (file, _) = name.rsplit_once("+0x")?;

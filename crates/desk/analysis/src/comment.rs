@@ -22,7 +22,7 @@ pub(crate) fn comments(session: &AnalysisSession) -> Result<Vec<String>, Analysi
     comments_of(session, 1)
 }
 
-/// Returns the comments of one of the session's profiles, by its number.
+/// Returns the comments of the session's profile with this number.
 pub(crate) fn comments_of(
     session: &AnalysisSession,
     profile: i64,
@@ -41,7 +41,7 @@ pub(crate) fn program_name(comments: &[String]) -> Option<String> {
 }
 
 /// Returns the script that a process runs, or the title that it has set, according to the comments.
-/// The text distinguishes the process from others of its program.
+/// The text distinguishes the process from other processes of the program.
 pub(crate) fn script_or_title(comments: &[String]) -> Option<String> {
     find_single_value(comments, "script").or_else(|| find_single_value(comments, "title"))
 }
@@ -56,16 +56,17 @@ pub fn program_and_title(comments: &[String]) -> Option<String> {
     })
 }
 
-/// Returns the value of a key that comments have once, such as `pid: 7`; `None` if no comment has
-/// it, or if comments of several processes have it.
+/// Returns the value of a key that exactly one comment has: `7` if the key is `pid` and the comment
+/// is `pid: 7`. Returns `None` if no comment has the key, or if several have it, because the
+/// profile is then a sum of several processes.
 pub fn find_single_value(comments: &[String], key: &str) -> Option<String> {
     let mut found = values(comments, key);
     let value = found.next().map(str::to_string);
     value.filter(|_| found.next().is_none())
 }
 
-/// Returns the moment when a profile was dumped. In a sum of several profiles, the first profile
-/// that was not dumped at exit decides.
+/// Returns the moment when a profile was dumped. For a sum of several profiles, returns the first
+/// moment that was not an exit.
 pub(crate) fn dump_time(comments: &[String]) -> DumpTime {
     let mut dumped = DumpTime::Unknown;
     for value in values(comments, "dump") {
@@ -77,8 +78,9 @@ pub(crate) fn dump_time(comments: &[String]) -> DumpTime {
     dumped
 }
 
-/// Returns the number of bytes that comments have for a key. Returns `None` if there are several
-/// numbers, because these come from several processes, and none of them holds for all.
+/// Returns the number of bytes that the only comment with this key has. Returns `None` if several
+/// comments have the key, because they come from several processes, and none of the numbers holds
+/// for all.
 pub(crate) fn find_single_bytes(comments: &[String], key: &str) -> Option<i64> {
     let mut found = values(comments, key);
     let number = found.next()?.strip_suffix("bytes")?.trim_end();
@@ -100,9 +102,9 @@ pub struct DataBreakdown {
     pub parts: Vec<(String, i64)>,
 }
 
-/// Removes the lines about a program's data from the comments, and returns the data's parts.
-/// Returns `None` and leaves the comments as they are if there are no such lines, or if they are
-/// about several programs or contradict each other.
+/// Removes the lines about a program's data from the comments, and returns the parts of the data.
+/// If there are no such lines, or if they come from several programs or contradict each other,
+/// returns `None` and leaves the comments unchanged.
 pub(crate) fn take_data_breakdown(comments: &mut Vec<String>) -> Option<DataBreakdown> {
     let mut account = DataBreakdown::default();
     let mut wholes = 0;
@@ -137,7 +139,8 @@ pub struct ProfiledProcess {
     start: i64,
 }
 
-/// Largest difference between two clocks of one process, in nanoseconds.
+/// Largest difference between the start times of two profiles that still count as one process, in
+/// nanoseconds.
 const MAX_CLOCK_SKEW_NANOS: u64 = 10_000_000;
 
 impl ProfiledProcess {
@@ -149,8 +152,8 @@ impl ProfiledProcess {
         Self::new(&comments, profile.time_nanos, profile.duration_nanos)
     }
 
-    /// Returns the process of a profile with these comments and times, as
-    /// [`from_profile`](Self::from_profile) does.
+    /// Returns the process that these comments and times of a profile describe; `None` if they do
+    /// not identify one process that heapprof recorded.
     pub(crate) fn new(comments: &[String], time: i64, duration: i64) -> Option<Self> {
         let one = |key| find_single_value(comments, key);
         if !one("collector")?.starts_with("heapprof") || time == 0 {

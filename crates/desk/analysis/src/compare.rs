@@ -26,7 +26,7 @@ pub struct RunFigures {
     pub major_faults: i64,
     /// The number of times that a thread waited.
     pub voluntary: i64,
-    /// The number of times that a thread lost its processor to another one.
+    /// The number of times that a thread lost its processor to another thread.
     pub involuntary: i64,
 }
 
@@ -67,9 +67,9 @@ fn midpoint(a: i64, b: i64) -> i64 {
 /// The difference between the runs of two variants in one figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RunDifference {
-    /// Unknown: with so few runs, even a clear difference could be chance.
+    /// The runs are too few to know: even a clear difference could be chance.
     Unknown,
-    /// No difference that is more than noise and more than a hundredth.
+    /// No difference: it is within the noise, or below one percent.
     None,
     /// A difference, as a share of the base: 0.1 is a tenth more.
     By(f64),
@@ -104,15 +104,16 @@ pub fn run_difference(base: &[i64], other: &[i64]) -> RunDifference {
     }
 }
 
-/// Returns the smallest probability that the test can yield with these numbers of runs: that of the
-/// most uneven result.
+/// Returns the smallest probability that the rank-sum test can yield for these numbers of runs. The
+/// most uneven result has this probability.
 fn min_probability(base: usize, other: usize) -> f64 {
     // The most uneven results are two of all ways to choose the runs of one side.
     let ways = (1..=other).fold(1.0, |ways, i| ways * (base + i) as f64 / i as f64);
     2.0 / ways
 }
 
-/// Returns the probability that randomly assigned values are at least as uneven as these.
+/// Returns the probability that a random assignment of the values to two variants is at least as
+/// uneven as the real assignment.
 fn chance(base: &[i64], other: &[i64]) -> f64 {
     let mut all: Vec<i64> = base.iter().chain(other).copied().collect();
     all.sort_unstable();

@@ -21,7 +21,7 @@ pub struct RssBreakdown {
     pub bytes: i64,
     /// The part of `bytes` that belongs to the collector's own tables.
     pub own: i64,
-    /// The bytes of the heap at the moment of the RSS, if the profile has them.
+    /// The bytes of the heap when the RSS was measured, if the profile has them.
     pub heap: Option<i64>,
 }
 
@@ -85,9 +85,9 @@ pub fn unseen_runtime<'a>(
     }
 }
 
-/// Returns CPython as the runtime whose small objects are missing from the profile; `None` if they
+/// Returns the CPython runtime if its small objects are missing from the profile; `None` if they
 /// were recorded. If they could not be recorded, the result has the reason, so that no report
-/// advises to record them.
+/// advises the user to record them.
 fn unseen_python(comments: &[String]) -> Option<ManagedRuntime> {
     let said = small_object_comments(comments).next();
     if said.is_some_and(are_recorded) {

@@ -11,18 +11,18 @@ use heapprof_totals::estimate::{
 };
 use heapprof_totals::query::{Query, SortKey};
 
-/// How a row changed from before to after.
+/// How a row changed between the earlier and the later profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiffStatus {
-    /// The row is only in the profile after.
+    /// Only the later profile has the row.
     New,
-    /// The row is only in the profile before.
+    /// Only the earlier profile has the row.
     Gone,
     /// The value is larger.
     Grown,
     /// The value is smaller.
     Shrunk,
-    /// The value is as large as before.
+    /// The value is unchanged.
     Same,
     /// The change is within the noise of sampling: two samplings of the same heap can differ as
     /// much.
@@ -43,22 +43,22 @@ impl DiffStatus {
     }
 }
 
-/// A value in the profiles before and after.
+/// A value in the earlier and in the later profile of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ValueChange {
-    /// The value before.
+    /// The value in the earlier profile.
     pub before: i64,
-    /// The value after.
+    /// The value in the later profile.
     pub after: i64,
 }
 
 impl ValueChange {
-    /// Returns the value after minus the value before. The difference need not fit in 64 bits.
+    /// Returns `after` minus `before`. The difference need not fit in 64 bits.
     pub fn delta(self) -> i128 {
         i128::from(self.after) - i128::from(self.before)
     }
 
-    /// Returns the delta as a share of the value before; `None` if the value before is 0.
+    /// Returns the delta as a share of `before`; `None` if `before` is 0.
     pub fn growth(self) -> Option<f64> {
         match self.before {
             0 => None,
@@ -67,7 +67,8 @@ impl ValueChange {
     }
 }
 
-/// The spread of a value before and after, and the amount that one sample of each side stands for.
+/// The spread of a value in the earlier and in the later profile, and the amount that one sample
+/// stands for in each profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct ChangeSpread {
     pub(crate) spread: [Option<SumSpread>; 2],
@@ -75,7 +76,7 @@ pub(crate) struct ChangeSpread {
 }
 
 impl ChangeSpread {
-    /// Returns the two sides of a change, with their spreads.
+    /// Returns both values of a change, with their spreads.
     pub(crate) fn sides_of(&self, change: ValueChange) -> [ComparisonSide; 2] {
         let values = [change.before as f64, change.after as f64];
         [0, 1].map(|at| ComparisonSide {
@@ -85,7 +86,7 @@ impl ChangeSpread {
         })
     }
 
-    /// Returns the range of a change's delta; `None` if both sides are exact.
+    /// Returns the range of a change's delta; `None` if both values are exact.
     pub(crate) fn delta(&self, change: ValueChange) -> Option<ValueEstimate> {
         if self.spread == [None, None] {
             return None;
@@ -107,15 +108,16 @@ impl ChangeSpread {
 pub struct DiffRow {
     /// The place in the code that the row is about.
     pub place: CodePlace,
-    /// The change of flat: the sum over the samples whose leaf is the place.
+    /// The change of flat, which is the sum over the samples whose leaf is the place.
     pub flat: ValueChange,
-    /// The change of cum: the sum over the samples that have the place anywhere in their stack.
+    /// The change of cum, which is the sum over the samples that have the place anywhere in their
+    /// stack.
     pub cum: ValueChange,
-    /// Whether the profile before has the row.
+    /// Whether the earlier profile has the row.
     pub existed_before: bool,
-    /// Whether the profile after has the row.
+    /// Whether the later profile has the row.
     pub exists_after: bool,
-    /// The spreads of flat and of cum, before and after.
+    /// The spreads of flat and of cum in both profiles.
     pub(crate) spread: [ChangeSpread; 2],
 }
 
@@ -137,7 +139,7 @@ impl DiffRow {
     }
 
     /// Returns the range of the delta of the value that `sort` names (flat or cum); `None` if both
-    /// sides are exact.
+    /// values are exact.
     pub fn estimate(&self, sort: SortKey) -> Option<ValueEstimate> {
         self.change_spread(sort).delta(self.change(sort))
     }
@@ -158,21 +160,21 @@ impl DiffRow {
 /// The report `diff`.
 #[derive(Clone, Debug, Default)]
 pub struct DiffReport {
-    /// The header of the profile before.
+    /// The header of the earlier profile.
     pub before: ReportHeader,
-    /// The header of the profile after.
+    /// The header of the later profile.
     pub after: ReportHeader,
     /// The value that the rows are ordered by.
     pub sort: SortKey,
     /// The signed sums of both profiles.
     pub total: ValueChange,
-    /// The factor by which the values after were scaled to make both totals equal; `None` if they
-    /// were not scaled.
+    /// The factor by which the values of the later profile were scaled to make both totals equal;
+    /// `None` if they were not scaled.
     pub normalized: Option<f64>,
     /// All rows, including those that did not change: by size of the change, then by name.
     pub rows: Vec<DiffRow>,
-    /// The signed sums of every sample type that both profiles have, in the order of the profile
-    /// before.
+    /// The signed sums of every sample type that both profiles have, in the order of the earlier
+    /// profile.
     pub types: Vec<(crate::SampleType, ValueChange)>,
     /// The spread of `total`.
     pub(crate) total_spread: ChangeSpread,
@@ -284,14 +286,13 @@ mod column {
     pub(super) const CUM_AFTER: usize = CUM_BEFORE + 1;
     pub(super) const EXISTED_BEFORE: usize = CUM_AFTER + 1;
     pub(super) const EXISTS_AFTER: usize = EXISTED_BEFORE + 1;
-    /// The position of the spreads of flat, before and after. Only estimates have spreads.
+    /// The position of the spreads of flat in both profiles. Only estimates have spreads.
     pub(super) const FLAT_SPREAD: usize = EXISTS_AFTER + 1;
-    /// The position of the spreads of cum, before and after.
+    /// The position of the spreads of cum in both profiles.
     pub(super) const CUM_SPREAD: usize = FLAT_SPREAD + 2 * SPREAD_COLUMN_COUNT;
 }
 
-/// Returns the spread of the totals of both sides, and the amount that one sample of each side
-/// stands for.
+/// Returns the spread of both totals, and the amount that one sample stands for in each profile.
 fn total_spread(before: &ReportHeader, after: &ReportHeader) -> ChangeSpread {
     let step = |header: &ReportHeader| {
         let step = SampleStep::for_bytes(header.sampled, &header.sample_type.unit);
@@ -303,9 +304,9 @@ fn total_spread(before: &ReportHeader, after: &ReportHeader) -> ChangeSpread {
     }
 }
 
-/// Returns the amounts that one sample stands for before and after. If the amount of one side is
-/// not known, the amount of the other side is taken. It is no upper bound then, because a sample
-/// may stand for more.
+/// Returns the amounts that one sample stands for in both profiles. If one amount is unknown, the
+/// other amount replaces it. The result is then no upper bound, because a sample may stand for
+/// more.
 fn share_steps(step: [SampleStep; 2]) -> [SampleStep; 2] {
     [0, 1].map(|at| match step[at].each {
         0.0 => SampleStep {
@@ -317,7 +318,7 @@ fn share_steps(step: [SampleStep; 2]) -> [SampleStep; 2] {
 }
 
 /// Returns the SQL for the spread of rows, in three lists: the sums of the columns, the columns of
-/// the profile before, and the columns of the profile after.
+/// the earlier profile, and the columns of the later profile.
 fn spread_sql() -> (String, String, String) {
     // The names are samples and variance of flat before, flat after, cum before, cum after.
     let names = ["sfb", "vfb", "sfa", "vfa", "scb", "vcb", "sca", "vca"];
@@ -334,7 +335,7 @@ fn spread_sql() -> (String, String, String) {
     (sums, of_before.collect(), of_after)
 }
 
-/// A sample type with its sums before and after.
+/// A sample type with its sums in both profiles.
 type TypeChange = (crate::SampleType, ValueChange);
 
 /// Returns the sums of the sample types that both profiles have.
@@ -376,7 +377,7 @@ fn types(
 }
 
 impl DiffReport {
-    /// Returns the range of the delta of the total; `None` if both sides are exact.
+    /// Returns the range of the delta of the total; `None` if both totals are exact.
     pub fn total_estimate(&self) -> Option<ValueEstimate> {
         self.total_spread.delta(self.total)
     }
@@ -393,8 +394,9 @@ impl DiffReport {
         }
     }
 
-    /// Scales the values after so that both totals are equal. The totals include the samples that
-    /// filters left out. Flat values are rounded as a running sum, so they still add up exactly.
+    /// Scales the values of the later profile so that both totals are equal. The totals include the
+    /// samples that filters left out. Flat values are rounded as a running sum, so they still add
+    /// up exactly.
     fn normalize(&mut self) -> Result<(), AnalysisError> {
         let whole = |header: &ReportHeader| i128::from(header.net) + i128::from(header.left_out);
         let (mut base, mut total) = (whole(&self.before), whole(&self.after));

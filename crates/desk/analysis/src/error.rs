@@ -1,11 +1,11 @@
-//! Why a question could not be answered.
+//! Errors for questions that could not be answered.
 
 /// An error that occurred while a question was answered, as one line. The caller adds which profile
 /// or database it is about.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnalysisError {
-    /// The numbers could not be worked out: a filter is wrong, or a sum is too large.
+    /// The numbers could not be computed: a filter is wrong, or a sum is too large.
     #[error(transparent)]
     Totals(#[from] heapprof_totals::TotalsError),
     /// The profile lacks the sample type.
@@ -35,15 +35,15 @@ pub enum AnalysisError {
     /// The two profiles can't be compared, because they have different sample types.
     #[error("cannot be compared: before has {before}, after {after}")]
     DifferentTypes {
-        /// The type and unit before.
+        /// The type and unit of the earlier profile.
         before: String,
-        /// The type and unit after.
+        /// The type and unit of the later profile.
         after: String,
     },
-    /// The values after can't be scaled, because their total is 0.
+    /// The values of the later profile can't be scaled, because their total is 0.
     #[error("cannot be compared: the total after is 0, so it can't be scaled to the total before")]
     NothingToScale,
-    /// A table would need a column for each of too many sample types.
+    /// The table of all sample types would have too many columns.
     #[error("{types} sample types stand side by side, {most} at most")]
     TooWide {
         /// The number of sample types.

@@ -201,8 +201,8 @@ pub fn fork_audit(
     })
 }
 
-/// Returns the loads with the outcome `not found` if `is` is `=`, and all other loads if `is` is
-/// `<>`.
+/// Returns the loads whose outcome compares with `not found` by the SQL operator `is`, which is `=`
+/// or `<>`.
 fn loads(session: &AnalysisSession, is: &str, order: &str) -> Result<Vec<ForkLoad>, AnalysisError> {
     // Of equal loads, the first attempt comes last, so its site stays in the map.
     let sites = session.rows(

@@ -1,5 +1,5 @@
-//! The records of an audit of forked children, as rows: the children, the files that each of them
-//! loaded, and the memory on the pages that it no longer shares.
+//! The records of an audit of forked children, as rows: the children, the files that they loaded,
+//! and the memory on pages that they no longer share.
 //!
 //! The cost of a load is in the child's own profile: a stack contains the frame of the file that is
 //! loaded (`require A.pm`, `do a.pl`, `(eval string)`). Only memory that the child allocated itself
@@ -28,7 +28,7 @@ pub(crate) struct ForkTables {
 /// A row about a forked child.
 #[derive(Debug)]
 pub(crate) struct ForkChildRow {
-    /// The position of this row's profile among those that the question is about.
+    /// The position of the row's profile among the profiles of the question.
     pub(crate) part: usize,
     pub(crate) fork: ForkedChild,
 }
@@ -71,7 +71,7 @@ const MAX_SITE_FRAMES: usize = 8;
 /// The name of the frame of a text that is evaluated.
 const EVAL_FRAME_NAME: &str = "(eval string)";
 
-/// Makes the rows of a question's profiles.
+/// Returns the rows about forked children from all profiles of a question.
 pub(crate) fn forks(parts: &[QuestionPart], table: &EntityTable) -> ForkTables {
     let mut forks = ForkTables::default();
     let audited: Vec<Option<ChildAudit>> = parts
@@ -134,8 +134,8 @@ pub(crate) fn forks(parts: &[QuestionPart], table: &EntityTable) -> ForkTables {
     forks
 }
 
-/// Returns the audited child that a profile belongs to: of the children with the profile's process
-/// id, the one that was forked nearest to the beginning of the recording.
+/// Returns the audited child that a profile belongs to. Of the children with the profile's process
+/// id, this is the child that was forked nearest to the beginning of the recording.
 fn child_of(profile: &Profile, audited: &[Option<ChildAudit>]) -> Option<usize> {
     let pid = profile_pid(profile);
     let began = profile.time_nanos.saturating_sub(profile.duration_nanos) / 1000;
@@ -146,7 +146,7 @@ fn child_of(profile: &Profile, audited: &[Option<ChildAudit>]) -> Option<usize> 
     nearest.map(|(i, _)| i)
 }
 
-/// Makes the rows of loads that no audit recorded, so that they appear only in stacks.
+/// Returns rows for loads that no audit recorded. These loads appear only in stacks.
 fn rows_from_stacks(part: usize, rest: HashMap<String, LoadCost>) -> Vec<ForkLoadRow> {
     let mut rest: Vec<(String, LoadCost)> = rest.into_iter().collect();
     rest.sort_by(|a, b| a.0.cmp(&b.0));
@@ -163,7 +163,7 @@ fn rows_from_stacks(part: usize, rest: HashMap<String, LoadCost>) -> Vec<ForkLoa
     rest.into_iter().map(row).collect()
 }
 
-/// Makes the rows of the loads that an audit recorded for a child, with the bytes in the child's
+/// Returns rows for the loads that an audit recorded for a child, with the bytes in the child's
 /// stacks.
 fn rows_from_audit(
     part: usize,
@@ -292,7 +292,7 @@ fn load_costs(
     all
 }
 
-/// Returns the places of some frames as one text, in the form in which an audit writes sites.
+/// Returns the places of these frames as one text, in the format that an audit has for sites.
 fn site(table: &EntityTable, part: &QuestionPart, frames: &[u32]) -> String {
     let mut places: Vec<String> = Vec::new();
     for &frame in frames {
@@ -310,7 +310,7 @@ fn site(table: &EntityTable, part: &QuestionPart, frames: &[u32]) -> String {
     places.join(" < ")
 }
 
-/// Makes the rows about pages that a child no longer shares.
+/// Returns the rows about pages that a child no longer shares.
 fn unshared_rows(
     table: &EntityTable,
     part: &QuestionPart,
@@ -368,7 +368,7 @@ fn newest_generation(profile: &Profile) -> u32 {
     all.max().unwrap_or(0)
 }
 
-/// Returns the label of a sample that has this key.
+/// Returns a sample's label with this key.
 fn label<'p>(profile: &'p Profile, sample: usize, key: &str) -> Option<&'p Label> {
     let labels = profile.label_sets.get(profile.samples.label_set(sample));
     labels.iter().find(|label| profile.text(label.key) == key)

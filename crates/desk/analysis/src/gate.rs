@@ -1,9 +1,9 @@
 //! The rules of `--fail-if`: which differences and values are too large.
 //!
-//! `TYPE > +10%` and `TYPE > +5MiB` judge the growth of a total, `TYPE > 1GiB` the total after.
-//! `flat(REGEX)` and `cum(REGEX)` judge each function that matches. `new > 1MiB` judges each
-//! function that was not there before. `>=` may be written instead of `>`. On a single profile
-//! (`leaks`, `top`, `info`) only rules on values can be judged.
+//! `TYPE > +10%` and `TYPE > +5MiB` judge the growth of a total, `TYPE > 1GiB` judges the total in
+//! the later profile. `flat(REGEX)` and `cum(REGEX)` judge each function that matches. `new > 1MiB`
+//! judges each function that is only in the later profile. `>=` may be written instead of `>`. On a
+//! single profile (`leaks`, `top`, `info`) only rules on values can be judged.
 //!
 //! An estimate breaks a rule only if it exceeds the bound by more than its own spread. A rule about
 //! many functions divides the 5 % chance of error among them.
@@ -42,11 +42,11 @@ enum RuleSubject {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum RuleBound {
-    /// Growth in percent of the value before.
+    /// Growth in percent of the value in the earlier profile.
     Percent(f64),
     /// Growth in the given unit, or in the unit of the sample type.
     Growth(BoundAmount),
-    /// The value after.
+    /// The value in the later profile.
     Value(BoundAmount),
 }
 
@@ -65,9 +65,10 @@ pub struct RuleViolation {
     pub subject: String,
     /// The unit of the values.
     pub unit: String,
-    /// The values before and after.
+    /// The values in both profiles.
     pub change: ValueChange,
-    /// Whether the rule is about the value after, and not about its growth.
+    /// Whether the rule is about the value in the later profile. If false, the rule is about
+    /// growth.
     pub is_about_value: bool,
     /// The range of the growth or value that the rule judges; `None` if it is exact.
     pub estimate: Option<ValueEstimate>,
@@ -161,12 +162,12 @@ impl GateRule {
         }
     }
 
-    /// Whether the rule judges the peak in a difference.
+    /// Whether the sample type that the rule judges is a peak.
     pub fn is_about_peak(&self, diff: &DiffReport) -> bool {
         is_peak(self.sample_type().unwrap_or(&diff.after.sample_type.r#type))
     }
 
-    /// Whether the rule can judge anything in a difference. A rule about functions may match no
+    /// Whether the rule can judge anything in a comparison. A rule about functions may match no
     /// function.
     pub fn has_subject(&self, diff: &DiffReport) -> bool {
         match &self.subject {
@@ -178,7 +179,7 @@ impl GateRule {
         }
     }
 
-    /// Judges a difference. Returns everything that breaks the rule.
+    /// Judges a comparison of two profiles. Returns everything that breaks the rule.
     pub fn judge_diff(&self, diff: &DiffReport) -> Result<RuleVerdict, AnalysisError> {
         let error = |why: String| self.error(why);
         let shown = &diff.after.sample_type;
@@ -223,7 +224,7 @@ impl GateRule {
         }
     }
 
-    /// Judges all subjects of the rule, each with its name, its change, and the spread of the
+    /// Judges all subjects of the rule. Each subject has a name, a change and the spread of the
     /// change. The subjects share the chance of error.
     fn judge(
         &self,
@@ -297,8 +298,8 @@ impl GateRule {
         Ok((sure, estimate))
     }
 
-    /// Returns an error if the rule compares two profiles, because one profile alone can't break
-    /// it.
+    /// Returns an error if the rule needs two profiles, because no single profile can break such a
+    /// rule.
     pub fn refuse_comparison(&self) -> Result<(), AnalysisError> {
         let compares = matches!(self.subject, RuleSubject::New)
             || matches!(self.bound, RuleBound::Percent(_) | RuleBound::Growth(_));

@@ -82,29 +82,29 @@ const MAX_NOISE_RATIO: f64 = 1.6;
 /// Least Kendall's tau of steady growth. Kendall's tau is the share of growing pairs of an earlier
 /// and a later value, minus the share of shrinking pairs.
 const MIN_KENDALL_TAU: f64 = 0.7;
-/// Largest share of the steps of steady growth in which the value stays exactly the same.
+/// In steady growth: largest share of steps in which the value does not change at all.
 const MAX_UNCHANGED_STEPS_SHARE: f64 = 0.75;
-/// Least ratio of a rise to the noise.
+/// Least rise of values that grow, as a multiple of the noise.
 const MIN_RISE_TO_NOISE: f64 = 4.0;
-/// Least share of the rise that the later half adds in steady growth.
+/// In steady growth: least share of the rise that the later half adds.
 const MIN_LATER_RISE_SHARE: f64 = 0.25;
-/// Largest share of the rise that the later half adds if the values have stopped growing.
+/// In growth that has stopped: largest share of the rise that the later half adds.
 const MAX_STOPPED_LATER_RISE_SHARE: f64 = 0.15;
-/// Least rise of values that have stopped growing, as a share of the largest value.
+/// In growth that has stopped: least rise, as a share of the largest value.
 const MIN_STOPPED_RISE_SHARE: f64 = 0.2;
-/// Least final height of values that have stopped growing, as a share of the largest value.
+/// In growth that has stopped: least final value, as a share of the largest value.
 const MIN_STOPPED_HEIGHT_SHARE: f64 = 0.8;
 /// Largest final value of memory that was freed, as a share of the largest value.
 const MAX_FREED_END_SHARE: f64 = 0.5;
-/// For growth in steps: least rise from the highest value of the first quarter to the lowest value
+/// In growth by steps: least rise from the highest value of the first quarter to the lowest value
 /// of the last quarter, as a share of the largest value.
 const MIN_STEPS_RISE_SHARE: f64 = 0.1;
 /// Least number of values that are put into groups. With fewer values, each is a group of its own.
 const MIN_GROUPED_VALUES: usize = 12;
 const NANOS_PER_HOUR: f64 = 3_600e9;
 
-/// Judges how a function's values grew over these times, in nanoseconds. There must be at least two
-/// values, and as many times.
+/// Judges how a function's values grew over time. `times` has the time of each value in
+/// nanoseconds. There must be at least two values.
 ///
 /// The values of many moments are noisy, because both sampling and programs are. So the verdict
 /// rests on the medians of up to 12 groups of successive values. The noise is the median of the
@@ -264,7 +264,8 @@ mod tests {
         }
     }
 
-    /// Returns the verdicts on a series with noise, for twenty seeds.
+    /// Returns the verdicts on a series with noise. There are twenty verdicts, one for each seed of
+    /// the noise.
     fn verdicts(of: impl Fn(usize) -> f64, noise_of: f64) -> Vec<GrowthVerdict> {
         let times: Vec<i64> = (0..60).map(|i| 1 + i * 600_000_000_000).collect();
         let judged = (1..=20).map(|seed| {

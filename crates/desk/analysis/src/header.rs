@@ -8,7 +8,7 @@ use heapprof_totals::estimate::{SumSpread, ValueEstimate, period_in_bytes};
 use heapprof_totals::note::FilterNote;
 use heapprof_totals::query::{Granularity, Query};
 
-/// A sample type, as texts.
+/// The name and the unit of a sample type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampleType {
     /// The name of the type, such as `inuse_space`.
@@ -33,20 +33,20 @@ pub struct ReportHeader {
     pub left_out: i64,
     /// The filters, as `option=value`.
     pub filters: Vec<String>,
-    /// Two sums regardless of sign, if the query has `own_code`: the memory of libraries that is
-    /// counted for a caller in the program's own code, and the memory of libraries without such a
-    /// caller.
+    /// Two sums regardless of sign, if the query has `own_code`: library memory that counts for a
+    /// caller in the program itself, and library memory without such a caller.
     pub folded: Option<[i128; 2]>,
     /// The granularity of the rows.
     pub granularity: Granularity,
     /// Notes that the user should see.
     pub notes: Vec<FilterNote>,
-    /// Other sample types that have values, if this type has none: type, unit, total.
+    /// Other sample types that have values, each with its type, unit and total. Empty if the
+    /// reported type has values.
     pub elsewhere: Vec<(String, String, i64)>,
     /// The mean number of bytes between two samples, if the values are estimates.
     pub sampled: Option<i64>,
-    /// The range of the total; `None` if it is not known. If values have both signs, the range is
-    /// that of the signed sum.
+    /// The range of the total; `None` if it is not known. If values have both signs, this is the
+    /// range of the signed sum.
     pub estimate: Option<ValueEstimate>,
     /// The range of `net`, if it is known.
     pub net_estimate: Option<ValueEstimate>,
@@ -55,15 +55,16 @@ pub struct ReportHeader {
 }
 
 impl ReportHeader {
-    /// Whether values are estimates whose range cannot be known. That is so for the peak values of
-    /// a sampled profile, because the moment of the peak is the one at which the estimate was
+    /// Whether values are estimates whose range cannot be known. The peak values of a sampled
+    /// profile are such estimates, because the peak is the moment at which the estimate was
     /// largest.
     pub fn is_sampled_peak(&self) -> bool {
         self.sampled.is_some() && is_peak(&self.sample_type.r#type)
     }
 }
 
-/// Returns the sample type that the question asks for: its number in the session, and its texts.
+/// Returns the sample type that the question asks for: its number in the session, and its name and
+/// unit.
 pub(crate) fn sample_type(
     session: &AnalysisSession,
     profile: i64,

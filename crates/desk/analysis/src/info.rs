@@ -222,7 +222,8 @@ pub fn info(session: &AnalysisSession) -> Result<InfoReport, AnalysisError> {
     Ok(info)
 }
 
-/// Whether the report shows a comment as a fact of its own.
+/// Whether a comment is left out of the list of comments, because the report shows its fact
+/// elsewhere.
 fn is_shown_as_fact(comment: &str) -> bool {
     comment.starts_with(UNSEEN_ALLOCATOR_PREFIX) || EarlyEnds::parse(comment).is_some()
 }

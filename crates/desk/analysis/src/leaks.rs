@@ -72,7 +72,7 @@ pub struct LeaksReport {
     pub has_python: bool,
     /// The state of Python's small objects in the profile.
     pub small_objects: PythonSmallObjects,
-    /// The signed sums over all samples, whatever is filtered out or suppressed.
+    /// The signed sums over all samples, including those that were filtered out or suppressed.
     pub total: InUseAmount,
     /// The places that the numbers in the stacks stand for.
     pub places: PlaceTable,
@@ -91,7 +91,7 @@ pub struct LeaksReport {
     pub rules: Vec<(SuppressionRule, InUseAmount)>,
     /// The spreads of the objects and the space, without suppressed and filtered-out samples.
     spread: [Option<SumSpread>; 2],
-    /// The session's number for the type that rows are ordered by.
+    /// The number that the session has for the sample type that rows are ordered by.
     by: i64,
 }
 
@@ -281,8 +281,7 @@ fn sums_by_stack(
 }
 
 /// Returns each rule with the sum that it suppresses among the samples that the filters keep. Also
-/// returns one number for all rules: the sum of the absolute values that they suppress, of the
-/// sample type that rows are ordered by.
+/// returns the sum of all suppressed absolute values, in the sample type that rows are ordered by.
 fn suppressed_by_rule(
     question: &ProfileQuestion,
     suppressions: &SuppressionSet,
@@ -338,8 +337,8 @@ impl LeaksReport {
             .map(|(value, spread)| ValueWithSpread { value, spread })
     }
 
-    /// Returns the sums by function, of the type that rows are ordered by. Each stack counts once
-    /// for a function.
+    /// Returns the sum of each function, in the sample type that rows are ordered by. Each stack
+    /// counts once for a function.
     pub(crate) fn by_function(
         &self,
         session: &AnalysisSession,
@@ -433,7 +432,7 @@ impl<'a> FunctionSums<'a> {
     }
 
     /// Returns the functions of all stacks that were added, in the order of their names, with their
-    /// sums. A function whose name no other function has does not show its file.
+    /// sums. A function shows its file only if another function has the same name.
     fn sums(self) -> Vec<(CodePlace, ValueWithSpread)> {
         let rows = self.rows.into_iter();
         let rows = rows.filter_map(|(place, sum, _)| Some((place, sum?)));

@@ -1,5 +1,5 @@
-//! The growth of source lines, by the lines in which the samples of a profile end, for users that
-//! follow a program while it runs.
+//! The growth of source lines, for users who follow a program while it runs. A sample belongs to
+//! the line in which its stack ends.
 
 use std::collections::HashMap;
 
@@ -15,9 +15,9 @@ const MAX_TEXT_BYTES: usize = 4096;
 /// Largest number of bytes of the texts of all lines.
 const MAX_TOTAL_TEXT_BYTES: usize = 16 << 20;
 
-/// Adds up the first values of the samples by the line that each ends in, after frames that match
-/// `drop_frames` are cut. A place without a function's name has its address as its name. The lines
-/// come in the order of their places.
+/// Adds up the first values of the samples for each line in which a stack ends. Frames that match
+/// `drop_frames` are cut first. A place without a function's name has its address as its name. The
+/// lines come in the order of their places.
 ///
 /// Each line has texts of its own, so texts are cut at 4 KiB. Lines are left out if all texts
 /// together would be longer than 16 MiB. Also returns whether no line was left out.

@@ -6,7 +6,7 @@ use heapprof_profile::{LabelSetIndex, Profile};
 
 use crate::comment::find_single_value;
 
-/// The keys of sample labels, and the label of a profile that each one gives.
+/// Pairs of keys: the key of a sample label, and the key of the profile label that gets its value.
 const SAMPLE_LABEL_NAMES: [(&str, &str); 8] = [
     ("service", "service"),
     ("service_name", "service"),

@@ -5,7 +5,7 @@ use heapprof_profile::{HeapHistory, Profile, SIZE_CLASS_COUNT, SizeHistogram};
 /// A row of the history of a profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MomentRow {
-    /// The position of this row's profile among those that the question is about.
+    /// The position of the row's profile among the profiles of the question.
     pub(crate) part: usize,
     /// The time since the recording began, in nanoseconds.
     pub(crate) since_nanos: i64,
@@ -61,7 +61,7 @@ pub(crate) fn moments(part: usize, profile: &Profile) -> Vec<MomentRow> {
 /// A row of the size histogram of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SizeRow {
-    /// The position of this row's profile among those that the question is about.
+    /// The position of the row's profile among the profiles of the question.
     pub(crate) part: usize,
     /// The least and the largest size; `None` for mappings.
     pub(crate) sizes: Option<[i64; 2]>,

@@ -19,8 +19,8 @@ pub struct NamelessShare {
     pub file: Option<MappingIndex>,
 }
 
-/// Adds up the values of sample type `column` whose stacks end in code without a name, after frames
-/// that match `drop_frames` are cut.
+/// Adds up the values of sample type `column` in stacks that end in code without a name. Frames
+/// that match `drop_frames` are cut first.
 ///
 /// # Errors
 /// The errors are those of any question about the profile.

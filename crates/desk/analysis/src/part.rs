@@ -14,7 +14,7 @@ pub(crate) struct QuestionPart {
     pub(crate) profile: Arc<Profile>,
     pub(crate) view: ProfileView,
     pub(crate) entities: ProfileEntities,
-    /// The question's number of each sample type of the profile.
+    /// For each sample type of the profile, its number in the question.
     pub(crate) types: Vec<usize>,
     /// The sample type that the query asks for.
     pub(crate) column: usize,
@@ -62,8 +62,8 @@ impl QuestionPart {
 
 /// Returns the spread of the total of a column; `None` if it is exact or not known.
 ///
-/// The spread of a peak is not known: a peak is an estimate, but its moment is the one at which the
-/// estimate is largest.
+/// The spread of a peak is not known, because the peak is the moment at which the estimate was
+/// largest.
 pub(crate) fn find_whole_spread(
     profile: &Profile,
     column: usize,
@@ -88,19 +88,19 @@ pub(crate) fn find_whole_spread(
     (spread.samples > 0 || spread.variance > 0.0 || nothing).then_some(WholeSpread { spread, step })
 }
 
-/// Whether values of a sample type are the amount of memory in use at a moment: `inuse_space`, or a
-/// type with a prefix, such as `sv_inuse_space` for an interpreter's values.
+/// Whether values of a sample type are the amount of memory in use at a moment. This is true for
+/// `inuse_space` with any prefix, such as `sv_inuse_space` for an interpreter's values.
 pub(crate) fn is_heap(sample_type: &str) -> bool {
     sample_type.contains("inuse_")
 }
 
-/// Whether values of a sample type are counted one by one even in a sampled recording. That is so
+/// Whether values of a sample type are counted one by one even in a sampled recording. This is true
 /// for the types of Perl's values.
 pub(crate) fn is_counted(sample_type: &str) -> bool {
     sample_type.starts_with("sv_")
 }
 
-/// Whether values of a sample type belong to the moment at which the heap was largest.
+/// Whether values of a sample type were taken at the moment when the heap was largest.
 pub(crate) fn is_peak(sample_type: &str) -> bool {
     sample_type.starts_with("peak_")
 }

@@ -1,11 +1,11 @@
-//! The time and the size of the largest heap: the one definition that every command uses.
+//! The time and the size of the largest heap. All commands use this definition.
 
 use std::cmp::Reverse;
 
 use crate::error::AnalysisError;
 use crate::session::AnalysisSession;
 
-/// The largest heap that a profile records, or that the profiles of a series record.
+/// The largest heap in the records of one profile, or of a series of profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LargestHeap {
     /// The position of the profile that records this heap.
@@ -21,9 +21,9 @@ pub struct LargestHeap {
 }
 
 impl LargestHeap {
-    /// Returns the peak of a series: the largest heap that any of its profiles records. Each
-    /// profile of a process has the largest heap since the recording began, so several may have the
-    /// same one. Of these, the first one with a known time is taken.
+    /// Returns the peak of a series: the largest heap that any of its profiles records. Several
+    /// profiles of one process may record the same peak, because each has the largest heap since
+    /// the recording began. Of equal peaks, the earliest one with a known time is taken.
     pub fn largest(peaks: impl IntoIterator<Item = Self>) -> Option<Self> {
         let order = |peak: &Self| {
             let times = [peak.time_nanos, peak.since_nanos].map(|time| time.map(Reverse));
@@ -33,9 +33,9 @@ impl LargestHeap {
     }
 }
 
-/// Returns the peak of the profiles that the session's question is about. For a profile without
-/// `peak_space`, the peak of its history is taken. `None` if no profile has either. The question
-/// must have been made with `TypeSelection::All`.
+/// Returns the peak of all profiles of the session's question; `None` if no profile has a peak. For
+/// a profile without `peak_space`, the peak of its history is taken. The question must have been
+/// made with `TypeSelection::All`.
 pub fn peak(session: &AnalysisSession) -> Result<Option<LargestHeap>, AnalysisError> {
     let mut peaks = Vec::new();
     session.each(

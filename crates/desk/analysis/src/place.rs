@@ -16,8 +16,8 @@ pub enum ShownFile {
     /// The whole file.
     #[default]
     Whole,
-    /// The number of characters at the end of the file that distinguish the function from others of
-    /// its name; 0 if the name alone does.
+    /// Only this number of characters at the end of the file's path. They distinguish the function
+    /// from others with its name. The number is 0 if the name alone is enough.
     End(u32),
 }
 
@@ -57,7 +57,8 @@ impl CodePlace {
         }
     }
 
-    /// Returns the label with other texts for the function and the file, which may be shorter.
+    /// Returns the label with these texts in place of the function and the file. The texts may be
+    /// shorter.
     pub fn label_as(&self, function: &str, file: Option<&str>) -> String {
         let mut label = String::new();
         let named = !self.is_address();
@@ -101,7 +102,7 @@ impl CodePlace {
         self.function.starts_with("0x")
     }
 
-    /// Reads a place from the columns of [`columns`], which begin at `at`.
+    /// Reads a place from a row that has the columns of [`columns`] from position `at` on.
     pub(crate) fn read(row: &Row<'_>, at: usize) -> rusqlite::Result<Self> {
         let [function, file, line, address, characters] = PLACE_COLUMNS.map(|column| at + column);
         Ok(Self {
@@ -171,9 +172,9 @@ impl PlaceTable {
         Ok(places)
     }
 
-    /// Reads all places as [`new`](Self::new) does, for reports that show whole stacks. The file of
-    /// a value of Perl is the path of names that leads to the value. It is hidden, because a stack
-    /// shows that path anyway.
+    /// Reads all places of the session's question, for reports that show whole stacks. The place of
+    /// a Perl value has the path of names to the value as its file. This path is hidden, because a
+    /// stack shows it anyway.
     pub(crate) fn for_stacks(
         session: &AnalysisSession,
         granularity: Granularity,
@@ -266,8 +267,8 @@ pub(crate) const PLACE_COLUMN_COUNT: usize = PLACE_COLUMNS.len();
 /// file.
 const PLACE_COLUMNS: [usize; 5] = [0, 1, 2, 3, 4];
 
-/// Returns the columns of a place as SQL. They come from `function f`, and from a table `t` with
-/// `line` and `address`.
+/// Returns the SQL for the columns of a place. They come from `function f`, and from a table `t`
+/// with `line` and `address`.
 pub(crate) fn columns(granularity: Granularity, t: &str) -> String {
     match granularity {
         Granularity::Functions => "f.name, f.filename, NULL, NULL, f.file_end".to_string(),
@@ -278,7 +279,7 @@ pub(crate) fn columns(granularity: Granularity, t: &str) -> String {
     }
 }
 
-/// Returns the columns of a place as SQL to group or order by.
+/// Returns the SQL for the columns by which places are grouped or ordered.
 pub(crate) fn order(granularity: Granularity, t: &str) -> String {
     match granularity {
         Granularity::Functions | Granularity::FileFunctions => "f.name, f.filename".to_string(),

@@ -1,10 +1,10 @@
 //! Stored profiles in tables that any SQL engine can hold: Parquet files, ClickHouse and others.
 //!
-//! The tables have the names and columns of the database, with three differences. Ids follow from
-//! content (`id.rs`), so two machines give a function the same id, and storing a row twice changes
-//! nothing. No column is NULL except the spread of estimates; 0 stands for none. There is no tree
-//! of stacks, because old engines have no recursive statements: `stack_location` has the locations
-//! of each stack, and `stack_function` has its functions.
+//! The tables have the names and columns of the database, with three differences. Ids are computed
+//! from content (`id.rs`), so two machines give a function the same id, and storing a row twice
+//! changes nothing. No column is NULL except the spread of estimates; 0 stands for a missing value.
+//! There is no tree of stacks, because old engines have no recursive statements: `stack_location`
+//! has the locations of each stack, and `stack_function` has its functions.
 
 mod batch;
 #[cfg(feature = "clickhouse")]

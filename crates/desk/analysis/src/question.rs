@@ -139,10 +139,10 @@ pub struct ProfileQuestion {
     wanted: Vec<bool>,
 }
 
-/// A label in a label set of a part.
+/// A row about one label of a label set of a profile.
 pub(crate) struct LabelRow {
     pub(crate) part: usize,
-    /// The number of the label set, counted over all parts.
+    /// The number of the label set, counted over all profiles.
     pub(crate) set: u32,
     pub(crate) position: usize,
     pub(crate) label: heapprof_profile::Label,
@@ -158,8 +158,8 @@ pub(crate) struct SampleTable {
 }
 
 impl ProfileQuestion {
-    /// Makes a question from profiles and a query. The filters are compiled for each profile, and
-    /// the possible rows are found. Only the totals are added up, which bound all other sums.
+    /// Makes a question from profiles and a query. Compiles the filters for each profile and finds
+    /// the possible rows. Adds up only the totals, because they bound all other sums.
     pub fn new(
         sources: Vec<QuestionSource>,
         query: &Query,
@@ -289,7 +289,7 @@ impl ProfileQuestion {
         self
     }
 
-    /// Limits the neighbours to those of entities whose name (or file) satisfies `wants`.
+    /// Keeps only the neighbours of entities whose name (or file) satisfies `wants`.
     pub fn with_neighbours_of(mut self, wants: impl Fn(&str) -> bool) -> Self {
         self.wanted = (0..self.table.entity.len() as u32)
             .map(|e| wants(self.table.name(e)))
@@ -325,7 +325,7 @@ impl ProfileQuestion {
         self.moments.get_or_init(|| rows().collect())
     }
 
-    /// Returns the size histograms of all profiles that are asked about.
+    /// Returns the size histograms of all profiles of the question.
     pub(crate) fn sizes(&self) -> &[SizeRow] {
         let each = self.parts.iter().enumerate();
         let rows = || each.flat_map(|(at, part)| moments::sizes(at, &part.profile));
@@ -339,7 +339,7 @@ impl ProfileQuestion {
     }
 
     /// Returns the number of characters at the end of a function's file that distinguish the
-    /// function from others of its name.
+    /// function from other functions with the same name.
     pub(crate) fn file_end(&self, function: usize) -> u32 {
         let ends = self.file_ends.get_or_init(|| self.table.file_ends());
         let name = self.table.function[function].name;
@@ -532,8 +532,8 @@ impl ProfileQuestion {
         })
     }
 
-    /// Returns the neighbours of the wanted entities, by block. All entities are wanted unless they
-    /// were limited.
+    /// Returns the callers and callees of the wanted entities, by block. Without a limit, all
+    /// entities are wanted.
     pub(crate) fn neighbours(&self) -> &[NeighbourSums] {
         self.neighbours.get_or_init(|| {
             let all = vec![true; self.table.entity.len()];

@@ -96,8 +96,8 @@ pub(crate) struct Relation {
     pub(crate) columns: &'static [RelationColumn],
     /// The number of columns, from the first on, by which rows can be found.
     pub(crate) keys: usize,
-    /// The columns that sort the rows with equal values in all columns before them. SQLite need not
-    /// sort by these columns.
+    /// The columns by which the rows are sorted if all columns before them are equal. SQLite need
+    /// not sort by these columns.
     pub(crate) ordered: Range<usize>,
     pub(crate) rows: fn(&ProfileQuestion) -> Result<usize, AnalysisError>,
     /// Returns the rows whose first columns equal the given numbers. There is at least one number.

@@ -1,5 +1,6 @@
-//! The report `report`: everything that a page shows, as plain rows: the call tree by line with the
-//! value of each node itself, in every sample type of every profile, and how functions grew.
+//! The report `report`, which has everything that a page shows, as plain rows: the call tree by
+//! line with the value of each node itself, in every sample type of every profile, and how
+//! functions grew.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -28,7 +29,7 @@ pub struct ReportMoment {
     pub time_nanos: i64,
     /// The mean number of bytes between samples; 1 if every allocation is counted, 0 if unknown.
     pub period: i64,
-    /// The RSS at this moment, and the highest RSS before it, without the collector's own tables.
+    /// The RSS at this moment, and the highest RSS so far, without the collector's own tables.
     pub rss: [Option<i64>; 2],
     /// The signed sum of each sample type; 0 if the profile does not have the type.
     pub totals: Vec<i64>,
@@ -81,12 +82,12 @@ pub struct ReportContents {
     /// The functions.
     pub functions: Vec<ReportFunction>,
     /// The lines of functions, each with the function's position and the line; 0 if the line is
-    /// unknown. The first one stands for the nodes that were cut.
+    /// unknown. The first entry stands for the nodes that were cut.
     pub places: Vec<(u32, i64)>,
     /// The tree in pre-order.
     pub nodes: Vec<ReportNode>,
-    /// The number of `(other)` nodes, which stand for nodes that are too small to be seen, and
-    /// their values of each type in the last profile.
+    /// The `(other)` nodes, which stand for nodes that are too small to be seen: their number, and
+    /// the sum of their values in the last profile for each type.
     pub left_out: (usize, Vec<i64>),
     /// The profiles, in the order in which they were given.
     pub moments: Vec<ReportMoment>,
@@ -113,8 +114,8 @@ pub fn report(session: &AnalysisSession) -> Result<ReportContents, AnalysisError
     build_report(session, question, tree, &question.net())
 }
 
-/// Reports the part of the tree that [`report`] left out below the end of a path. On the page, a
-/// node named `(other)` stands for this part.
+/// Reports the part of the tree that [`report`] left out below a path. On the page, a node named
+/// `(other)` stands for this part.
 ///
 /// A path lists the names of functions, from the root on. A newline and a file may follow a name.
 /// If there are several paths, each one leads to an `(other)` node in the tree of the path before
@@ -333,7 +334,7 @@ struct ReportBlock {
     r#type: usize,
     own: Vec<i64>,
     left: Vec<i64>,
-    /// The part of the whole sum that is not in the roots.
+    /// The part of the whole sum that no root has.
     whole_rest: i64,
 }
 
@@ -406,7 +407,8 @@ impl<'a> TreeWithRest<'a> {
         self.put_rest(|block| block.whole_rest);
     }
 
-    /// Adds the `(other)` node below the last node of the path, and leaves that node.
+    /// Adds the `(other)` node below the last node of the path, and removes that node from the
+    /// path.
     fn close(&mut self) {
         if let Some(&(old, _)) = self.path.last() {
             self.put_rest(|block| block.left[old as usize]);

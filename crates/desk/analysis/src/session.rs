@@ -208,7 +208,7 @@ pub(crate) fn read_spread(row: &Row<'_>, samples: usize) -> rusqlite::Result<Opt
     }))
 }
 
-/// Reads a value and its spread, whose columns follow that of the value.
+/// Reads a value and its spread. The columns of the spread follow the column of the value.
 pub(crate) fn read_value_with_spread(
     row: &Row<'_>,
     value: usize,

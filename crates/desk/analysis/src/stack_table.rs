@@ -57,9 +57,10 @@ impl StackTable {
         start..self.end[stack]
     }
 
-    /// Returns the frames of each stack, with each entity once: of several frames of an entity, the
-    /// one that is nearest to the leaf. The first list has the numbers of the frames, counted over
-    /// all stacks. The second list has, for each stack, its end in the first list.
+    /// Returns the frames of each stack, with each entity once. If an entity has several frames in
+    /// a stack, the frame nearest to the leaf is taken. The first list has the numbers of the
+    /// frames, counted over all stacks. The second list has, for each stack, its end in the first
+    /// list.
     pub(crate) fn distinct(&self) -> &(Vec<usize>, Vec<usize>) {
         self.distinct.get_or_init(|| {
             let (mut frames, mut ends) = (Vec::new(), Vec::new());

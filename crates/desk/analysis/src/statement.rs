@@ -133,7 +133,7 @@ pub struct ResultTable {
 pub struct UserStatement<'s> {
     statement: rusqlite::Statement<'s>,
     columns: Vec<String>,
-    /// The largest numbers of rows and bytes that the statement may give.
+    /// The number of rows and the number of bytes that the statement may still return.
     left: (usize, usize),
     is_cut: bool,
     /// The longest time that the statement may run, if it is limited.

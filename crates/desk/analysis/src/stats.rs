@@ -1,5 +1,5 @@
-//! The report `stats`: a summary of a profile: totals, mean sizes, sizes of allocations, memory of
-//! threads, and the first functions.
+//! The report `stats`, a summary of a profile with totals, mean sizes, sizes of allocations, memory
+//! of threads, and the first functions.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::session::{AnalysisSession, read_estimate};
 use heapprof_totals::estimate::ValueEstimate;
 use heapprof_totals::query::Granularity;
 
-/// Number of functions that are listed for each sample type.
+/// Maximum number of functions that are listed for each sample type.
 const MAX_FIRST_FUNCTIONS: i64 = 5;
 
 /// Maximum number of threads that have a row of their own.

@@ -75,7 +75,8 @@ pub struct StoredProfile {
     pub total: (String, String, i64),
     /// The program that was profiled, if the profile names it.
     pub program: Option<String>,
-    /// The script or the title of the process, which distinguishes it from others of its program.
+    /// The script or the title of the process, which distinguishes the process from other processes
+    /// of its program.
     pub script_or_title: Option<String>,
 }
 
@@ -90,7 +91,7 @@ pub struct SnapshotPosition {
     pub count: usize,
 }
 
-/// Makes a path that SQLite takes as a path, so that `:memory:` and `file:` are names of files.
+/// Returns a path that SQLite can't take for a special name such as `:memory:` or `file:`.
 fn plain_path(path: &Path) -> PathBuf {
     match path.is_absolute() {
         true => path.to_path_buf(),
@@ -297,7 +298,8 @@ impl ProfileStore {
         self.load_labelled(name, profile, &labels_of(profile), progress)
     }
 
-    /// Adds a profile as [`load`](Self::load) does, with these labels instead of the profile's own.
+    /// Adds a profile as [`load`](Self::load) does, but with these labels instead of the profile's
+    /// own labels.
     pub fn load_labelled(
         &mut self,
         name: &str,
@@ -339,8 +341,8 @@ impl ProfileStore {
         Ok(stored == sums && times == (profile.time_nanos, profile.duration_nanos, samples))
     }
 
-    /// Allows as many additional steps as a file of this size may take, because each profile may
-    /// need all tables.
+    /// Raises the limit of SQLite's steps by the number that a file of this size may take, because
+    /// each profile may need all tables.
     pub(crate) fn renew_budget(&self) -> Result<(), AnalysisError> {
         let pragma = |name| {
             self.connection
@@ -386,7 +388,7 @@ impl ProfileStore {
         self.replace(&[], names)
     }
 
-    /// Frees the space that removed profiles took. During this, the file needs as much additional
+    /// Frees the space that removed profiles took. Meanwhile, the file needs as much additional
     /// space as the remaining profiles take.
     pub fn compact(&mut self) -> Result<(), AnalysisError> {
         self.connection.execute_batch("VACUUM")?;

@@ -1,4 +1,4 @@
-//! A stored profile as a moment of a process of a series.
+//! A stored profile as a moment of a process, without its samples.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -16,7 +16,7 @@ pub struct SuppressionRule {
     pub pattern: String,
     /// The file that the rule was read from.
     pub file: String,
-    /// The line in that file, from 1.
+    /// The line of the rule in the file, from 1.
     pub line: usize,
 }
 

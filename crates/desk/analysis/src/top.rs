@@ -250,7 +250,7 @@ fn estimates(t: &str) -> String {
 const MAX_WIDE_TYPES: usize = 60;
 
 /// Returns the statement for a report about all types: the flat and cum of the type that rows are
-/// ordered by, and then those of every sample type.
+/// ordered by, then the flat and cum of every sample type.
 fn wide_sql(query: &Query, types: &[(i64, SampleType)], [first, second]: [&str; 2]) -> String {
     let (places, order) = (
         place::columns(query.granularity, "e"),

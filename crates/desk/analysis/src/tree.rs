@@ -40,8 +40,8 @@ pub struct TreeReport<'s> {
     pub places: PlaceTable,
 }
 
-/// Makes the report of the tree over all profiles of the session's question, whose options say
-/// which nodes are cut.
+/// Makes the report of the tree over all profiles of the session's question. The tree options of
+/// the question decide which nodes are cut.
 pub fn tree<'s>(
     session: &'s AnalysisSession,
     query: &Query,
@@ -128,8 +128,8 @@ impl TreeReport<'_> {
 
 /// Adds an `(other)` child below each node whose own value and children do not add up to its total.
 struct OtherNodeWriter {
-    /// The rest of the total of each node on the path that its own value and its children so far do
-    /// not have, with one number for each profile. The first entry is for the root of all.
+    /// The missing part of the total of each node on the path, for each profile: the total without
+    /// the node's own value and its children so far. The first entry is for the root of all.
     left: Vec<i64>,
     profiles: usize,
     row: TreeRow,

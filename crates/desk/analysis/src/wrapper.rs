@@ -19,8 +19,8 @@ pub struct AllocationWrapper {
     pub function: String,
     /// The number of functions that call the wrapper.
     pub callers: usize,
-    /// The sum that the wrapper allocated for its callers, of the requested sample type and
-    /// regardless of sign.
+    /// The sum that the wrapper allocated for its callers, regardless of sign, in the requested
+    /// sample type.
     pub value: i128,
     /// The sum of all values of that type, regardless of sign.
     pub total: i128,
@@ -33,7 +33,8 @@ impl AllocationWrapper {
     }
 }
 
-/// Least share of the bytes allocated below a wrapper that the wrapper itself gets from malloc.
+/// Least share of the bytes below a wrapper that the wrapper requests from malloc itself, without
+/// another function in between.
 const MIN_DIRECT_SHARE: f64 = 0.97;
 /// Least number of callers of a wrapper. The first number is for functions with names, and the
 /// second for code without names. The second is larger, because no word in a name confirms the
@@ -48,7 +49,8 @@ const MAX_EQUAL_SIZE_DIFFERENCE: f64 = 0.02;
 /// Least share of all bytes that a wrapper needs to be proposed. The first number is for functions
 /// with names, and the second for code without names.
 const MIN_TOTAL_SHARE: [f64; 2] = [0.01, 0.05];
-/// Words of allocation. The name of a wrapper, if it has one, contains one of them.
+/// Words for allocation. A function with a name is a wrapper only if its name contains one of these
+/// words.
 const ALLOCATION_WORDS: &[&str] = &[
     "alloc", "getmem", "get_mem", "newmem", "new_mem", "mem_new", "memdup", "mem_dup", "strdup",
 ];
@@ -190,7 +192,7 @@ impl WrapperCandidate {
     }
 }
 
-/// Whether the name of a function, without its class, contains a word of allocation.
+/// Whether the name of a function, without its class, contains a word for allocation.
 fn has_allocation_word(name: &str) -> bool {
     let own = name
         .rsplit("::")

@@ -1,6 +1,6 @@
-//! The work that SQLite does for each report: four times the label sets, threads, frames, functions
-//! or profiles take at most some five times the work. Steps are counted, because time depends more
-//! on the machine than on the report.
+//! Checks how the work of SQLite for each report grows: four times as many label sets, threads,
+//! frames, functions or profiles take at most some five times the work. Steps are counted, because
+//! time depends more on the machine than on the report.
 
 use heapprof_analysis::{
     AnalysisSession, Granularity, ProfileQuestion, Query, QuestionSource, TypeSelection,

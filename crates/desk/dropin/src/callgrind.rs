@@ -96,8 +96,8 @@ struct CallgrindRecords {
     objects: NameNumbers,
     files: NameNumbers,
     functions: NameNumbers,
-    /// Text of the lines that begin a call to each node that was called before. They are copied for
-    /// the node's next call. The lines of all nodes are stored one after another.
+    /// Text of the lines that begin a call, for each node that was called before. The lines are
+    /// copied for the next call of the node. The lines of all nodes are stored one after another.
     again: String,
     /// Range of each node's lines in `again`.
     at: Vec<(usize, usize)>,
@@ -151,8 +151,8 @@ impl CallgrindRecords {
         Ok(())
     }
 
-    /// Writes the binary, file and name of a function. `c` is written before each line: `c` for a
-    /// callee, otherwise nothing.
+    /// Writes the binary, file and name of a function. The parameter `c` is written before each
+    /// line. It is the letter `c` for a callee, and empty otherwise.
     fn function(
         &mut self,
         [object, file, name]: [&str; 3],

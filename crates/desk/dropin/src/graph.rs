@@ -63,11 +63,9 @@ pub struct GraphOptions<'a> {
     pub sort_by_cum: bool,
     /// Maximum number of nodes to show; 0 shows all.
     pub node_count: usize,
-    /// Smallest share of the sum of flats that the cum of a shown node has. Smaller nodes are left
-    /// out.
+    /// Least cum of a shown node, as a share of the sum of flats. Smaller nodes are left out.
     pub node_fraction: f64,
-    /// Smallest share of the sum of flats that the weight of a shown edge has. Lighter edges are
-    /// left out.
+    /// Least weight of a shown edge, as a share of the sum of flats. Lighter edges are left out.
     pub edge_fraction: f64,
     /// Which calls are counted. A picture needs [`CallSelection::Each`].
     pub calls: CallSelection,
@@ -252,8 +250,8 @@ impl<'a> CallGraph<'a> {
         &self.edges.weight[edge.at as usize * self.edges.width..][..self.edges.width]
     }
 
-    /// Returns the sums, in all columns, over the samples whose outermost frame is the node.
-    /// Returns nothing except with [`CallSelection::Outermost`].
+    /// Returns the sums, in all columns, over the samples whose outermost frame is the node. The
+    /// result is empty unless calls are counted by [`CallSelection::Outermost`].
     pub fn root_weights(&self, node: u32) -> &[i64] {
         let at = node as usize * self.sums.width;
         self.roots.get(at..at + self.sums.width).unwrap_or_default()

@@ -9,10 +9,10 @@ use anyhow::Result;
 use heapprof_formats::ProfileReading;
 use heapprof_profile::Profile;
 
-/// Converts the result of reading a file to the profile that a tool works on.
+/// Function that converts the result of reading a file to the profile that a tool works on.
 pub type ProfileConverter = fn(ProfileReading) -> Profile;
 
-/// Writes a report to a writer.
+/// Function that writes a report to a writer.
 pub type ReportBody<'a> = Box<dyn FnOnce(&mut dyn Write) -> Result<()> + 'a>;
 
 /// How a tool reads a file.

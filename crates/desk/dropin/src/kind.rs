@@ -3,7 +3,7 @@
 /// The kind of value that a flag of pprof or an option of jeprof takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlagKind {
-    /// No value. Another spelling turns the flag off.
+    /// The flag takes no value. Another spelling turns the flag off.
     Bool,
     /// A whole number.
     Int,

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-/// Numbers of the names of one kind that were used before.
+/// The names of one kind that were used before, with their numbers.
 #[derive(Default)]
 pub(crate) struct NameNumbers(HashMap<String, usize>);
 

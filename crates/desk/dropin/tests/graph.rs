@@ -164,8 +164,8 @@ fn calls_go_over_nodes_that_were_dropped() {
     );
 }
 
-/// A picture leaves out the call from `main` to `parse` over the hidden `serve`, because `parse` is
-/// also reached through `load`.
+/// Checks that a picture leaves out the call from `main` to `parse` over the hidden `serve`,
+/// because `parse` is also reached through `load`.
 #[test]
 fn pictures_leave_redundant_calls_out() {
     let picture = GraphOptions {
@@ -274,7 +274,7 @@ fn the_outermost_call_to_a_function_counts() {
     );
 }
 
-/// Each new graph trims names again. A node whose name this changes is lost.
+/// Checks that each new graph trims names again. A node whose name changes by that is lost.
 #[test]
 fn names_are_trimmed_with_each_choice_of_nodes() {
     let trimmed = |node_count| GraphOptions {
@@ -391,7 +391,7 @@ fn functions(mut profile: Profile) -> Profile {
     profile
 }
 
-/// Graph nodes of functions equal the rows of `top`, for every sample type.
+/// Checks that graph nodes of functions equal the rows of `top`, for every sample type.
 #[test]
 fn nodes_have_the_flat_and_cum_of_top() {
     for (name, profile) in profiles() {
@@ -439,7 +439,7 @@ fn nodes_have_the_flat_and_cum_of_top() {
     }
 }
 
-/// In a call tree, a node's flat and the weights of its calls add up to its cum.
+/// Checks that in a call tree, a node's flat and the weights of its calls add up to its cum.
 #[test]
 fn flat_and_calls_make_the_cum_of_a_path() {
     for (name, profile) in profiles() {
@@ -457,8 +457,8 @@ fn flat_and_calls_make_the_cum_of_a_path() {
     }
 }
 
-/// The outermost calls to a function and the stacks that begin with it add up to the function's
-/// cum.
+/// Checks that the outermost calls to a function and the stacks that begin with it add up to the
+/// function's cum.
 #[test]
 fn outermost_calls_make_the_cum_of_a_function() {
     for (name, profile) in profiles() {

@@ -17,7 +17,7 @@ pub(crate) struct AddressMap {
     /// to the next one.
     holding: RangeMinima,
     /// For each position in `bounds`: the first mapping that would contain the addresses from this
-    /// bound to the next one if the mapping were extended to the beginning of its file.
+    /// bound to the next one after an extension to the beginning of its file.
     extending: RangeMinima,
     fake: Option<usize>,
 }
@@ -116,8 +116,8 @@ fn beginning(file: &MappedFile) -> u64 {
     file.start.wrapping_sub(file.offset)
 }
 
-/// Segment tree that stores numbers for ranges of places, and finds the smallest number for a
-/// place.
+/// Segment tree that stores numbers for ranges of positions, and finds the smallest number for a
+/// position.
 struct RangeMinima {
     /// The nodes of the tree. The root is 1, the children of i are 2i and 2i + 1, and place p is
     /// leaf `places + p`.

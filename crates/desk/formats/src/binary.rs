@@ -38,8 +38,8 @@ const BINARY_FORMATS: &[BinaryFormat] = &[
     },
 ];
 
-/// Returns the reader of a file whose plain bytes begin with `head`; `None` if the file is of none
-/// of the binary formats.
+/// Returns the reader of a file whose plain bytes begin with `head`; `None` if no binary format
+/// matches.
 pub(crate) fn find_binary_format(head: &[u8]) -> Option<&'static BinaryFormat> {
     BINARY_FORMATS.iter().find(|binary| (binary.sniff)(head))
 }

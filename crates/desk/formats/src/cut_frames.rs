@@ -1,5 +1,5 @@
-//! Names of allocator functions. Their frames are at the leaf of every stack in a heap profile
-//! without names.
+//! Names of allocator functions, whose frames are at the leaf of every stack if a heap profile was
+//! written without names.
 //!
 //! The names are regular expressions for `drop_frames` and `keep_frames`, matched against whole
 //! function names. The lists are from pprof, jeprof and Go.
@@ -90,7 +90,7 @@ pub(crate) fn add_jemalloc_frames(profile: &mut Profile) {
     profile.drop_frames = profile.strings.intern(&all.join("|"));
 }
 
-/// Adds the expression for allocator functions, which tracers show in stacks, to a profile.
+/// Adds to a profile the expression for the allocator functions that tracers show in stacks.
 pub(crate) fn add_tracer_frames(profile: &mut Profile) {
     profile.drop_frames = profile.strings.intern(ALLOCATOR_REGEX);
 }

@@ -14,7 +14,7 @@ pub enum FormatError {
     /// while reading.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// A line that is invalid in its format, or invalid in its place.
+    /// A line that does not follow the format, or does not belong at its position in the file.
     #[error("line {line}: expected {expected}, found {found}")]
     Line {
         /// The number of the line, from 1. It is one past the last line if the file ends too soon.
@@ -116,7 +116,7 @@ impl FormatError {
     }
 
     /// Adds the line to an error about a number that does not fit in 64 bits. Other errors contain
-    /// their place already.
+    /// their position already.
     pub(crate) fn at_line(self, line: u64) -> Self {
         match self {
             FormatError::Profile(defect @ ProfileError::Overflow { .. }) => {

@@ -1,5 +1,5 @@
-//! Parses numbers in text strictly: a number has only digits and fits in 64 bits. Only functions
-//! whose comment mentions `-` or `0x` accept it before the digits.
+//! Parses numbers in text strictly: a number has only digits and fits in 64 bits. A function
+//! accepts `-` or `0x` before the digits only if its comment mentions them.
 
 /// Reads a decimal number without a sign.
 pub(crate) fn decimal(text: &[u8]) -> Option<u64> {

@@ -31,7 +31,7 @@ impl<'a> HeapHeaderLine<'a> {
         })
     }
 
-    /// Whether allocations are counted separately from memory in use. This is so if a total of
+    /// Whether allocations are counted separately from memory in use. They are if a total of
     /// allocations is not 0 and differs from the total in use.
     pub(crate) fn has_allocations(&self) -> bool {
         let [count, bytes, all_count, all_bytes] = self.totals;

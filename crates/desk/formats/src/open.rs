@@ -89,8 +89,8 @@ fn read_utf16(
     read_text(&head, whole, packed, options)
 }
 
-/// Whether a file that begins with `plain` may be of a format other than pprof's. Unknown text
-/// counts if the file goes on after `plain`.
+/// Whether a file that begins with `plain` may be of a format other than pprof's. This is also true
+/// for unknown text if the file goes on after `plain`.
 fn is_foreign(plain: &[u8], has_more: bool) -> bool {
     readers::find_text_format(plain).is_some() || has_more && readers::is_text(plain)
 }
@@ -224,8 +224,7 @@ pub fn perl_values(
     ))
 }
 
-/// Checks that each option that is set applies to the format, so that no option is silently
-/// ignored.
+/// Checks that every option that is set applies to the format, so that none is silently ignored.
 fn check_options_apply(
     format: ProfileFormat,
     options: &FormatReadOptions,

@@ -126,8 +126,8 @@ const TEXT_FORMATS: &[TextFormat] = &[
 /// Function that returns whether a line begins a report.
 type ReportStartTest = fn(&[u8]) -> bool;
 
-/// Formats whose reports may be among other output, even after much of it, with a function that
-/// recognizes the first line of a report.
+/// Formats whose reports may begin in the middle of other output. The function recognizes the first
+/// line of a report.
 const FORMATS_AMONG_OUTPUT: &[(ProfileFormat, ReportStartTest)] = &[
     (ProfileFormat::LeakSanitizer, leaksanitizer::begins),
     (ProfileFormat::Memleak, memleak::begins),

@@ -1,5 +1,5 @@
-//! Computes the spread of estimates: the number of sampled blocks and the variance. Other samplers
-//! do not write it.
+//! Computes the spread of estimates: the number of sampled blocks and the variance. The files of
+//! other samplers do not contain the spread.
 //!
 //! tcmalloc, jemalloc, Go and Google's Java agent sample as heapprof does: a block of `size` bytes
 //! is sampled with probability p = 1 - exp(-size/period). Each sample has a size in its label

@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind, Read};
 /// Number of bytes that are decoded at a time.
 const CHUNK_SIZE: usize = 32 << 10;
 
-/// The order of the two bytes of a unit.
+/// The order of the two bytes of a UTF-16 unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ByteOrder {
     LittleEndian,

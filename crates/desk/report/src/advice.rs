@@ -8,43 +8,44 @@ use std::fmt;
 /// imperative (`try --sample-type space`), or the name of an option, as the variant says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportAdvice<'a> {
-    /// All rows can be shown, instead of the first ones. The words are a clause.
+    /// Show all rows instead of the first ones. The words of this advice are a clause.
     AllRows,
-    /// All columns can be shown, instead of those that fit. The words are a clause.
+    /// Show all columns instead of those that fit. The words of this advice are a clause.
     AllColumns,
-    /// Another sample type, of this name, has values. The words are an imperative.
+    /// Choose another sample type, of this name, because it has values. The words of this advice
+    /// are an imperative.
     OtherType(&'a str),
-    /// Code gets names from symbols on this machine. The words are a clause.
+    /// Name code by symbols on this machine. The words of this advice are a clause.
     Symbolize,
-    /// Code gets names from debug files in another folder. The words are a clause.
+    /// Name code by debug files in another folder. The words of this advice are a clause.
     DebugFiles,
-    /// The memory of the functions that this expression matches can count for their callers. The
-    /// words are a clause.
+    /// Count the memory of wrappers for the functions that call them. The expression matches the
+    /// wrappers. The words of this advice are a clause.
     CountForCallers(&'a str),
-    /// The memory of libraries can count for the program's own code. The words name the option that
-    /// does so.
+    /// Count the memory of libraries for the program's own code. The words of this advice name the
+    /// option for that.
     OwnCode {
         /// Whether wrappers have to count for their callers, too.
         with_wrappers: bool,
     },
-    /// Samples can be taken more often. The words are an imperative.
+    /// Take samples more often. The words of this advice are an imperative.
     SampleMore,
-    /// Every allocation can be recorded. The words are a clause.
+    /// Record every allocation. The words of this advice are a clause.
     RecordAll,
-    /// Python's small objects can be recorded. The words name the option that does so.
+    /// Record Python's small objects. The words of this advice name the option for that.
     RecordPythonObjects,
-    /// Mappings that the program itself makes can be recorded. The words name the option that does
-    /// so.
+    /// Record mappings that the program itself makes. The words of this advice name the option for
+    /// that.
     RecordMappings,
-    /// Moments of a process can be recorded. The words name the option that does so.
+    /// Record moments of a process. The words of this advice name the option for that.
     RecordMoments,
-    /// Memory that an interpreter frees when it ends can be reported before. The words are a
+    /// Report memory before the interpreter ends and frees it. The words of this advice are a
     /// clause.
     LookBeforeEnd,
-    /// Forked children can be audited. The words are a clause.
+    /// Audit forked children. The words of this advice are a clause.
     AuditForks,
-    /// The module that reports what a Perl program loads can be built. The words are a clause whose
-    /// subject, the module, is in the sentence already.
+    /// Build the module that reports what a Perl program loads. The words of this advice are a
+    /// clause without its subject, the module, which the sentence has already.
     BuildPerlModule,
 }
 

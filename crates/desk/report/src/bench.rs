@@ -28,7 +28,8 @@ impl CandidatePeaks {
     }
 }
 
-/// The candidates of a comparison, and the empty candidate whose peak is subtracted from theirs.
+/// The candidates of a comparison, and the empty candidate, whose peak is subtracted from the other
+/// peaks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeakComparison {
     /// The candidate that does nothing, if there is one: its name and its peak.

@@ -23,7 +23,7 @@ pub struct AllocatorCandidate {
     /// Whether the program had loaded the library; `None` if there is no library, or if that is not
     /// known.
     pub is_loaded: Option<bool>,
-    /// Other programs that ran and had not loaded the library.
+    /// Other programs that ran without loading the library.
     pub without: BTreeSet<String>,
     /// The library of an allocator that is part of the program itself.
     pub other: Option<String>,

@@ -100,9 +100,9 @@ pub(crate) fn early_ends_in(ends: &EarlyEnds, measure: &UnitFormatter) -> String
     format!("{stacks} ({objects}, {}) {place}", measure.show(ends.bytes))
 }
 
-/// Returns a note about stacks without their outermost callers: the file with most of them, and how
-/// to record the callers. `None` if these stacks have less than a hundredth of the bytes that were
-/// `allocated`.
+/// Returns a note about stacks that lack their outermost callers, with the file that has most of
+/// these stacks and a way to record the callers. `None` if the stacks have less than a hundredth of
+/// the bytes that were `allocated`.
 pub fn early_ends(all: &[EarlyEnds], allocated: Option<i64>) -> Option<String> {
     let most = all.iter().max_by_key(|ends| ends.bytes)?;
     let bytes = all

@@ -68,8 +68,8 @@ pub fn violation_line(broken: &RuleViolation) -> String {
     )
 }
 
-/// Returns the text after the growth in the line about a violation: the range of the value if the
-/// rule is about a value, otherwise the range of the change.
+/// Returns the text after the growth in the line about a violation. A rule about a value gives the
+/// range of the value, and any other rule gives the range of the change.
 fn violation_range(broken: &RuleViolation, measure: &UnitFormatter) -> String {
     match broken.estimate.as_ref().filter(|_| broken.is_about_value) {
         None => change_range(broken.estimate.as_ref(), measure),
@@ -378,8 +378,8 @@ fn whole(value: i128) -> Value {
     }
 }
 
-/// Returns the sums that the filters left out before and after. The sum after is scaled in the same
-/// way as the values after.
+/// Returns the sums that the filters left out in both profiles. The sum of the later profile is
+/// scaled in the same way as the values of that profile.
 fn left_out(diff: &DiffReport) -> [i64; 2] {
     let after = diff.after.left_out;
     let scaled = |ratio: f64| (after as f64 * ratio).round() as i64;

@@ -13,14 +13,15 @@ use regex::{Captures, Regex};
 
 use crate::measure::UnitFormatter;
 
-/// The way in which the values of a row divide into before and after.
+/// The way to divide the values of a row into before and after.
 pub(crate) enum DifferenceSides {
-    /// One profile without negative values: all values are after.
+    /// One profile without negative values: all values count as after.
     One,
-    /// One profile with negative values, which is a difference already. Negative values are before,
-    /// and others are after.
+    /// One profile with negative values, which is a difference already. Negative values count as
+    /// before, and others as after.
     Signed,
-    /// Two profiles: the values of the first are before, and those of the second are after.
+    /// Two profiles: values of the first profile count as before, and values of the second profile
+    /// count as after.
     Two,
 }
 
@@ -52,8 +53,8 @@ impl DifferenceSides {
 /// begins.
 type FramePosition = (usize, i64);
 
-/// Returns the sums before and after of each frame, including the frames that it contains, by the
-/// position at which inferno draws the frame.
+/// Returns both sums of each frame, before and after, including the frames that it contains. The
+/// key is the position at which inferno draws the frame.
 fn sums_by_position(
     rows: &[TreeRow],
     sides: &DifferenceSides,

@@ -27,12 +27,12 @@ pub enum ReportError {
     /// JSON could not be made.
     #[error(transparent)]
     Json(serde_json::Error),
-    /// The memory of a process is known only as a whole.
+    /// The parts of a process's memory are not known, but only the whole.
     #[error(
         "the parts of the process's memory are not known at both moments; ask as its user or as root"
     )]
     NoParts,
-    /// A side of a comparison that is drawn has negative values.
+    /// A profile in a comparison that is drawn has negative values.
     #[error("a side holds negative values, which have no width in a comparison")]
     NegativeSide,
     /// A picture would be empty.

@@ -7,8 +7,8 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::table::printable;
 
-/// Marks the rows of a tree that are shown in one row with the row after them. Rows are in
-/// pre-order. Each row takes one bit, because there may be many more rows than memory should hold.
+/// Marks each row of a tree that is shown together with the next row. Rows are in pre-order. Each
+/// row takes one bit, because there may be many more rows than memory should hold.
 #[derive(Default)]
 pub(crate) struct RowFolds {
     bits: Vec<u64>,
@@ -103,9 +103,9 @@ impl<'f> RowPaths<'f> {
     }
 }
 
-/// Returns the names of a path in `room` columns: all of them, or the first ones, the last ones and
-/// the number of names between. If `room` is too small even for two names, the first and the last
-/// name are cut.
+/// Returns the names of a path in `room` columns. If there is not enough space for all names, only
+/// the first and the last names are shown, with the number of names between them. If there is not
+/// even enough space for two names, these are cut.
 pub(crate) fn names(names: &[String], reverse: bool, room: usize) -> String {
     let between = if reverse { " ← " } else { " → " };
     let width = |name: &String| printable(name).width() + 3;

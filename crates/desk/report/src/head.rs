@@ -112,7 +112,7 @@ pub(crate) fn estimate_note(header: &ReportHeader) -> Option<String> {
     ))
 }
 
-/// Returns how the values of a report, or of both sides of a comparison, were sampled; `None` if
+/// Returns how the values of a report, or of both profiles of a comparison, were sampled; `None` if
 /// they were not sampled.
 pub(crate) fn sampling(before: &ReportHeader, after: Option<&ReportHeader>) -> Option<String> {
     let show = |period: i64| {

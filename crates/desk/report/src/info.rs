@@ -18,7 +18,7 @@ use crate::stats::stats_document;
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable, printable};
 
-/// Writes the report `info`. JSON has `stats`, too.
+/// Writes the report `info`. The JSON also has the report `stats`.
 pub fn info(
     info: &InfoReport,
     stats: Option<&StatsReport>,

@@ -30,7 +30,7 @@ use crate::table::{ColumnAlign, DEFAULT_TABLE_COLUMNS, ReportTable, markdown_cel
 const NUMBER_COLUMNS_WIDTH: usize = 46;
 /// The width of a column of ranges.
 const RANGE_COLUMN_WIDTH: usize = 14;
-/// The words for the state of the blocks in most profiles.
+/// The usual words for the state of the blocks in a report.
 const IN_USE_TEXT: &str = "in use";
 
 /// Writes the report `leaks` and the rules of `--fail-if` that were broken. The report is written

@@ -198,8 +198,7 @@ pub fn time_utc(nanos: i64) -> String {
     }
 }
 
-/// Returns a number in the form in which it is shown, with the noun that it counts in the singular
-/// or plural.
+/// Returns a number that was formatted already, with its noun in the singular or plural.
 pub(crate) fn plural(number: &str, one: &str) -> String {
     match number {
         "1" => format!("1 {one}"),

@@ -33,7 +33,7 @@ impl NameCache {
         }
     }
 
-    /// [Fetches](fetch) into the processor's cache the names that are read next.
+    /// [Fetches](fetch) the names that are read next into the processor's cache.
     pub(crate) fn fetch(&self, ids: impl Iterator<Item = PlaceId>) {
         let text = self.text.as_bytes();
         fetch(ids.filter_map(|id| text.get(self.at.get(id.index())?.0).copied()));

@@ -30,7 +30,7 @@ pub(crate) fn wrapper_text(wrapper: &AllocationWrapper, style: &ReportStyle) -> 
     )
 }
 
-/// Returns the advice in the last lines of `top`.
+/// Returns the lines of advice at the end of the report `top`.
 pub(crate) fn after_top(top: &TopReport, style: &ReportStyle) -> Vec<String> {
     let mut lines = Vec::new();
     let is_shown = |wrapper: &&AllocationWrapper| {

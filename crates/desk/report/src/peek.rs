@@ -1,5 +1,5 @@
-//! The report `peek`: each function with its callers above it and its callees below it. Each side
-//! adds up to cum.
+//! The report `peek`: each function with its callers above it and its callees below it. The callers
+//! add up to cum, and flat and the callees add up to cum.
 
 use std::io::Write;
 

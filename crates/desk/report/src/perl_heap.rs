@@ -19,8 +19,8 @@ pub struct PerlHeap {
     pub perl: String,
     /// Notes about the read: how long the process was stopped, what is missing.
     pub notes: Vec<String>,
-    /// The interpreters, each with two counts: the number of values that Perl itself counts, and
-    /// the number of values of each type, by Perl's name for the type.
+    /// The interpreters. Each has the number of values that Perl itself counts, and the number of
+    /// values of each type, by Perl's name for the type.
     pub interpreters: Vec<(u64, Vec<(&'static str, u64)>)>,
     /// The bytes that malloc has allocated, and further bytes in blocks that threads keep for their
     /// next requests; `None` if that is not known.

@@ -69,8 +69,8 @@ pub(crate) fn share(value: i64, estimate: Option<&ValueEstimate>) -> String {
 /// The names of the CSV columns for the range of a value. [`cells`] returns their cells.
 pub(crate) const RANGE_COLUMNS: [&str; 3] = ["low", "high", "samples"];
 
-/// Returns the cells for the low end, the high end and the samples of a value. The cells are empty
-/// if the value is exact.
+/// Returns the cells for the lower end of a range, its upper end, and the number of samples. The
+/// cells are empty if the value is exact.
 pub(crate) fn cells(estimate: Option<&ValueEstimate>) -> [String; 3] {
     estimate.map_or_else(Default::default, |estimate| {
         [

@@ -1,5 +1,4 @@
-//! The report `series`: the series of a database, one in a row, with a sparkline of each one's
-//! totals.
+//! The report `series`: the series of a database, one in a row, with a sparkline of the totals.
 
 use std::collections::BTreeMap;
 

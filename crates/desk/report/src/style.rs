@@ -7,14 +7,14 @@ use crate::advice::{AdviceWords, ReportAdvice};
 /// The form of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReportFormat {
-    /// For people.
+    /// Text for people.
     #[default]
     Text,
-    /// For programs; numbers in the sample type's unit.
+    /// JSON for programs, with numbers in the sample type's unit.
     Json,
-    /// For spreadsheets; numbers in the sample type's unit.
+    /// CSV for spreadsheets, with numbers in the sample type's unit.
     Csv,
-    /// For pull requests and pages.
+    /// Markdown for pull requests and pages.
     Markdown,
 }
 

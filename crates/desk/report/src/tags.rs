@@ -1,4 +1,4 @@
-//! The report `tags`: label keys with the sums of their values.
+//! The report `tags`: the label keys, the values of each key, and the sum of each value.
 
 use heapprof_analysis::tags::TagsReport;
 use serde_json::{Value, json};

@@ -46,7 +46,8 @@ const MALLOC_FAMILY: &[&str] = &[
 const SHARED_REMEDY: &str =
     "a build that links it as a shared library, or without it, is seen whole";
 
-/// All known allocators. A function belongs to the first allocator in this list that has its name.
+/// All known allocators. If several allocators have a function of one name, the first allocator in
+/// this list counts.
 static KNOWN_ALLOCATORS: [KnownAllocator; 8] = [
     KnownAllocator {
         name: "jemalloc",
@@ -218,7 +219,7 @@ pub enum UnhookedAllocator {
         /// A function of the allocator.
         function: String,
     },
-    /// The file calls a function of a shared allocator that does not belong to malloc's family.
+    /// The file calls functions of a shared allocator, other than the functions of malloc's family.
     Called {
         /// The allocator's name.
         name: &'static str,

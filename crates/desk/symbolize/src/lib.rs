@@ -78,9 +78,9 @@ pub struct SymbolizeOptions {
     /// Whether files are opened only if every user may read them and enter their folders. This is
     /// for file names from a process that may have fewer rights than the current process.
     pub public_files_only: bool,
-    /// Paths that lead to the files that the program ran even if these were renamed or replaced,
-    /// such as `/proc/PID/exe`. If the name of a mapping leads to no file or to a different file,
-    /// the file in this list with the mapping's build id is used.
+    /// Paths such as `/proc/PID/exe`, which lead to the program's files even after the files were
+    /// renamed or replaced. If the name of a mapping leads to no file or to a different file, the
+    /// file in this list with the mapping's build id is used.
     pub opened: Vec<PathBuf>,
 }
 

@@ -1,4 +1,4 @@
-//! Finds out whether a library that is preloaded into an executable can see its allocations.
+//! Finds out whether a preloaded library can see the allocations of an executable.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +12,7 @@ use crate::allocators::{AllocatorRole, allocator_of};
 use crate::elf::{ElfBinary, hex};
 use crate::storage::FileStorage;
 
-/// Reason why recording a program by preloading sees only some of its allocations, or none.
+/// Reason why a preloaded library would see only some allocations of a program, or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PreloadObstacle {
     /// The program names no dynamic loader.

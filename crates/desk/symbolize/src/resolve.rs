@@ -105,8 +105,8 @@ pub(crate) fn resolve(
     }
 }
 
-/// Returns the number that converts an address of the binary to an address of the debug file by
-/// addition. It is not 0 if prelink moved the binary.
+/// Returns the number to add to an address of the binary to get the address in the debug file. It
+/// is not 0 if prelink moved the binary.
 fn shift(binary: Option<&ElfBinary<'_>>, debug: Option<&ElfBinary<'_>>) -> u64 {
     let base = |elf: Option<&ElfBinary<'_>>| elf.and_then(ElfBinary::base);
     match (base(binary), base(debug)) {

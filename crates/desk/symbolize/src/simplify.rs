@@ -72,8 +72,8 @@ fn demangled(symbol: &str, style: NameStyle) -> Option<String> {
     whole.map(|name| cut_name(symbol, &name, style))
 }
 
-/// Removes the parts of a demangled name that the style leaves out. Unless the style is `Full`,
-/// `name` no longer has the function's parameters and return type.
+/// Removes the parts of a demangled name that the style leaves out. `name` must come without the
+/// function's parameters and return type, except for the style `Full` and for special symbols.
 fn cut_name(symbol: &str, name: &str, style: NameStyle) -> String {
     match style {
         NameStyle::Short if symbol.starts_with("_R") => without_generics(name),

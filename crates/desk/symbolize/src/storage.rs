@@ -41,8 +41,7 @@ impl FileStorage {
         }
     }
 
-    /// Makes a storage that opens every file that this process may read, or only the files that
-    /// every user may read if the options require it.
+    /// Makes a storage with these options, which may limit it to files that every user may read.
     pub(crate) fn with_options(options: &SymbolizeOptions) -> Self {
         Self {
             is_public: options.public_files_only,

@@ -154,8 +154,8 @@ pub enum SymbolizeWarning {
     },
 }
 
-/// Returns the end of the message. It states that the debug file has no symbols either, or how to
-/// get a debug file.
+/// Returns the end of the message about a file without symbols. It states that the debug file has
+/// no symbols either, or how to get a debug file.
 fn beside(debug_file: Option<&Path>) -> String {
     match debug_file {
         Some(file) => format!("nor has its debug file {}", file.display()),

@@ -88,8 +88,8 @@ impl FunctionSymbols {
         }
     }
 
-    /// Returns the linker name, without a version, of the function that contains `address`. If no
-    /// function contains it and `nearest` is set, returns the name of the function before it, or of
+    /// Returns the linker name, without a version, of the function that contains `address`. With
+    /// `nearest`, an address outside all functions gets the name of the function before it, or of
     /// the first function.
     pub(crate) fn find<'a>(
         &self,

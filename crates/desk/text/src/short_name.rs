@@ -17,8 +17,8 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use disambiguation::differences;
 pub use disambiguation::similar_names;
 
-/// Template arguments that are defaults: the class, and whether it is a default only if its own
-/// argument equals the first argument of the template.
+/// Classes that are default template arguments. The flag marks a class that is a default only if
+/// its own argument equals the first argument of the template.
 const DEFAULT_ARGUMENTS: &[(&str, bool)] = &[
     ("std::allocator<", false),
     ("std::less<", true),
@@ -147,8 +147,8 @@ fn is_of_cpp_or_rust(name: &str) -> bool {
 /// The likely reason why an expression matches no name. It displays as the end of a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MismatchReason {
-    /// The expression is the literal text of a name, and does not match it because of its special
-    /// characters. The stored expression, in which these are escaped, matches it.
+    /// The expression is a name whose special characters are not escaped. The stored expression, in
+    /// which these are escaped, matches the name.
     Unescaped(String),
     /// The expression contains `…`, which replaces omitted parts in a short name.
     Ellipsis,

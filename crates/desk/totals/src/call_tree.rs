@@ -38,9 +38,11 @@ pub struct CallTree {
     pub node: Vec<CallTreeNode>,
     /// The number of sums per node.
     pub width: usize,
-    /// The sums over the stacks that end in the node itself; sum `sum` is at `node * width + sum`.
+    /// The sums over the stacks that end in the node itself. The sum of a node in a column is at
+    /// `node * width + column`.
     pub own: Vec<i64>,
-    /// The sums over the stacks that pass through the node; sum `sum` is at `node * width + sum`.
+    /// The sums over the stacks that pass through the node. The sum of a node in a column is at
+    /// `node * width + column`.
     pub total: Vec<i64>,
     /// The sums of the absolute values behind `total`. They decide which nodes are cut. Empty if no
     /// value is negative, because the weights then equal `total`.
@@ -124,7 +126,7 @@ impl CallTree {
     }
 
     /// Returns the number of nodes that the tree would have if it were built with the minimum
-    /// weights `least`. They must not be below the minimum weights of this tree.
+    /// weights `least`. The tree must have been built with minimum weights that are not larger.
     pub fn count_heavier(&self, least: &[i64]) -> usize {
         // A node's weight is at most that of its parent, so a node that is heavy enough has a
         // parent that is.
@@ -511,7 +513,7 @@ mod tests {
         }
     }
 
-    /// Checks that the subtrees that threads build from copies equal those that are built in place.
+    /// Checks that subtrees that threads build from copies equal subtrees that are built in place.
     #[test]
     fn pieces_make_the_same_tree() {
         for signed in [false, true] {

@@ -45,7 +45,7 @@ impl ValueEstimate {
 pub struct ConfidenceLevel {
     /// The number of standard deviations that a range reaches to each side.
     z: f64,
-    /// The number of sampling periods up to which a sum may be if none of it was sampled.
+    /// Largest amount that may have been missed if nothing was sampled, in sampling periods.
     never: f64,
 }
 
@@ -76,8 +76,8 @@ impl ConfidenceLevel {
     }
 }
 
-/// Returns the number below which a standard normal variable is with this probability. The
-/// probability must be small.
+/// Returns the quantile of the standard normal distribution for this probability, which must be
+/// small.
 ///
 /// Source: Abramowitz and Stegun, "Handbook of Mathematical Functions" (1964), 26.2.23. The error
 /// is less than 0.00045.

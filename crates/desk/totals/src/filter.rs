@@ -56,9 +56,9 @@ pub struct CompiledFilters {
     pub ignore: bool,
     /// Whether some frames are hidden.
     pub hide: bool,
-    /// Whether frames nearer to the root than a frame that `show_from` matches are left out.
+    /// Whether the callers of a frame that `show_from` matches are left out.
     pub show_from: bool,
-    /// Whether frames nearer to the leaf than a frame that `prune_from` matches are left out.
+    /// Whether the callees of a frame that `prune_from` matches are left out.
     pub prune_from: bool,
     /// Notes that the user should see.
     pub notes: Vec<FilterNote>,

@@ -15,12 +15,12 @@ use heapprof_profile::Profile;
 
 use crate::view::ProfileView;
 
-/// The side of a neighbour: caller or callee.
+/// The relation of a neighbour to an entity: caller or callee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NeighbourSide {
-    /// The frame that called.
+    /// The neighbour called the entity.
     Caller,
-    /// The frame that was called.
+    /// The entity called the neighbour.
     Callee,
 }
 

@@ -148,7 +148,7 @@ pub struct QueryFilters {
     /// Only the frames from the leaf up to the matching frame nearest to the root are kept. Samples
     /// without a matching frame are left out.
     pub show_from: Option<String>,
-    /// The frames between the leaf and the matching frame nearest to it are left out.
+    /// The callees of the matching frame that is nearest to the leaf are left out.
     pub prune_from: Option<String>,
     /// Only samples with a matching label are kept.
     pub tag_focus: Option<String>,

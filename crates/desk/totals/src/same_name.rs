@@ -23,7 +23,8 @@ pub fn match_files(
     #[derive(Clone, Copy, Default)]
     struct NameFiles {
         first: Option<StringId>,
-        /// The last profile that has the name, as its number and the name's file in it.
+        /// The last profile that has the name, as the number of the profile and the file that the
+        /// name has in this profile.
         last: Option<(usize, StringId)>,
         has_many: bool,
     }

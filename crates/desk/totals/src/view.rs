@@ -27,7 +27,7 @@ pub struct ProfileView {
     library: Vec<bool>,
 }
 
-/// Returns, for each frame, whether `wanted` is true for it and it belongs to a library.
+/// Returns, for each frame, whether it is a library frame that `wanted` accepts.
 pub fn libraries(
     profile: &Profile,
     frames: &FrameTable,

@@ -12,10 +12,11 @@ pub(crate) enum TokenKind {
     Regex,
     /// A piece of a text in backquotes.
     Raw,
-    /// The `${` before an expression in such a text. Its characters belong to the
+    /// The `${` before an expression in a text in backquotes. Its characters belong to the
     /// [`TokenKind::Raw`] before it.
     Open,
-    /// The `}` after such an expression. Its character belongs to the [`TokenKind::Raw`] after it.
+    /// The `}` after an expression in a text in backquotes. Its character belongs to the
+    /// [`TokenKind::Raw`] after it.
     Close,
 }
 
@@ -52,7 +53,7 @@ const BEFORE_REGEX: &[&str] = &[
     "??", "||=", "??=",
 ];
 
-/// Returns the tokens of a script, including those of expressions in texts in backquotes.
+/// Returns the tokens of a script, including the tokens of expressions in texts in backquotes.
 pub(crate) fn tokens(code: &str) -> Result<Vec<ScriptToken>, String> {
     let mut out = Vec::new();
     let mut at = 0;
@@ -148,7 +149,8 @@ fn regex_length(rest: &str) -> Result<usize, String> {
     ))
 }
 
-/// Returns the end of the text in backquotes at `start`, and adds its tokens to `wanted`, if given.
+/// Returns the end of the text in backquotes that begins at `start`. Adds the tokens of the text to
+/// `wanted`, if that is given.
 fn template(
     code: &str,
     start: usize,

@@ -43,7 +43,7 @@ pub enum PackError {
         /// The number of the first row that is wrong.
         row: usize,
     },
-    /// The length of a list differs from that of the list it belongs to.
+    /// A list does not have as many entries as the list that it belongs to.
     #[error("{what} has {found} entries instead of {wanted}")]
     WrongLength {
         /// The meaning of the list.

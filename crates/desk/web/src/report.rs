@@ -16,10 +16,10 @@ pub struct WebReport {
     pub types: Vec<PageSampleType>,
     /// The name of the type that is shown first.
     pub default_type: String,
-    /// The index of the snapshot with which the last one is first compared.
+    /// The index of the base: at first, the page compares the last snapshot with this snapshot.
     pub base: Option<usize>,
-    /// Whether the page first shows memory that libraries have allocated at the nearest caller in
-    /// the program's own code.
+    /// Whether the page first counts the memory of libraries for the nearest caller in the
+    /// program's own code.
     pub own_code: bool,
     /// The snapshots of the process, in order of time. There is at least one.
     pub snapshots: Vec<PageSnapshot>,
@@ -87,7 +87,7 @@ pub struct PageSnapshot {
     pub rss: Option<i64>,
     /// The largest resident set so far, in bytes.
     pub peak_rss: Option<i64>,
-    /// The total of each type, of which shares are computed.
+    /// The total of each type, which is the whole in percentages.
     pub total: Vec<i64>,
     /// The indices of the nodes that have values, ascending.
     pub nodes: Vec<u32>,
@@ -164,7 +164,7 @@ pub struct PageSizeHistograms {
 pub struct SizeRows {
     /// The indices of the nodes, ascending. A node has one row for each of its sizes.
     pub nodes: Vec<u32>,
-    /// The size of each row, as the exponent of a power of two that is its upper limit; at most 63.
+    /// The upper limit of each row's size, as the exponent of a power of two; at most 63.
     pub log2: Vec<u8>,
     /// A column of values for each type.
     pub values: Vec<Vec<i64>>,
@@ -214,7 +214,8 @@ pub struct PageGrowth {
     pub verdict: &'static str,
     /// The slope of a straight line through the values, per hour.
     pub slope: f64,
-    /// The coefficient of determination of that line, from 0 to 1: how well the line fits.
+    /// The coefficient of determination of the straight line, from 0 to 1: how well the line fits
+    /// the values.
     pub r2: f64,
     /// The number of steps between snapshots in which the value grew.
     pub grew: u64,

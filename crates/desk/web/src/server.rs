@@ -177,8 +177,8 @@ async fn wait_for_place(
     places.clone().acquire_owned().await.ok()
 }
 
-/// Returns the connection and a second handle to it. The second one is for an answer after the
-/// connection has ended.
+/// Returns the connection and a second handle to it, over which an answer can be sent after the
+/// first handle is closed.
 fn duplicate_stream(stream: tokio::net::TcpStream) -> Option<(tokio::net::TcpStream, TcpStream)> {
     let stream = stream.into_std().ok()?;
     let second = stream.try_clone().ok()?;

@@ -107,7 +107,7 @@ impl PortableBatch {
             .sum()
     }
 
-    /// Returns a name for the batch that follows from the ids of its profiles.
+    /// Returns a name for the batch, which is computed from the ids of its profiles.
     pub fn name(&self) -> String {
         let mut profiles = self.profiles.clone();
         profiles.sort_unstable();
@@ -181,7 +181,7 @@ impl PortableBatch {
         debug_assert!(columns.next().is_none());
     }
 
-    /// Whether an id is new in its table. The id counts as known from then on.
+    /// Adds an id to a table's known ids, and returns whether it is new.
     fn is_new(&mut self, name: &str, id: i64) -> bool {
         self.seen_ids[table_index(name)].insert(id)
     }
@@ -325,7 +325,7 @@ impl PortableBatch {
         each.collect()
     }
 
-    /// Returns the ids of the rows of the question's function table.
+    /// Returns the id of each row of the question's function table.
     fn functions(&mut self, question: &ProfileQuestion) -> Vec<i64> {
         let table = &question.table;
         let rows = table.function.iter().zip(question.modules());

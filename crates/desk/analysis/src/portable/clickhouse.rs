@@ -300,8 +300,8 @@ mod tests {
         }
     }
 
-    /// Checks that, wherever a load is cut off, the first server has a profile only if all of its
-    /// rows are stored.
+    /// Checks that the first server has a profile only if all rows of the profile are stored,
+    /// wherever a load is cut off.
     #[test]
     fn whoever_sees_a_profile_sees_all_of_it() {
         let bytes = std::fs::read(sample_profiles().join("fleet/web1-00.pb.gz")).unwrap();

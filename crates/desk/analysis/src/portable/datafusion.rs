@@ -26,7 +26,7 @@ fn datafusion_error(error: impl std::fmt::Display) -> AnalysisError {
 
 impl DataFusion {
     /// Opens the portable tables. `files` returns the addresses of a table's files. `objects` is a
-    /// store of files that are on no disk, with the beginning of their addresses.
+    /// store for files that are not on a disk, with the prefix of their addresses.
     ///
     /// # Errors
     /// A file is missing, or is no Parquet.

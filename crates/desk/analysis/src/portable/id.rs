@@ -1,4 +1,4 @@
-//! Ids that follow from content.
+//! Ids of rows, computed from their content.
 //!
 //! An id is the first 8 bytes, as a signed big-endian number, of SHA-256 over `hp1`, the kind of
 //! the row, and its fields. A text is preceded by its length in 8 bytes, and a number is 8 bytes.

@@ -90,10 +90,10 @@ fn are_in_file(metadata: &ParquetMetaData, bytes: u64) -> bool {
     })
 }
 
-/// Number of rows that a file of any size may have.
+/// Number of rows that even the smallest file may have.
 const MIN_ROW_LIMIT: u64 = 1_000_000;
-/// Number of additional rows that a file may have for each of its bytes. The tables that heapprof
-/// writes have less than 1 row per byte.
+/// Number of additional rows that a file may have for each byte of its size. The tables that
+/// heapprof writes have less than 1 row per byte.
 const MAX_ROWS_PER_BYTE: u64 = 16;
 
 /// Reads a table from a file.

@@ -92,8 +92,8 @@ fn missing(what: &str, id: i64) -> AnalysisError {
     AnalysisError::Sql(format!("{what} {id} is missing there"))
 }
 
-/// Returns the sums of a plan. The engine itself adds up the profiles for which the plan has the
-/// same additions.
+/// Returns the sums of a plan. Profiles with equal additions in the plan are added up by the engine
+/// itself.
 fn sample_rows(engine: &impl SqlEngine, plan: &SamplePlan) -> Result<SampleRows, AnalysisError> {
     let mut rows = SampleRows::new(plan.types.len());
     let mut alike: Vec<(&[PlannedAddition], Vec<i64>)> = Vec::new();
@@ -114,7 +114,7 @@ fn sample_rows(engine: &impl SqlEngine, plan: &SamplePlan) -> Result<SampleRows,
 
 /// The position of the first value in a row of heap samples, after the stack and the label set.
 const FIRST_VALUE_COLUMN: usize = 2;
-/// The number of columns of a value in a row of heap samples: a sum and the same sum as a
+/// The number of columns that each value of a heap sample takes: the sum as a whole number and as a
 /// floating-point number, or the samples and the variance.
 const VALUE_COLUMN_COUNT: usize = 2;
 
@@ -284,9 +284,8 @@ fn by_ids(
     Ok(found)
 }
 
-/// Groups rows by the number in their first column, and within a group by the number in their
-/// second column. The first number is the owner of a row, and the second is the row's position in
-/// its owner.
+/// Groups rows by their owner and by their position in the owner. The first column of a row has the
+/// number of the owner, and the second column has the position.
 fn group_by_owner(
     rows: Vec<Vec<SqlValue>>,
 ) -> Result<HashMap<i64, BTreeMap<i64, Vec<SqlValue>>>, AnalysisError> {

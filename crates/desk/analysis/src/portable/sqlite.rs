@@ -46,7 +46,7 @@ impl SqliteTables {
         Ok(Self(connection))
     }
 
-    /// Adds rows. Rows that are there already are not added again.
+    /// Adds rows to a table, except rows that the table already has.
     ///
     /// # Errors
     /// There is not enough memory for the rows.
@@ -114,7 +114,7 @@ mod tests {
     use crate::{AnalysisSession, ProfileQuestion, Query, QuestionSource, TypeSelection};
 
     /// Checks that each sample profile gives the same reports after it was stored in the portable
-    /// tables, even if it was stored twice.
+    /// tables once or twice.
     #[test]
     fn profiles_survive_the_portable_tables() {
         for file in valid() {

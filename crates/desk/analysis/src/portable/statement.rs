@@ -71,9 +71,9 @@ const STACK_FUNCTIONS_SQL: &str = "(SELECT stack, function, MAX(is_leaf) AS is_l
 const FUNCTION_NAMES_SQL: &str = "(SELECT id AS function, MAX(name) AS name, MAX(filename) AS file FROM \
                      \"function\" GROUP BY id)";
 
-/// Returns the SQL that counts the files of each function name on each side of a comparison. Its
-/// columns are side, name, number of files, and one of the files. `stacks` is the SQL for the
-/// stacks of each side.
+/// Returns the SQL that counts the files of each function name on each side of a comparison: before
+/// and after, or each profile. Its columns are side, name, number of files, and one of the files.
+/// `stacks` is the SQL for the stacks of all sides.
 fn files_of_names(stacks: &str) -> String {
     format!(
         "SELECT side, name, COUNT(*) AS files, MIN(file) AS one_file FROM (SELECT side, name, \
@@ -99,8 +99,8 @@ pub fn top_sql(query: &PortableQuery<'_>, profiles: &[&str]) -> String {
 }
 
 /// Returns the statement for the flat and cum of functions whose flat value changed. Its columns
-/// are name, before_flat, after_flat, before_cum, after_cum, file. A name that is in one file on
-/// each side is one function, as in reports: its file is that of the side before.
+/// are name, before_flat, after_flat, before_cum, after_cum, file. As in reports, a name with a
+/// single file before and a single file after is one function, with the file before.
 pub fn diff_sql(query: &PortableQuery<'_>, before: &[&str], after: &[&str]) -> String {
     let part = |held: &str, other: &str, of: &[&str]| {
         format!(
@@ -152,8 +152,8 @@ pub fn diff_sql(query: &PortableQuery<'_>, before: &[&str], after: &[&str]) -> S
 }
 
 /// Returns the statement for the flat value of each function in each profile. Its columns are
-/// profile's name, function's name, flat, file. A name that is in one file in each profile is one
-/// function, as in reports: its file is the first of these in alphabetical order.
+/// profile's name, function's name, flat, file. As in reports, a name with a single file in each
+/// profile is one function, with the first of these files in alphabetical order.
 pub fn growth_sql(query: &PortableQuery<'_>, profiles: &[&str]) -> String {
     let samples = query.samples(&names(profiles));
     let files = files_of_names(&format!(

@@ -19,11 +19,11 @@ pub struct TreeOptions {
     pub most: Option<usize>,
 }
 
-/// Factor by which the least share grows from one step to the next.
+/// Factor by which the least share is raised in each step.
 const SHARE_STEP_FACTOR: f64 = 2.0;
 /// Smallest value of the least share after it was raised.
 const MIN_RAISED_SHARE: f64 = 1e-6;
-/// Least product of the first share that is tried and the largest number of nodes. With this
+/// Least product of the largest number of nodes and the share that is tried first. With this
 /// product, trees of random stacks have about the largest number of nodes.
 const NODES_TIMES_SHARE: f64 = 8.0;
 
@@ -79,10 +79,10 @@ impl ProfileQuestion {
         sums(self.stacks()).0
     }
 
-    /// Builds the tree of the stacks that [`tree`](Self::tree) left out below the end of a path,
-    /// which lists functions from the root on. These stacks pass the functions of the path, and
-    /// then a node that the tree does not have. If there are several paths, each one leads through
-    /// the tree of the path before it.
+    /// Builds the tree of the stacks that [`tree`](Self::tree) left out below a path. A path lists
+    /// functions from the root on. The stacks pass the functions of the path, and then a node that
+    /// the tree does not have. If there are several paths, each one leads through the tree of the
+    /// path before it.
     ///
     /// Each function of the path is one node in the tree, so that no nodes are spent on its lines.
     pub(crate) fn tree_below(&self, paths: &[Vec<String>]) -> Result<TreeBelow, AnalysisError> {

@@ -26,11 +26,12 @@ use heapprof_totals::query::{Granularity, Query, SortKey};
 pub struct SeriesGrowthRow {
     /// The function, or the stack's frames, the leaf first.
     pub places: Vec<CodePlace>,
-    /// The growth of the row. Its `function` has no meaning here.
+    /// The growth of the row. The field `function` has no meaning here.
     pub growth: FunctionGrowth,
     /// The value at each step.
     pub values: Vec<i64>,
-    /// The range of the difference between the last and the first value; `None` if both are exact.
+    /// The range of the difference between the last and the first value; `None` if both values are
+    /// exact.
     pub change: Option<ValueEstimate>,
 }
 
@@ -215,8 +216,8 @@ impl GrowthSeries {
         }
     }
 
-    /// Returns the range of the difference between the last and the first value; `None` if both are
-    /// exact.
+    /// Returns the range of the difference between the last and the first value; `None` if both
+    /// values are exact.
     fn change(&self, steps: [Option<SampleStep>; 2]) -> Option<ValueEstimate> {
         let sides = ChangeSpread {
             // In a profile of estimates, memory that was not sampled may exist.

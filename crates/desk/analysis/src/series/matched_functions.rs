@@ -3,8 +3,9 @@
 use heapprof_profile::Profile;
 use heapprof_totals::same_name::{NameAndFile, match_files};
 
-/// Gives the same file to functions with one name in different files, if no step has the name in
-/// several files. The file of the first step is taken. `profile` has a column for each step.
+/// Unifies the files of functions with the same name: all get the file of the first step. A name
+/// that is in several files within one step is left unchanged. `profile` has a column for each
+/// step.
 pub(super) fn match_steps(profile: &mut Profile) {
     let functions = profile.function.iter().map(|f| (f.name, f.filename));
     let functions: Vec<NameAndFile> = functions.collect();

@@ -5,7 +5,8 @@ use regex::Regex;
 
 use crate::stored_moment::StoredMoment;
 
-/// Conditions that a moment must satisfy, all of them.
+/// Conditions on the labels and times of moments. A moment is chosen only if it satisfies all of
+/// them.
 #[derive(Clone, Debug, Default)]
 pub struct MomentSelector {
     conditions: Vec<LabelCondition>,
@@ -13,7 +14,8 @@ pub struct MomentSelector {
     since: Option<i64>,
     /// The latest time of a moment, in nanoseconds since 1970 UTC.
     until: Option<i64>,
-    /// The largest number of moments of each process; the newest ones are chosen.
+    /// The largest number of moments that are chosen for each process. The newest moments are
+    /// chosen.
     last: Option<usize>,
 }
 
@@ -44,8 +46,8 @@ pub struct SelectorError {
     why: String,
 }
 
-/// Whether a text that names no profile is a selector: it has a key before the first `=` or `~`.
-/// The path of a file that does not exist is no selector.
+/// Whether a text has the form of a selector: a key before the first `=` or `~`. The path of a file
+/// has `/` or a space there, or neither sign. Only a text that names no profile is a selector.
 pub fn is_selector(text: &str) -> bool {
     let key = text.split_once(['=', '~']).map(|(key, _)| key);
     key.is_some_and(|key| !key.is_empty() && !key.contains(['/', ' ']))
@@ -204,7 +206,7 @@ impl LabelCondition {
     }
 }
 
-/// Splits a text at its commas. A comma after a backslash belongs to its part.
+/// Splits a text at its commas, except commas after a backslash.
 fn split_at_commas(text: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut chars = text.chars().peekable();

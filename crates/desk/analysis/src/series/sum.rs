@@ -2,8 +2,8 @@
 //!
 //! Values in use are gauges: the values of all processes at one time are added up to a state. Over
 //! time, the last state, the mean of all states, or the largest state is taken. Allocated values
-//! are counters: for each process, the count of its first moment is subtracted from that of its
-//! last one. A process that began after the first chosen moment counts from its beginning.
+//! are counters: for each process, the count of the first moment is subtracted from the count of
+//! the last moment. A process that began after the first chosen moment counts from its beginning.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub enum MomentAggregation {
     Last,
     /// The mean of all states.
     Mean,
-    /// The values of the state with the most in use, by the default type.
+    /// The values of the state in which the default type has the largest sum.
     Max,
 }
 
@@ -34,7 +34,7 @@ pub struct MomentSelection {
     pub name: String,
     /// The moments, in the order of their times.
     pub moments: Vec<StoredMoment>,
-    /// Whether the selector names the beginning of the time.
+    /// Whether the selector has an earliest time.
     has_begin: bool,
     pub(crate) states: Vec<SeriesState>,
 }
@@ -139,7 +139,7 @@ impl MomentSelection {
         Ok(QuestionSource::new(&self.name, profile))
     }
 
-    /// Returns the names of the profiles whose values in use are added up; `None` if one of them
+    /// Returns the names of the profiles whose values in use are added up; `None` if any profile
     /// does not count exactly once.
     pub fn names(&self, over: MomentAggregation) -> Option<Vec<String>> {
         let (divisor, times) = self.gauges(over);
@@ -229,8 +229,8 @@ impl MomentSelection {
         }
     }
 
-    /// Returns the number that the sum of values in use is divided by, and how often each moment
-    /// counts in that sum.
+    /// Returns the divisor of the sum of values in use, and how often each moment counts in that
+    /// sum.
     fn gauges(&self, over: MomentAggregation) -> (i64, BTreeMap<usize, i64>) {
         let of_state = |state: &SeriesState| state.moments.iter().map(|&at| (at, 1)).collect();
         match over {

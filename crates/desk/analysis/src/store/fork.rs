@@ -17,7 +17,8 @@ const UNSHARED_SQL: &str = "(SELECT u.pid AS pid, u.kind AS kind, f.name AS func
                         JOIN function f ON f.id = e.function \
                         GROUP BY u.pid, u.kind, f.name, f.filename, e.line)";
 
-/// A table of the database, its columns except the audit's name, and the source of these columns.
+/// A table of the database, its columns except the audit's name, and the table or query from which
+/// these columns are copied.
 struct AuditTable {
     table: &'static str,
     columns: Vec<&'static str>,

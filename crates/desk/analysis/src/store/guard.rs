@@ -25,7 +25,7 @@ const STEPS_PER_CHECK: i32 = 10_000;
 /// Number of steps that are allowed for a file of any size.
 const MIN_STEP_LIMIT: u64 = 10_000_000;
 /// Number of steps that are allowed for each byte of the file. Reading and removing take less than
-/// 1.
+/// one step per byte.
 const MAX_STEPS_PER_BYTE: u64 = 10;
 
 /// The number of steps that a connection may still take.
@@ -33,7 +33,7 @@ const MAX_STEPS_PER_BYTE: u64 = 10;
 pub(super) struct StepBudget(Arc<AtomicU64>);
 
 impl StepBudget {
-    /// Allows more steps, for `bytes` of data that are not in the file yet.
+    /// Allows additional steps for `bytes` of data that are not in the file yet.
     pub(super) fn allow(&self, bytes: u64) {
         let more = bytes.saturating_mul(MAX_STEPS_PER_BYTE);
         let _ = self
@@ -43,7 +43,7 @@ impl StepBudget {
             });
     }
 
-    /// Allows the steps for a file of this size, in addition to the remaining ones.
+    /// Allows additional steps for a file of this size.
     pub(super) fn allow_file(&self, bytes: u64) {
         self.allow(bytes.saturating_add(MIN_STEP_LIMIT / MAX_STEPS_PER_BYTE));
     }

@@ -1,4 +1,4 @@
-//! The four values of a row of `heap_sample`. Values of other types have rows of their own.
+//! The four values of a row of `heap_sample`. Values of other types have their own rows.
 
 use heapprof_profile::{Profile, ValueType};
 use heapprof_totals::estimate::SumSpread;

@@ -139,7 +139,7 @@ struct ProfileLoader<'a> {
     work: LoadProgress<'a>,
 }
 
-/// The progress of a load, counted in frames. A row of a sample counts as some frames.
+/// The progress of a load, counted in frames. A sample row counts as `FRAMES_PER_ROW` frames.
 struct LoadProgress<'a> {
     done: u64,
     reported: u64,
@@ -433,7 +433,7 @@ impl ProfileLoader<'_> {
         Ok(numbers)
     }
 
-    /// Returns the number of each label set; 0 for the empty one.
+    /// Returns the number of each label set; 0 for the empty label set.
     fn label_sets(&self) -> Result<Vec<i64>, AnalysisError> {
         type LabelRowTexts = (String, String, i64, String);
         let mut stored: BTreeMap<i64, Vec<LabelRowTexts>> = Default::default();

@@ -15,14 +15,17 @@ pub(super) struct LocationReader<'a> {
     location: Statement<'a>,
     line: Statement<'a>,
     function: Statement<'a>,
-    /// The profile's locations, by their numbers in the database.
+    /// The profile's locations by their numbers in the database, for numbers below
+    /// [`MAX_INDEXED_LOCATION`].
     used: Vec<Option<LocationIndex>>,
-    /// The profile's locations whose numbers are larger than in any sound database.
+    /// The profile's locations by their numbers in the database, for numbers from
+    /// [`MAX_INDEXED_LOCATION`] on. No sound database has such numbers.
     far: HashMap<i64, LocationIndex>,
     functions: HashMap<i64, FunctionIndex>,
 }
 
-/// Largest number that is looked up by position.
+/// Location numbers below this limit are positions in a list. Larger numbers are looked up in a
+/// map.
 const MAX_INDEXED_LOCATION: usize = 1 << 24;
 
 impl<'a> LocationReader<'a> {

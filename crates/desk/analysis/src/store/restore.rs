@@ -162,8 +162,8 @@ impl StoredProfileReader<'_> {
         )
     }
 
-    /// Adds the mappings of a profile to the builder, and to `mappings` by their numbers in the
-    /// database. Mappings that are there already are left out.
+    /// Adds the mappings of a profile to the builder, and stores their indexes in `mappings` by
+    /// their numbers in the database. Mappings that `mappings` already has are left out.
     fn mappings(
         &self,
         builder: &mut ProfileBuilder,

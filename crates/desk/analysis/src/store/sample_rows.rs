@@ -8,8 +8,8 @@ use super::schema;
 use crate::error::AnalysisError;
 use crate::sample_plan::{PlannedAddition, SamplePlan};
 
-/// The positions of the columns of `heap_spread` with the samples of each of [`HEAP_TYPES`]. Each
-/// of these columns is followed by the variance.
+/// The position of the column with the samples of each of [`HEAP_TYPES`] in `heap_spread`. The
+/// variance is in the next column.
 const SPREAD_COLUMNS: [usize; HEAP_TYPES.len()] = [2, 4, 6, 8];
 
 /// Sums by stack and label set. A row has as many values as there are columns.

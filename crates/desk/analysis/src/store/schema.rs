@@ -13,7 +13,7 @@ use crate::relation::is_table;
 /// Marks a file as heapprof's: "heap" in ASCII.
 const APPLICATION_ID: i64 = 0x6865_6170;
 
-/// The statements that lead from each version to the next.
+/// The migrations: the statements that change the schema from each version to the next.
 const MIGRATIONS: &[&str] = &[
     include_str!("schema.sql"),
     include_str!("snapshot.sql"),
@@ -151,8 +151,8 @@ fn is_plain_index(connection: &Connection, name: &str, table: &str) -> Result<bo
     Ok(listed == 1 && computed == 0)
 }
 
-/// Returns the statements that make the views which also work over a question's tables. The other
-/// views have the names of such tables.
+/// Returns the statements that make views over the tables of a question. Views with the name of
+/// such a table are left out.
 pub(crate) fn views() -> Result<Vec<String>, AnalysisError> {
     let ours = Connection::open_in_memory()?;
     for migration in MIGRATIONS {

@@ -11,7 +11,7 @@ use crate::error::AnalysisError;
 /// Number of stacks with successive numbers that are read together.
 const STACKS_PER_PAGE: i64 = 256;
 
-/// A frame on top of another stack, as the number of that stack (0 for the empty one) and the
+/// A frame on top of another stack, as the number of that stack (0 for the empty stack) and the
 /// number of the frame's location.
 type ParentAndLocation = (i64, i64);
 
@@ -31,8 +31,8 @@ fn page_position(id: i64) -> (i64, usize) {
 }
 
 impl StackTree {
-    /// Reads these stacks and the stacks below them. Whole pages are read, so less than a page of
-    /// unneeded stacks is read for each stack.
+    /// Reads these stacks and the stacks below them. Whole pages are read, so that each stack
+    /// causes less than a page of unneeded reads.
     pub(super) fn read(
         connection: &Connection,
         ids: impl Iterator<Item = i64>,

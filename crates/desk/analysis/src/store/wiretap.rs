@@ -7,8 +7,8 @@ use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use super::{ProfileStore, schema};
 use crate::error::AnalysisError;
 
-/// Maximum number of rows of code, and of senders. Datagrams that need further rows are counted and
-/// dropped.
+/// Maximum number of rows about code, and maximum number of rows about senders. Datagrams that need
+/// further rows are counted and dropped.
 const MAX_ROWS: i64 = 1_000_000;
 
 /// Maximum number of sites or codes that a row of the report lists.
@@ -51,7 +51,7 @@ pub struct WiretapSender {
     pub host: String,
     /// The pid of the sender's process.
     pub pid: i64,
-    /// The pid of that process's parent.
+    /// The pid of the parent of the sender's process.
     pub parent: i64,
     /// The number of datagrams that were received.
     pub received: i64,

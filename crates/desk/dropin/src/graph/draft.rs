@@ -292,8 +292,8 @@ impl<'a, 'o> GraphDraft<'a, 'o> {
         Ok(tags)
     }
 
-    /// Builds the graph. `counts` holds the number of nodes before `node_count` limited them, of
-    /// dropped nodes, and of dropped edges.
+    /// Builds the graph. `counts` holds three numbers: the nodes before `node_count` limited them,
+    /// the dropped nodes, and the dropped edges.
     pub(super) fn finish(
         mut self,
         least: i64,

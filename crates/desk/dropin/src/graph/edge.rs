@@ -105,7 +105,7 @@ impl NodeAdjacency {
 
 /// Returns the outermost call to each function in each sample, and for each node the weight of the
 /// stacks that begin with it. These calls and weights add up to a function's cum, even under
-/// recursion. [`calls`] would count such a sample once for each caller of the function.
+/// recursion. With recursion, [`calls`] would count a sample once for each caller of the function.
 pub(super) fn outermost_calls(
     profile: &Profile,
     frames: &FrameTable,

@@ -102,8 +102,8 @@ impl NodeTable {
     }
 
     /// Returns the table with file names that are trimmed once more, as pprof does each time it
-    /// builds its graph. Returns `None` if this changes no name. It changes a name only if the
-    /// trimmed part occurs in the rest of the name again.
+    /// builds its graph. Returns `None` if all names stay equal. A second trim changes only names
+    /// in which the trimmed part occurs twice.
     pub(super) fn trim_again(
         &self,
         profile: &Profile,
@@ -206,8 +206,8 @@ impl NodeTable {
         }
     }
 
-    /// Returns the number of each node's function, which nodes with the same name, file and mapped
-    /// file share. A node without a name is a function by itself.
+    /// Returns the number of each node's function. Nodes with the same name, file and mapped file
+    /// have the same function. A node without a name is a function by itself.
     pub(super) fn functions(&self) -> Vec<u32> {
         let mut first: HashMap<(StringId, StringId, StringId), u32> = HashMap::new();
         let keys = self.key.iter().zip(0..);

@@ -42,10 +42,10 @@ pub fn clean(path: &str) -> Cow<'_, str> {
 /// The prefixes that are cut off file names, as in pprof.
 #[derive(Clone, Debug)]
 pub struct PathTrimmer {
-    /// Folder names, with `/` before and after. A path is cut after the first of them that occurs
-    /// in it. They are the last parts of the folders in which sources are searched.
+    /// Folder names, with `/` before and after. A path is cut after the first folder name that
+    /// occurs in it. The names are the last parts of the folders in which sources are searched.
     through: Vec<String>,
-    /// Prefixes that are cut off a path; the first one that the path begins with counts.
+    /// Prefixes that are cut off a path. Only the first matching prefix is cut off.
     prefix: Vec<String>,
 }
 

@@ -66,7 +66,7 @@ fn move_leaves_past_calls(profile: &mut Profile) {
     });
 }
 
-/// Names unnamed locations for which `wanted` returns true by their address.
+/// Names those unnamed locations that `wanted` accepts, by their address.
 fn name_by_number(profile: &mut Profile, file: &str, wanted: impl Fn(&Location) -> bool) {
     let filename = profile.strings.intern(file);
     for location in &mut profile.location {

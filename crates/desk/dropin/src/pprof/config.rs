@@ -21,7 +21,7 @@ pub(super) struct PprofConfig<'h> {
     /// The sample type as typed. Empty means the profile's default.
     pub(super) sample_index: String,
     pub(super) mean: bool,
-    /// The executable, named before the sources.
+    /// The executable, if the command line names one before the sources.
     pub(super) binary: Option<String>,
     pub(super) sources: Vec<String>,
     pub(super) base: Option<String>,
@@ -90,7 +90,7 @@ impl<'h> PprofConfig<'h> {
     }
 }
 
-/// Returns the flag of a group that is turned on. Fails if several are.
+/// Returns the flag of a group that is turned on. Fails if several flags are on.
 fn one_of(flags: &PprofArguments, group: FlagGroup) -> Result<Option<&'static str>> {
     let on: Vec<&str> = flags_in_group(group)
         .map(|f| f.name)

@@ -72,7 +72,7 @@ pub(super) fn apply(
     Ok(())
 }
 
-/// Removes details of frames that the granularity does not distinguish.
+/// Removes from frames all details that the granularity does not distinguish.
 pub(super) fn aggregate(profile: &mut Profile, granularity: &str, config: &PprofConfig<'_>) {
     let inlines = !config.flags.is_on("noinlines");
     let detail = |function, filename, line, address| FrameDetail {

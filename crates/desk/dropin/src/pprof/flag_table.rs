@@ -7,7 +7,7 @@ use crate::kind::FlagKind;
 pub(crate) enum FlagGroup {
     /// Output formats. Only one flag of this group is allowed.
     Format,
-    /// Formats that heapprof does not support but has a replacement for.
+    /// Formats for which heapprof has a replacement: another command, or other flags.
     Elsewhere,
     /// Flags that control the content and look of a report.
     Display,

@@ -34,8 +34,8 @@ pub(super) enum PprofFrameSelection {
 #[derive(Clone, Copy)]
 pub(crate) struct ToolReader {
     pub(crate) how: ToolReadOptions,
-    /// Names the addresses without a symbol. For each mapping, the slice holds whether its file is
-    /// on this machine.
+    /// Function that names addresses without a symbol. The slice holds, for each mapping, whether
+    /// its file is on this machine.
     pub(crate) name_unsymbolized: fn(&mut Profile, &[bool]),
 }
 

@@ -53,7 +53,7 @@ fn folder(host: &dyn DropinHost) -> Result<PathBuf> {
     bail!("failed to identify temp dir")
 }
 
-/// Creates a file whose name is `name`, the lowest free number and `end`.
+/// Creates a file whose name consists of `name`, the lowest free number and `end`.
 pub(super) fn create_numbered(
     folder: &std::path::Path,
     name: &str,

@@ -19,8 +19,8 @@ pub(super) struct SourceFileCache {
     cache: RefCell<HashMap<String, SourceLinesResult>>,
 }
 
-/// Length in bytes at which a line is too long for pprof. It reads neither the line nor anything
-/// after it.
+/// Length in bytes at which a line is too long for pprof. pprof reads neither such a line nor
+/// anything after it.
 const MAX_LINE_LENGTH: usize = 64 << 10;
 
 impl SourceFileCache {

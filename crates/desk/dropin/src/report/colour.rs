@@ -1,6 +1,6 @@
 //! Colours of pprof's pictures: green for decreases, red for increases, grey in between.
 
-/// Returns the colour of a score from -1 to 1 as `#rrggbb`; a light one for backgrounds.
+/// Returns the colour of a score from -1 to 1 as `#rrggbb`. A colour for a background is light.
 pub(super) fn colour(score: f64, background: bool) -> String {
     // A score that is not a number (0 divided by a total of 0) stays as it is.
     let score = if score > 1.0 { 1.0 } else { score };

@@ -73,7 +73,7 @@ fn column_widths(lines: &[Vec<&str>], widths: &mut [Vec<usize>], first: usize) {
 mod tests {
     use super::align_right;
 
-    /// Checks layouts against those of Go's text/tabwriter.
+    /// Checks layouts against layouts of Go's text/tabwriter.
     #[test]
     fn columns() {
         let table = [

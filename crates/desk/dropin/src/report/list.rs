@@ -18,8 +18,8 @@ use crate::error::DropinError;
 /// Function that returns the lines of a source file, or the reason why it can't be read.
 pub type SourceReader<'a> = &'a dyn Fn(&str) -> Result<Rc<[Vec<u8>]>, String>;
 
-/// Number of lines that are shown after a function's last line with a value, and before the first
-/// one if the start of the function is unknown.
+/// Number of lines that are shown after a function's last line with a value. If the start of the
+/// function is unknown, as many lines are shown before its first line with a value.
 const CONTEXT_LINES: i64 = 5;
 
 /// Prints the functions whose name matches [`PprofReportOptions::symbol`].

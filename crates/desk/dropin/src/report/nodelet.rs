@@ -98,8 +98,8 @@ impl<'a> NodeletWriter<'a> {
         }
     }
 
-    /// Reduces tags to at most [`MAX_BOXES`]: the heaviest ones stay. Each other tag is joined to
-    /// the nearest of them, which becomes a range.
+    /// Reduces tags to at most [`MAX_BOXES`]: the heaviest tags stay. Every other tag is joined to
+    /// the nearest of the heaviest tags, which becomes a range.
     fn collapse(&self, sizes: &[NodeTag], flat: bool) -> Vec<NodeTag> {
         let mut sizes = sizes.to_vec();
         sort(&mut sizes, flat);

@@ -28,11 +28,9 @@ pub struct PprofReportOptions {
     pub num_label_units: HashMap<String, String>,
     /// Maximum number of nodes to show; 0 shows all.
     pub node_count: usize,
-    /// Smallest share of the sum of flats that the cum of a shown node has. Smaller nodes are left
-    /// out.
+    /// Least cum of a shown node, as a share of the sum of flats. Smaller nodes are left out.
     pub node_fraction: f64,
-    /// Smallest share of the sum of flats that the weight of a shown edge has. Lighter edges are
-    /// left out.
+    /// Least weight of a shown edge, as a share of the sum of flats. Lighter edges are left out.
     pub edge_fraction: f64,
     /// Position of the sample type in [`heapprof_profile::Profile::sample_type`].
     pub column: usize,

@@ -1,4 +1,4 @@
-//! `-proto`: the filtered and aggregated profile, as a profile.
+//! `-proto`: the filtered and aggregated profile, in pprof's format.
 
 use std::io::Write;
 

@@ -150,10 +150,10 @@ fn change_labels(profile: &mut Profile, mut change: impl FnMut(&Profile, &mut Ve
     profile.samples.relabel(|set| changed[set.index()]);
 }
 
-/// Adds a frame for each key to every stack: for root keys at the root, the first key outermost;
-/// for leaf keys at the leaf, the last key innermost. `show` formats a number with its unit.
-/// Returns whether any sample has a label with a root key, and whether any sample has a label with
-/// a leaf key.
+/// Adds a frame for each key to every stack. Frames of root keys are at the root, with the first
+/// key outermost. Frames of leaf keys are at the leaf, with the last key innermost. `show` formats
+/// a number with its unit. Returns whether any sample has a label with a root key, and whether any
+/// sample has a label with a leaf key.
 pub fn add_label_frames(
     profile: &mut Profile,
     root: &[&str],

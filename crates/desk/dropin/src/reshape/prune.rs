@@ -58,8 +58,8 @@ pub fn drop_uninteresting(profile: &mut Profile) -> Result<(), String> {
     Ok(())
 }
 
-/// Removes the frames that the match nearest to the leaf called. Names are matched without their
-/// parameters.
+/// Finds the matching frame that is nearest to the leaf of each stack, and removes the frames that
+/// it called. Names are matched without their parameters.
 pub fn prune_from(profile: &mut Profile, regex: &Regex) {
     let matches = functions(profile, |name| regex.is_match(name));
     let mut from = vec![false; profile.location.len()];

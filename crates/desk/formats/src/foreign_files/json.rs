@@ -125,7 +125,7 @@ pub(super) fn kind(head: &[u8]) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// The texts are beginnings of files as their tools write them.
+    /// Checks that kinds are recognized from the beginnings of files, as the tools write them.
     #[test]
     fn kinds_by_their_beginning() {
         let table = [

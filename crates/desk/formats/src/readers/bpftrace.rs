@@ -40,7 +40,8 @@ fn opening(line: &[u8]) -> Option<(&[u8], &[u8])> {
     plain.then_some((name, rest))
 }
 
-/// Whether a line also has the end of the key, and the value. Such a map has no stacks.
+/// Whether the rest of a map's first line contains the end of the key and the value. The keys of
+/// such a map are not stacks.
 fn is_whole(rest: &[u8]) -> bool {
     memchr::memmem::find(rest, b"]: ").is_some()
 }

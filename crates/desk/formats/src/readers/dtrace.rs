@@ -16,7 +16,7 @@ use crate::reading::{FormatReadOptions, ProfileReading};
 use crate::symbol_frame;
 use crate::tally::SampleTally;
 
-/// Whether a line is a frame wherever it occurs in a record.
+/// Whether a line is certainly a frame, regardless of its position in a record.
 fn is_frame(text: &[u8]) -> bool {
     text.contains(&b'`') || address(text).is_some()
 }
@@ -72,7 +72,7 @@ struct DtraceRecord {
     tally: SampleTally,
     labels: Vec<Label>,
     stack: Vec<LocationIndex>,
-    /// A number in the current record that is its value if the next line is empty.
+    /// A number that is the value of the current record if the next line is empty.
     pending_value: Option<(i64, Vec<u8>)>,
     records: usize,
 }

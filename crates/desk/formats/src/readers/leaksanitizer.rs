@@ -272,8 +272,8 @@ fn frame(text: &str) -> Option<TextFrame<'_>> {
 }
 
 /// Splits `operator new(unsigned long) ../a b.cpp:95` into function and file. The file begins at
-/// the first ` /`, or else after the last space that is not within parentheses or angle brackets
-/// and is followed by text that looks like a file.
+/// the first ` /`. Without a ` /`, it begins after a space outside parentheses and angle brackets:
+/// the last such space before text that looks like a file.
 fn function_and_file(text: &str) -> (&str, &str) {
     let mut depth = 0i64;
     let mut last = None;

@@ -19,7 +19,7 @@ pub(super) struct LocationAddresses {
 impl LocationAddresses {
     /// Chooses the addresses. Addresses stay unchanged, except where mappings overlap, where two
     /// locations have the same address, or where an address outside all mappings would seem to be
-    /// in one. With names, an address and the address after it are one place.
+    /// in one. With names, the address after a chosen address must be free, too.
     pub(super) fn new(profile: &Profile, with_names: bool) -> Self {
         let mut next = FIRST_MADE_ADDRESS;
         let mut mapping = tightened(profile);
@@ -96,7 +96,7 @@ fn is_of_file(mapping: &Mapping) -> bool {
     !mapping.filename.is_empty() || !mapping.build_id.is_empty()
 }
 
-/// Whether a mapping is the one that readers of text add for addresses that are in no mapping.
+/// Whether a mapping was added by a reader of text, for addresses that are in no mapping.
 fn is_everything(mapping: &Mapping) -> bool {
     mapping.memory_start == 0 && mapping.memory_limit == u64::MAX
 }

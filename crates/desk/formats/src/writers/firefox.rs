@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use super::WriteError;
 use tables::FirefoxTables;
 
-/// Version of the processed format. The next constant is the version of the Gecko format that it is
-/// based on.
+/// Version of the processed format. The next constant is the version of the Gecko format that the
+/// processed format is based on.
 const FORMAT_VERSION: u32 = 60;
 const GECKO_VERSION: u32 = 32;
 

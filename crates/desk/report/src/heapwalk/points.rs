@@ -17,8 +17,8 @@ pub struct BlockReferrers {
     pub way: Vec<String>,
     /// Whether the path begins at a root.
     pub has_root: bool,
-    /// All words in memory that point to the block, each with a description of where the word is,
-    /// and the offset in the block that it points to.
+    /// All words in memory that point to the block. Each has a description of where the word is,
+    /// and the offset in the block to which it points.
     pub referrers: Vec<(String, u64)>,
 }
 

@@ -178,8 +178,8 @@ fn instances_differ_by_whole_arguments() {
     );
 }
 
-/// Checks that names are found as similar if they may have equal short names, and only if their
-/// last words are equal.
+/// Checks that names are found as similar if they may have equal short names. Names with different
+/// last words are never similar.
 #[test]
 fn names_that_may_be_confused_are_found() {
     let all = [

@@ -9,7 +9,7 @@ pub struct EntityStacks {
     pub end: Vec<usize>,
     /// The number of values per stack.
     pub width: usize,
-    /// The values of all stacks; value `value` of a stack is at `stack * width + value`.
+    /// The values of all stacks. The value of a stack in a column is at `stack * width + column`.
     pub value: Vec<i64>,
 }
 

@@ -316,8 +316,7 @@ mod tests {
         assert_eq!(body(reply), "");
     }
 
-    /// Tests that a tag which can't be a header is left out, so that it adds no header to the
-    /// reply.
+    /// Tests that a tag is left out of the reply if it is no valid header.
     #[test]
     fn a_tag_adds_no_line() {
         let reply = answer_reply(ApiAnswer {

@@ -25,7 +25,7 @@ struct BpftraceMap {
     largest: (u32, i128),
     sum: i128,
     last: i64,
-    /// The number of the last print that contains a sample, by sample.
+    /// For each sample, the number of the last print that contains the sample.
     seen: HashMap<u32, u32>,
 }
 
@@ -104,7 +104,7 @@ impl BpftraceMaps {
     }
 
     /// Returns the sample types of all maps. If bpftrace printed a map several times, the options
-    /// select the print whose values its types have.
+    /// select the print whose values are used.
     pub(super) fn columns(
         &self,
         options: &FormatReadOptions,

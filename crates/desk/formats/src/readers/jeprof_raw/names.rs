@@ -96,8 +96,8 @@ impl SymbolNames {
         profile
     }
 
-    /// Returns the functions of one address, innermost first. In the file they are written
-    /// outermost first, with `--` between them.
+    /// Returns the functions of one address, innermost first. In the file, the functions are
+    /// written outermost first, with `--` between them.
     fn lines(&self, builder: &mut ProfileBuilder, place: Range<usize>) -> Vec<Line> {
         let names = self.text[place].rsplit("--").map(bare);
         let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();

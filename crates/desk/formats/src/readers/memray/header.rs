@@ -6,7 +6,7 @@ use crate::error::FormatError;
 /// First bytes of every capture.
 pub(super) const MAGIC: &[u8] = b"memray\0";
 
-/// Range of versions of the layout that can be read.
+/// Oldest version of the layout that can be read. The next constant is the newest version.
 const OLDEST_VERSION: u32 = 10;
 const NEWEST_VERSION: u32 = 13;
 /// First version in which each code object is described once. Its frames then have an offset in its

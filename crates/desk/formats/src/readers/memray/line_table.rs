@@ -119,7 +119,7 @@ fn find_lines_39(table: &[u8], first_line: i64, wanted: &[u64], found: &mut Vec<
 mod tests {
     use super::*;
 
-    /// The test has the tables that Python 3.11, 3.10 and 3.9 make for this function:
+    /// Checks the tables of lines that Python 3.11, 3.10 and 3.9 make for this function:
     ///
     /// ```text
     /// def f(a):

@@ -84,7 +84,8 @@ const ALLOCATOR_NAMES: [&str; 15] = [
     "munmap",
 ];
 
-/// Numbers in newer files of the functions 1 to 15 in files up to version 11.
+/// Numbers of functions in files from version 12 on, by the numbers 1 to 15 that the same functions
+/// have in older files.
 const OLD_ALLOCATOR_NUMBERS: [u8; 15] = [6, 5, 8, 7, 9, 10, 11, 12, 13, 14, 15, 2, 3, 4, 1];
 
 impl MemrayAllocator {

@@ -1,8 +1,8 @@
 //! Reads the records of a capture of memray one by one, in all supported layouts.
 //!
 //! Numbers are often written as the difference from the last number of the same kind. From version
-//! 12 on, a list of allocations refers to an address by its position among the last fifteen, if it
-//! is one of them.
+//! 12 on, a list of allocations refers to one of the last fifteen addresses by its position among
+//! them.
 
 use crate::bytes::BinaryReader;
 use crate::error::FormatError;
@@ -15,7 +15,7 @@ const MAX_NAME_BYTES: usize = 1 << 20;
 /// Maximum number of bytes of a function's line table.
 const MAX_LINE_TABLE_BYTES: u64 = 16 << 20;
 
-/// Reader of the remaining records.
+/// Reader of the records of a capture, from the current position on.
 pub(super) struct MemrayRecords<'a> {
     bytes: BinaryReader<'a>,
     has_code: bool,

@@ -29,7 +29,8 @@ struct MemraySite {
     key: MemraySiteKey,
     allocated: [i64; 2],
     in_use: [i64; 2],
-    /// Memory in use at the heap's largest moment before the event `changed`.
+    /// Memory in use at the heap's largest moment before the event `changed`, which changed
+    /// `in_use` last.
     in_use_at_peak: [i64; 2],
     /// The event that changed `in_use` last.
     changed: u64,

@@ -179,7 +179,7 @@ impl MemrayStacks {
         })
     }
 
-    /// Returns a number if it is 0 or the number of a known call; otherwise `None`.
+    /// Returns `number` if it is 0 or the number of a known call; otherwise `None`.
     pub(super) fn known_call(&self, number: u64) -> Option<u32> {
         let number = u32::try_from(number).ok()?;
         (number as usize <= self.call.len()).then_some(number)

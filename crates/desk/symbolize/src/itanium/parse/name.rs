@@ -466,9 +466,9 @@ impl<'a> NameParser<'a> {
     }
 }
 
-/// Returns the full name and the class name of an abbreviation that is followed by a constructor or
-/// destructor. They differ from the short names if the abbreviation means a template with its
-/// arguments.
+/// Returns the full name of an abbreviation and the name of its class, for use with a constructor
+/// or destructor. They differ from the short names if the abbreviation stands for a template with
+/// its arguments.
 fn long_form(name: &'static str, class: &'static str) -> (&'static str, &'static str) {
     match class {
         "string" => (
