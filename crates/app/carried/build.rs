@@ -1,5 +1,5 @@
-//! Builds libheapprof.so, which this binary carries: runs a nested cargo with a target folder of
-//! its own.
+//! Builds libheapprof.so, which this binary carries, by a nested cargo with a separate target
+//! folder.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -87,8 +87,8 @@ fn main() {
     name_folder(&library);
 }
 
-/// Sets `HEAPPROF_CARRIED` to a hash of the library, the header and the Perl module. The folder
-/// into which they are unpacked has the hash in its name. The build script computes the hash, so
+/// Sets `HEAPPROF_CARRIED` to a hash of the library, the header and the Perl module. These files
+/// are unpacked into a folder whose name contains the hash. The build script computes the hash, so
 /// that `record` need not do so at each start.
 fn name_folder(library: &Path) {
     let carried = [

@@ -247,7 +247,7 @@ impl AllocatorSetup {
     }
 
     /// Makes a command run with this allocator. Libraries that the user preloads come after the
-    /// allocator's.
+    /// allocator's library.
     pub fn apply_to(&self, command: &mut Command) {
         if let Some(library) = &self.library {
             command.env(

@@ -2,7 +2,7 @@
 
 use std::process::ExitStatus;
 
-/// What is wrong with a list of allocators.
+/// An error in the user's list of allocators.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AllocatorError {
     /// glibc's malloc is the only installed allocator.
@@ -11,10 +11,10 @@ pub enum AllocatorError {
          libtcmalloc-minimal4, libmimalloc2.0)"
     )]
     NoneInstalled,
-    /// An allocator is named twice.
+    /// The list names an allocator twice.
     #[error("{0} is there twice")]
     Twice(String),
-    /// An allocator has an unknown name.
+    /// The list has the name of an unknown allocator.
     #[error(
         "{name:?} is not known; these are: glibc, {known}; or name a library by its path, as \
          ./libmine.so"
@@ -25,7 +25,7 @@ pub enum AllocatorError {
         /// The names of the known allocators.
         known: String,
     },
-    /// glibc's malloc does not have a setting.
+    /// A setting names a tunable that glibc's malloc does not have.
     #[error("{allocator}: {tunable:?} is no tunable of glibc's malloc; these are: {known}")]
     UnknownTunable {
         /// The allocator with its settings.
@@ -35,7 +35,7 @@ pub enum AllocatorError {
         /// The names of the known settings.
         known: String,
     },
-    /// The value of a setting is no number.
+    /// The value of a setting is not a number.
     #[error("{allocator}: {tunable} needs a number, as in {tunable}=1")]
     NoNumber {
         /// The allocator with its settings.
@@ -45,7 +45,7 @@ pub enum AllocatorError {
     },
 }
 
-/// Why a run has no results.
+/// An error that left a run without results.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The program could not be run.

@@ -9,22 +9,23 @@ use heapprof_profile::{HeapHistory, Profile};
 /// The numbers of a recorded run.
 pub struct RecordedRun {
     /// The largest number of bytes in use at one time, in the process with the largest peak. The
-    /// bytes of the uncounted function are left out.
+    /// memory of the `uncounted` function is not included: see [`RecordedRun::find`].
     pub peak: i64,
-    /// Whether the uncounted function had any bytes at the peak.
+    /// Whether the `uncounted` function (see [`RecordedRun::find`]) had any bytes in use at the
+    /// peak.
     pub has_uncounted: bool,
     /// Whether the process with the largest peak is the program itself, and not a child.
     pub is_main: bool,
-    /// The bytes in use at the end of the program itself.
+    /// The bytes in use when the program itself ended.
     pub end: i64,
     /// The function and line with the most bytes at the peak, and the number of these bytes.
     pub most: Option<(String, i64)>,
 }
 
 impl RecordedRun {
-    /// Computes the numbers from the profiles of a run's processes, of which the program's comes
-    /// first. `uncounted` is the name of a function whose memory is left out. `note` shows a note
-    /// about the question. Returns `None` if there is no profile.
+    /// Computes the numbers of a run from the profiles of its processes. The first profile is the
+    /// program's own. `uncounted` is the name of a function whose memory is left out. `note` shows
+    /// a note about the question. Returns `None` if there is no profile.
     pub fn find<E: From<AnalysisError>>(
         sources: impl Iterator<Item = Result<QuestionSource, E>>,
         uncounted: Option<&str>,
@@ -63,7 +64,7 @@ fn peak(profile: &Profile) -> i64 {
     noted.map_or_else(|| total(profile, "peak_space"), |peak| peak.bytes)
 }
 
-/// Returns the sum of a sample type, or 0 if the profile does not have it.
+/// Returns the sum of all values of the sample type `name`, or 0 if the profile does not have it.
 fn total(profile: &Profile, name: &str) -> i64 {
     let Ok(kind) = profile.find_sample_type(name) else {
         return 0;

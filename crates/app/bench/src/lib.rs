@@ -1,5 +1,4 @@
-//! Measures runs of a program: with several allocators, one after another, and by the peaks of its
-//! recordings.
+//! Measures runs of a program with different allocators, and computes the peak of a recorded run.
 //!
 //! [`select_allocators`] finds the allocators that are installed, [`run_with`] measures one run
 //! with one of them, and [`RecordedRun`] has the numbers from the profiles of a recorded run.

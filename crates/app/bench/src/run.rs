@@ -13,7 +13,7 @@ use heapprof_process::{RunUsage, StatusCounters, comm, descendants, maps, run as
 use crate::allocator::{AllocatorSetup, is_known};
 use crate::error::RunError;
 
-/// How a program is run.
+/// The settings for running a program.
 pub struct RunSetup<'a> {
     /// The words of the command.
     pub command: &'a [OsString],
@@ -39,7 +39,7 @@ impl RunSetup<'_> {
 const MAX_COUNT_DIFFERENCE: u64 = 1 << 20;
 
 /// Runs the program once without measuring it. Returns the names of its descendants that ran
-/// without the allocator's library, because their environment was a different one.
+/// without the allocator's library, for example because they had another environment.
 pub fn warm_up(
     how: &RunSetup<'_>,
     allocator: &AllocatorSetup,

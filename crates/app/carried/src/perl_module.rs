@@ -231,7 +231,7 @@ fn ask(program: &Path) -> Result<PerlInstallation> {
     })
 }
 
-/// Removes variables that other recordings and tests put into the environment.
+/// Removes from a command's environment the variables that other recordings and tests have set.
 fn clean(command: &mut Command) -> &mut Command {
     for variable in ["LD_PRELOAD", "PERL5OPT", "PERL_MM_OPT", "MAKEFLAGS"] {
         command.env_remove(variable);

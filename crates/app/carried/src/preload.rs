@@ -20,7 +20,7 @@ const UNSUPPORTED_MACHINE_TEXT: &str = "this heapprof was built for a machine th
 /// The name of the folder for this version's files.
 const CARRIED_FOLDER: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("HEAPPROF_CARRIED"));
 
-/// The file name of the library in that folder.
+/// The file name of the library in the folder for carried files.
 const LIBRARY_FILE: &str = "libheapprof.so";
 
 /// Returns the content of the library.
@@ -60,9 +60,9 @@ pub fn unpack_beside_library(file: &CarriedFile<'_>) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Returns the folder to which `name` is relative, if the file exists and no other user can have
-/// changed it. `folder` is searched for beside the library, in one cache only: if the user names a
-/// cache, no other one is searched.
+/// Returns the folder to which `name` is relative, if a file `folder`/`name` exists beside the
+/// library. Returns `None` if another user may have changed the file. Only the cache that contains
+/// the library is searched.
 pub fn existing(folder: &str, name: &str) -> Option<PathBuf> {
     let is_there = |folder: &Path, name: &str| {
         let (_, last) = name.rsplit_once('/').unwrap_or(("", name));
@@ -87,8 +87,8 @@ pub fn header() -> Result<PathBuf> {
     unpack("heapprof.h", HEADER_BYTES)
 }
 
-/// Writes `content` to the folder for the files in this binary, unless the file already exists.
-/// Returns its path.
+/// Stores `content` as the file `name` in the folder for carried files, unless the file already
+/// exists. Returns the file's path.
 fn unpack(name: &str, content: &[u8]) -> Result<PathBuf> {
     unpack_into("", name, content)
 }
@@ -124,7 +124,7 @@ fn unpack_into(inner: &str, name: &str, content: &[u8]) -> Result<PathBuf> {
 }
 
 /// Writes the file `name` with `content` into `folder`, unless it already exists. Returns false if
-/// the loader can't map code from there.
+/// the folder's file system does not allow code to be mapped (`noexec`).
 fn put(folder: &Path, name: &str, content: &[u8]) -> io::Result<bool> {
     // The content is loaded into programs. So no other user may put a file there, or put another
     // folder in the folder's place.
@@ -149,8 +149,9 @@ fn put(folder: &Path, name: &str, content: &[u8]) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Returns the folders in which this user's files may be unpacked, the preferred one first.
-/// Programs of root may become another user, who must still be able to read the library.
+/// Returns the folders in which this user's files may be unpacked, the preferred one first. For
+/// root, `/var/cache` comes before the home folder: a program that root starts may switch to
+/// another user, who must still be able to read the library.
 fn caches() -> Vec<PathBuf> {
     let user = rustix::process::getuid();
     let set = |name| {

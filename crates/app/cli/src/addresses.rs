@@ -1,10 +1,10 @@
 //! Removes the secrets in addresses (user names, passwords) from the words of a command line.
 
-/// Options of pprof whose values are sources.
+/// The pprof options whose values name profiles.
 const SOURCE_OPTIONS: [&str; 4] = ["-base=", "--base=", "-diff_base=", "--diff_base="];
 
-/// Returns the position of the value in an argument: after `--option=` or `-o` if it is an option,
-/// or 0; `None` for an option without a value.
+/// Returns where the value in an argument begins: after `--option=` or `-o`, or at 0 if the
+/// argument is not an option. Returns `None` for an option without a value.
 fn value_at(argument: &str) -> Option<usize> {
     let Some(word) = argument.strip_prefix('-') else {
         return Some(0);
@@ -23,8 +23,8 @@ fn value_at(argument: &str) -> Option<usize> {
 
 /// Returns an argument without the secrets of its address; `None` if it has no secrets. The address
 /// may stand after `--option=` or `-o`. If `needs_scheme` is false, `user:password@host` counts as
-/// an address, too. It never does in the value of an option that takes something else, such as a
-/// regular expression.
+/// an address, too. That does not apply to options that take something other than a profile, such
+/// as a regular expression.
 pub(crate) fn without_secrets(argument: &str, needs_scheme: bool) -> Option<String> {
     let (option, text) = argument.split_at(value_at(argument)?);
     let needs_scheme = needs_scheme || !option.is_empty() && !SOURCE_OPTIONS.contains(&option);

@@ -6,7 +6,7 @@ use heapprof_report::{AdviceWords, ReportAdvice};
 
 use crate::messages;
 
-/// The program's words for advice, which libraries get.
+/// The names of commands and options that libraries put into their advice.
 pub(crate) const ADVICE_WORDS: AdviceWords = AdviceWords(word_advice);
 
 fn word_advice(advice: ReportAdvice<'_>) -> String {
@@ -46,12 +46,12 @@ fn word_advice(advice: ReportAdvice<'_>) -> String {
     .to_string()
 }
 
-/// Prints a note about a question.
+/// Prints a note about the answer to a question.
 pub(crate) fn note_question(note: QuestionNote<'_>) {
     messages::note(&question_note_text(&note));
 }
 
-/// Returns the text of a note about a question.
+/// Returns the text of a note about the answer to a question.
 pub(crate) fn question_note_text(note: &QuestionNote<'_>) -> String {
     match note {
         QuestionNote::Filter(note) => filter_note_text(note),
@@ -76,7 +76,7 @@ pub(crate) fn question_note_text(note: &QuestionNote<'_>) -> String {
     }
 }
 
-/// Returns the text of a note about filters. A filter is called by the name of its option.
+/// Returns the text of a note about filters. The text names a filter by its option.
 fn filter_note_text(note: &FilterNote) -> String {
     match note {
         FilterNote::NoFrame { reason, .. } => {

@@ -158,8 +158,9 @@ pub(crate) fn regex(text: &str, profiles: &[String]) -> Result<Regex> {
     compile_regex(text)
 }
 
-/// Returns one SQL statement that gets the answer from stored profiles in any engine. Returns
-/// `None` unless the question is about functions and values in use, without filters.
+/// Returns an SQL statement that gets the same answer from stored profiles in any SQL engine.
+/// Returns `None` for a question with filters, and for a question that is not about functions and
+/// values in use.
 pub(crate) fn portable_statement(
     query: &Query,
     sample_type: &SampleType,

@@ -1,4 +1,4 @@
-//! The host of the drop-ins `pprof` and `jeprof`: this program.
+//! This program as the host of the drop-in replacements for `pprof` and `jeprof`.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

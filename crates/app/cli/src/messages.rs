@@ -82,7 +82,7 @@ fn question_error_text(error: &QuestionError) -> String {
     }
 }
 
-/// Returns advice on an expression that matches nothing.
+/// Returns advice for an expression that matches nothing.
 pub(crate) fn mismatch_advice(reason: Option<&MismatchReason>) -> &'static str {
     match reason {
         Some(MismatchReason::Ellipsis) => ", and --full-names shows it",
@@ -216,7 +216,8 @@ pub(crate) fn usage(error: &clap::Error, typed: &[OsString]) {
     }
 }
 
-/// Returns the option here that does the work of another tool's option, if a typed command has it.
+/// Returns the heapprof option that does the work of another tool's option. Only options of the
+/// typed commands count.
 fn find_own_option(option: &str, typed: &[&str]) -> Option<&'static str> {
     let of = |commands: &[&str]| typed.iter().any(|word| commands.contains(word));
     let by_row = of(&["top", "tree", "peek", "traces", "diff", "flame"]);

@@ -1,4 +1,4 @@
-//! The present time, as a number since 1970 UTC. A clock that is set to an earlier time counts as
+//! The present time, as a number since 1970 UTC. If the clock shows an earlier time, the number is
 //! 0.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

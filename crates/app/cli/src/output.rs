@@ -43,7 +43,7 @@ pub(crate) fn write_paged(
 }
 
 /// Writes a report, which `body` produces, to a file or to stdout. The umask decides which users
-/// may read the file. It gets its name only when it is complete.
+/// may read the file. The file gets its name only when it is complete.
 pub(crate) fn write(
     file: Option<&Path>,
     body: impl FnOnce(&mut dyn Write) -> Result<()>,
@@ -115,7 +115,7 @@ pub(crate) fn open(mode: FileMode, path: &Path) -> Result<File> {
     }
 }
 
-/// Fails if a file certainly can't be written. It may still fail later for other reasons.
+/// Fails if a file certainly can't be written. Writing may still fail later for other reasons.
 pub(crate) fn must_be_writable(path: &Path) -> Result<()> {
     // A reader that waits at a pipe must not see it opened and closed.
     match path.exists() && !path.is_file() {
@@ -163,7 +163,7 @@ fn show_in_pager(text: &str) -> Result<bool> {
 /// Largest width of a line, even if the terminal is wider.
 const MAX_COLUMNS: usize = 1_000;
 
-/// Returns the number of columns of the terminal that reports use.
+/// Returns the width of reports on a terminal, in columns.
 pub(crate) fn console_columns() -> usize {
     terminal_size::terminal_size()
         .map_or(80, |(columns, _)| usize::from(columns.0).min(MAX_COLUMNS))

@@ -22,7 +22,7 @@ enum OutsideTarget<'a> {
 }
 
 /// Returns the process or the core file that an argument names. Returns `None` for any other
-/// argument, also for the name of an existing file that begins with such a prefix.
+/// argument, such as the name of an existing file that begins with `pid:` or `core:`.
 fn parse_target(argument: &str) -> Option<OutsideTarget<'_>> {
     let process = argument
         .strip_prefix(PID_PREFIX)

@@ -1,4 +1,4 @@
-//! Ends the program like an error if the library that reads Parquet panics.
+//! Makes a panic of the Parquet library end the program like an error.
 
 use std::path::Path;
 

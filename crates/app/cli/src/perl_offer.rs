@@ -31,9 +31,9 @@ impl ModuleUse {
     }
 }
 
-/// Builds the module for the perl that is about to run, if it has none, a module can be built, and
-/// the user allows that: by an option, or by an answer at the terminal. Does nothing for a program
-/// that is no perl.
+/// Builds the module for the perl that is about to run, if it has none. The user must allow that,
+/// by an option or by an answer at the terminal. Does nothing for a program that is not a perl, or
+/// if no module can be built.
 pub(crate) fn offer(program: &Path, used_for: ModuleUse, is_allowed: bool) -> Result<()> {
     // The file of a script is its interpreter.
     let file = inspect(program).file;

@@ -34,7 +34,7 @@ pub(crate) fn from_command_line(cli: &Cli) -> ProfileSources {
     ProfileSources::new(settings, Arc::new(CommandLineReader))
 }
 
-/// This program as the host of the sources: it prints their notes and progress.
+/// This program as the host of the sources of profiles: it prints their notes and progress.
 struct CommandLineReader;
 
 impl SourceHost for CommandLineReader {

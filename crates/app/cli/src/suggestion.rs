@@ -10,7 +10,7 @@ use crate::args::Cli;
 use crate::name;
 
 /// The commands of pprof, heaptrack, massif, perf and other tools, with the corresponding commands
-/// here.
+/// of heapprof.
 const FOREIGN_COMMANDS: &[(&str, &str)] = &[
     ("addr2line", "symbolize"),
     ("analyze", "top"),

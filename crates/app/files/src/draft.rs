@@ -1,5 +1,5 @@
-//! A file that is not complete yet. It is beside its final place under a temporary name, and is
-//! removed if it is not finished.
+//! A file that is not complete yet. The file is stored beside its final place, under a temporary
+//! name, and is removed if it is not finished.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
@@ -82,7 +82,7 @@ impl<'a> FileDraft<'a> {
         &mut self.file
     }
 
-    /// Moves the file to its final place. A file that is there is replaced.
+    /// Moves the file to its final place. An existing file is replaced.
     pub fn finish(mut self) -> io::Result<()> {
         renameat(self.folder, &self.name, self.folder, self.place)?;
         self.is_whole = true;
@@ -92,7 +92,7 @@ impl<'a> FileDraft<'a> {
     /// Moves the file to its final place, if nothing is there.
     ///
     /// # Errors
-    /// Something is already there. It is not changed.
+    /// There is already something at the final place. It is not changed.
     pub fn finish_new(mut self) -> io::Result<()> {
         let (from, to) = ((self.folder, &self.name), (self.folder, self.place));
         match renameat_with(from.0, from.1, to.0, to.1, RenameFlags::NOREPLACE) {

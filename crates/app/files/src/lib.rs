@@ -44,9 +44,9 @@ pub struct FilePlace {
 
 /// A file that exists, with its metadata.
 pub struct OpenedFile {
-    /// The file.
+    /// The open file.
     pub file: File,
-    /// The metadata.
+    /// The file's metadata.
     pub stat: Stat,
 }
 
@@ -81,12 +81,12 @@ impl FilePlace {
         Self { folder, name }
     }
 
-    /// Returns the name.
+    /// Returns the name in the folder.
     pub fn name(&self) -> &OsStr {
         &self.name
     }
 
-    /// Returns the folder.
+    /// Returns the opened folder.
     pub fn folder(&self) -> BorrowedFd<'_> {
         self.folder.as_fd()
     }
@@ -124,7 +124,8 @@ impl FilePlace {
         Ok(OpenedFile { file, stat })
     }
 
-    /// Makes a temporary file beside the place. It gets the place's name when it is complete.
+    /// Makes a temporary file beside the place. The file gets the name of the place when it is
+    /// complete.
     pub fn draft(&self, access: FileAccess) -> io::Result<FileDraft<'_>> {
         FileDraft::new(self.folder.as_fd(), &self.name, access)
     }

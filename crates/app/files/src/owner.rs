@@ -40,7 +40,7 @@ impl FileOwner {
         self.user == Self::us().user
     }
 
-    /// Whether this thread acts as the owner, without the rights of any other user.
+    /// Whether this thread acts as the owner, without anybody else's rights.
     pub fn is_acting(self) -> bool {
         self.user == geteuid().as_raw()
     }

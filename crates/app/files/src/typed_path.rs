@@ -36,7 +36,7 @@ pub enum TypedPathError {
     /// The kernel refuses to follow a part of the path.
     #[error("{}: cannot be written", path.display())]
     Unwritable {
-        /// The path.
+        /// The path that can't be written to.
         path: PathBuf,
         /// The kernel's error.
         source: io::Error,
@@ -51,7 +51,7 @@ pub enum TypedPathError {
         folder.display()
     )]
     NoFolder {
-        /// The path.
+        /// The path that can't be written to.
         path: PathBuf,
         /// The missing folder.
         folder: PathBuf,
@@ -63,7 +63,7 @@ pub enum TypedPathError {
         path.display()
     )]
     Planted {
-        /// The path.
+        /// The path that can't be written to.
         path: PathBuf,
         /// The kind of the file that the path leads to.
         what: &'static str,
@@ -178,8 +178,8 @@ fn is_same(one: &Stat, other: &Stat) -> bool {
     (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 
-/// Whether the links in a folder are the kernel's own. Such links lead to open files and not to
-/// names: `/dev/stdout` and `/dev/fd/63` lead to some.
+/// Whether the links in a folder are the kernel's own. Such a link leads to an open file and not to
+/// a name. For example, `/dev/stdout` leads to one.
 fn is_of_kernel(folder: &OwnedFd) -> bool {
     fstatfs(folder).is_ok_and(|fs| fs.f_type == PROC_SUPER_MAGIC)
 }

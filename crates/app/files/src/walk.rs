@@ -1,5 +1,5 @@
-//! Opens the folders of a path one after another, with a descriptor for each step. So each step can
-//! be checked, and can't change after the check.
+//! Opens the folders of a path one after another, with a descriptor for each step. So each folder
+//! can be checked, and can't be exchanged after the check.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -15,7 +15,7 @@ use rustix::process::geteuid;
 /// Maximum number of links that are followed in a path, as in the kernel.
 const MAX_LINKS: usize = 40;
 
-/// The conditions for each step of a path.
+/// The conditions that the links and folders in a path must meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathTrust {
     /// No condition, because the caller has no more rights there than the owner of the folders.

@@ -15,7 +15,7 @@ pub struct FileWriteError {
 }
 
 /// Writes a file at `place` with the content that `body` produces. The file appears only when it is
-/// complete. Errors call it `shown`.
+/// complete. Errors name the file as `shown`.
 pub fn replace_file<E>(
     place: &FilePlace,
     shown: &str,

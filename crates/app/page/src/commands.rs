@@ -24,7 +24,7 @@ enum ProfileScope {
     All,
     /// The base and the last of the chosen profiles.
     Two,
-    /// No profile.
+    /// The command is about no profile.
     Nothing,
 }
 
@@ -34,9 +34,9 @@ struct WebCommand {
     about: ProfileScope,
     /// Whether the command wants a regular expression, in the parameter `regex`.
     wants_regex: bool,
-    /// The command's options besides those of all questions.
+    /// The command's options, in addition to [`QUESTION_OPTIONS`].
     options: &'static [&'static str],
-    /// The command's switches besides those of all questions.
+    /// The command's switches, in addition to [`QUESTION_SWITCHES`].
     switches: &'static [&'static str],
     /// Whether the command has the options and switches of all questions.
     is_question: bool,
@@ -44,7 +44,7 @@ struct WebCommand {
     question: fn(ParameterValues) -> Result<WebQuestion>,
 }
 
-/// The options of all questions.
+/// The options that every question accepts.
 const QUESTION_OPTIONS: [&str; 13] = [
     "sample_type",
     "granularity",
@@ -60,7 +60,7 @@ const QUESTION_OPTIONS: [&str; 13] = [
     "tag_root",
     "tag_leaf",
 ];
-/// The switches of all questions.
+/// The switches that every question accepts.
 const QUESTION_SWITCHES: [&str; 4] = [
     "no_inlines",
     "own_code",
@@ -347,7 +347,8 @@ mod tests {
         }
     }
 
-    /// Every parameter in the description of the API is accepted, with any text as its value.
+    /// Tests that every parameter in the description of the API is accepted, with any text as its
+    /// value.
     #[test]
     fn every_parameter_is_understood() {
         for command in WEB_COMMANDS {

@@ -30,7 +30,8 @@ pub struct PageDesk {
     settings: PageSettings,
     library: ProfileLibrary,
     views: ReportViews,
-    /// Locked while a statement runs, so that one worker is left for the page.
+    /// The lock of the running statement: only one statement runs at a time, so that a worker stays
+    /// free for the page.
     statement: Mutex<()>,
     title: String,
 }

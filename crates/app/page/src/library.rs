@@ -1,6 +1,5 @@
-//! The profiles that a server offers: those that the user named, those of the database, and those
-//! that clients sent. Each is read when a question first needs it, and again if its file has
-//! changed.
+//! The profiles that a server offers: from the user's arguments, from the database, and from
+//! clients. Each profile is read when a question first needs it, and again if its file has changed.
 
 use std::fs::File;
 use std::io::Read;
@@ -19,7 +18,7 @@ use serde_json::json;
 use crate::host::{PageHost, refusal};
 use crate::settings::PageSettings;
 
-/// Maximum number of the database's profiles that stay in memory once they were read.
+/// Maximum number of database profiles that stay in memory after they were read.
 const MAX_KEPT_PROFILES: usize = 8;
 /// Time after which a process is read again, in milliseconds.
 pub(crate) const REFRESH_INTERVAL_MS: u32 = 2000;
@@ -32,8 +31,8 @@ const MAX_NAME_CHARS: usize = 100;
 pub(crate) struct ProfileLibrary {
     host: Arc<dyn PageHost>,
     shelf: Mutex<LibraryShelf>,
-    /// Locked while a profile is read, so that no profile is read twice at once. The shelf stays
-    /// unlocked meanwhile.
+    /// The lock for reading, so that no profile is read twice at the same time. The shelf is not
+    /// locked during a reading.
     reading: Mutex<()>,
     /// The names of the first view's profiles, in the order of time.
     first: Vec<String>,
@@ -91,9 +90,9 @@ enum ShelfLookup {
 #[derive(Clone)]
 pub(crate) struct LibraryProfile {
     pub(crate) source: QuestionSource,
-    /// The number of the reading.
+    /// The number of the reading that produced the profile.
     pub(crate) number: u64,
-    /// The state of the file when it was read.
+    /// The state of the profile's file when it was read.
     file: Option<[i64; 4]>,
     /// Why the profile is not up to date, if it is not.
     pub(crate) note: Option<String>,
@@ -249,8 +248,8 @@ impl ProfileLibrary {
         }
     }
 
-    /// Returns the profiles that a request chooses by its parameters, or else those of the first
-    /// view.
+    /// Returns the profiles that a request chooses by its parameters. Without such parameters,
+    /// returns the profiles of the first view.
     pub(crate) fn parse_choice(&self, asked: &ApiRequest) -> Result<ProfileChoice, ApiRefusal> {
         let one = |parameter: &str| -> Result<Option<String>, ApiRefusal> {
             let Some(name) = asked.parameter(parameter) else {
@@ -307,7 +306,7 @@ impl ProfileLibrary {
         }
     }
 
-    /// Returns the offered profiles of these names.
+    /// Returns the offered profiles with the names `names`.
     pub(crate) fn read_all(&self, names: &[String]) -> Result<Vec<QuestionSource>, ApiRefusal> {
         let one = |name: &String| Ok(self.read(name)?.source);
         names.iter().map(one).collect()
@@ -323,7 +322,7 @@ impl ProfileLibrary {
         is_offered.then(|| shelf.sources.db().to_path_buf())
     }
 
-    /// Fails if clients have sent too many profiles for another one.
+    /// Fails if clients have already sent the maximum number of profiles.
     pub(crate) fn check_sent(&self) -> Result<(), ApiRefusal> {
         if self.shelf().sent < MAX_SENT_PROFILES {
             return Ok(());
@@ -377,7 +376,7 @@ impl ProfileLibrary {
 }
 
 impl LibraryShelf {
-    /// Offers the profile that these arguments name. Returns its name in the library.
+    /// Offers the profile that `arguments` name. Returns the profile's name in the library.
     fn offer(&mut self, arguments: &[String]) -> String {
         let name = arguments.join(" + ");
         if !self.offered.iter().any(|offered| offered.name == name) {
@@ -475,8 +474,8 @@ impl LibraryShelf {
         }
     }
 
-    /// Drops the earliest reading of a database's profile if there are too many. The profile can be
-    /// read again.
+    /// Drops the oldest reading of a database profile, if too many are in memory. The profile can
+    /// be read again.
     fn forget(&mut self) {
         let stored = self.offered.iter_mut();
         let stored = stored.filter(|offered| matches!(offered.from, ProfileOrigin::Database));
@@ -489,8 +488,9 @@ impl LibraryShelf {
     }
 }
 
-/// Returns numbers that change when the profile of these arguments may have changed: with a single
-/// file, or with time for a process. Returns `None` for anything else.
+/// Returns numbers that change whenever the profile that the arguments name may have changed. For a
+/// single file, they change with the file. For a process, they change with time. Returns `None` for
+/// anything else.
 fn state_of_file(arguments: &[String], host: &dyn PageHost) -> Option<[i64; 4]> {
     if arguments.iter().any(|one| host.is_process(one)) {
         return Some([host.now_millis() / i64::from(REFRESH_INTERVAL_MS), 0, 0, 0]);

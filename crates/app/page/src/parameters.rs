@@ -12,7 +12,8 @@ pub(crate) const CHOICE_PARAMETERS: [&str; 2] = ["profile", "base"];
 
 /// The values of the parameters of a command.
 pub struct ParameterValues {
-    /// The query. It has no granularity, because the default depends on the command.
+    /// The query about the profiles. It has no granularity, because the default depends on the
+    /// command.
     pub(crate) query: Query,
     pub(crate) granularity: Option<Granularity>,
     /// The regular expression that functions' names must match.

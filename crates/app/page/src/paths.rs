@@ -1,5 +1,5 @@
-//! The form in which a page shows paths. A page may be sent to others, who should not see all of
-//! them.
+//! The form in which a page shows paths. A page may be sent to others, who should not see all
+//! paths.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ pub enum PathNames {
     Full,
     /// Paths with `~` for the home folder.
     Short,
-    /// No paths.
+    /// The page shows no paths.
     None,
 }
 

@@ -65,11 +65,11 @@ pub enum QuestionError {
     NoMatch {
         /// The name of the profile.
         profile: String,
-        /// The sample type.
+        /// The sample type that was shown.
         sample_type: String,
-        /// The expression.
+        /// The expression that matches nothing.
         regex: String,
-        /// The likely reason.
+        /// The likely reason for the mismatch.
         reason: Option<MismatchReason>,
     },
 }
@@ -89,7 +89,7 @@ pub fn open_session(
     Ok(AnalysisSession::new(change(question))?)
 }
 
-/// Starts the session of a question about one profile without any changes.
+/// Starts the session of a question about one profile. The question is not changed.
 pub(crate) fn open_plain_session(
     source: QuestionSource,
     query: &Query,

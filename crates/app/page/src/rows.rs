@@ -42,7 +42,7 @@ pub fn page_rows(
     rows
 }
 
-/// Makes the rows. `base` is the moment with which the last moment is compared.
+/// Makes the rows of a page. `base` is the moment with which the last moment is compared.
 fn rows(
     found: heapprof_analysis::report::ReportContents,
     base: Option<usize>,
@@ -212,8 +212,9 @@ fn growth_row(of: &FunctionGrowth) -> web::PageGrowth {
     }
 }
 
-/// Whether the function with the largest flat value is in a library, so that its callers say more.
-/// Go's own packages do not count as libraries, because Go programs are usually read with them.
+/// Whether the function with the largest flat value is in a library. If so, its callers are more
+/// informative. Go's own packages do not count as libraries, because Go programs are usually read
+/// together with them.
 fn begins_with_library(found: &heapprof_analysis::report::ReportContents) -> bool {
     let Some(moment) = found.moments.last() else {
         return false;
@@ -237,7 +238,7 @@ fn source_lines<'a>(
     found: &'a heapprof_analysis::report::ReportContents,
     sources: &SourceFiles<'_>,
 ) -> BTreeMap<&'a str, BTreeMap<u32, String>> {
-    /// Number of lines before and after a line that are shown as well.
+    /// Number of lines shown before and after each line that has values.
     const CONTEXT_LINES: i64 = 2;
     let mut all = BTreeMap::<&str, BTreeMap<u32, String>>::new();
     for &(function, line) in &found.places {

@@ -9,8 +9,8 @@ use std::rc::Rc;
 /// Where to find source files.
 #[derive(Clone, Debug, Default)]
 pub struct SourceFolders {
-    /// Folders to search for source files; if there are none, the current folder and those above
-    /// it.
+    /// Folders to search for source files; if there are none, the current folder and the folders
+    /// above it.
     pub folders: Vec<PathBuf>,
     /// Beginnings that are cut off from the file names in a profile.
     pub trims: Vec<String>,
@@ -30,7 +30,7 @@ pub struct SourceFiles<'a> {
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
 impl<'a> SourceFiles<'a> {
-    /// Makes a reader of source files in these folders.
+    /// Makes a reader of source files in the folders `places`.
     pub fn new(places: &'a SourceFolders) -> Self {
         Self {
             places,

@@ -30,7 +30,7 @@ pub(crate) const BINARY_MEDIA_TYPE: &str = "application/octet-stream";
 const MAX_VIEWS: usize = 4;
 /// Maximum number of functions in a path.
 const MAX_PATH_DEPTH: usize = 4096;
-/// Maximum number of lists in a path, each of which leads into the part that the list before it
+/// Maximum number of lists in a path. Each list continues in the part that the list before it
 /// opened.
 const MAX_OPENED_PARTS: usize = 64;
 
@@ -49,7 +49,7 @@ pub(crate) struct ReportViews {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ReportViewKey {
     choice: ProfileChoice,
-    /// The numbers of the profiles' readings.
+    /// The number of each profile's reading.
     readings: Vec<u64>,
     /// Notes about profiles that are not up to date.
     late: Vec<String>,
@@ -65,7 +65,7 @@ struct ReportView {
 struct ViewSession {
     session: AnalysisSession,
     notes: Vec<String>,
-    /// The packed report, once it was requested.
+    /// The report as packed bytes; `None` until a client requests it.
     packed: Option<Vec<u8>>,
 }
 
@@ -116,8 +116,8 @@ impl ReportViews {
     }
 
     /// Answers with the part of the report below a path. The parameter `path` is a list of function
-    /// names, or a list of such lists, each of which continues in the part that the list before it
-    /// led to.
+    /// names, or a list of such lists. Each list continues in the part to which the list before it
+    /// led.
     pub(crate) fn subtree(
         &self,
         library: &ProfileLibrary,
@@ -144,8 +144,8 @@ impl ReportViews {
         })
     }
 
-    /// Returns the newest view for a request, even if the profile has changed since, so that a part
-    /// fits the report that the page shows. Makes the view if there is none.
+    /// Returns the newest view for a request, even if the profile has changed since. So a requested
+    /// part fits the report that the page shows. Makes the view if there is none.
     fn view_as_shown(
         &self,
         library: &ProfileLibrary,

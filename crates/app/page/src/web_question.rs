@@ -109,8 +109,8 @@ impl WebQuestion {
         Ok(Self::Schema)
     }
 
-    /// Writes the answer about the profiles `names`. It is JSON, except for `schema`, which is
-    /// answered with text.
+    /// Writes the answer about the profiles `names`. The answer is JSON, except for `schema`, whose
+    /// answer is text.
     pub(crate) fn answer(
         &self,
         names: &[String],

@@ -1,14 +1,14 @@
 //! Audits the forked children of a recording: inspects each child when it begins, at intervals, and
 //! before it ends, and writes the results beside its profile.
 //!
-//! A child waits during its first and its last inspection. A child that is killed was last
-//! inspected some time before.
+//! A child waits during its first and its last inspection. For a killed child, the last inspection
+//! is the one from before the kill.
 //!
 //! * A forked child begins with its parent's table of blocks, so the address and the stack of each
 //!   inherited block are known. A thread's number tells its process, and so the generation of a
 //!   stack. Events do not get longer for this.
-//! * A child waits without any of the engine's locks. It sends a message to `record`, which alone
-//!   reads pages, from outside.
+//! * A child waits without any of the engine's locks. It sends a message to `record`. Only `record`
+//!   reads pages, and it does so from outside.
 //! * The kernel says which pages are shared (`heapprof-process`), and the ledger says whose
 //!   allocations lie on them (`heapprof-fork`). The parts add up to the size of the pages.
 //! * The results go into a separate profile, beside the child's profile. `heapprof fork-audit`
@@ -39,9 +39,9 @@ use crate::rights::{ProcessNamer, ProcessRights};
 
 /// Maximum number of children that are audited.
 const MAX_CHILDREN: usize = 10_000;
-/// Maximum number of file loads that are noted, of all children together.
+/// Maximum number of file loads that are noted for all children together.
 const MAX_LOADS: usize = 500_000;
-/// Longest time for inspecting the children that still run at the end, all together.
+/// Longest total time for inspecting the children that still run at the end.
 const FINAL_INSPECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The audit of a recording's children.
@@ -98,20 +98,20 @@ impl ForkAuditor {
         }
     }
 
-    /// Notes that a child did not wait for its first inspection.
+    /// Notes that a child ran on without waiting for its first inspection.
     pub(crate) fn note_no_wait(&mut self, pid: Pid) {
         if let Some(child) = self.children.get_mut(&number_of(pid)) {
             child.note_no_wait();
         }
     }
 
-    /// Returns descriptors that become readable once their child has ended.
+    /// Returns a descriptor for each child, which becomes readable once the child has ended.
     pub(crate) fn end_fds(&self) -> impl Iterator<Item = &OwnedFd> {
         let children = self.children.values();
         children.filter_map(|child| child.end_fd.as_ref())
     }
 
-    /// Adds a child that has been forked and waits.
+    /// Adds a child that was just forked and waits for its first inspection.
     fn add_child(&mut self, pid: Pid, generation: u8, reported_parent: u32, rights: ProcessRights) {
         let ends = pidfd_open(pid, PidfdFlags::empty()).ok();
         let pid = number_of(pid);
@@ -130,7 +130,7 @@ impl ForkAuditor {
         self.children.insert(pid, child);
     }
 
-    /// Whether a child that has not ended has this process id.
+    /// Whether the audit has a running child with this process id.
     pub(crate) fn has(&self, pid: u32) -> bool {
         self.children.contains_key(&pid)
     }
@@ -141,8 +141,8 @@ impl ForkAuditor {
             .extend(self.children.remove(&pid).map(AuditedChild::end));
     }
 
-    /// Whether several processes may share the memory that a child has inherited: another child or
-    /// the program still runs.
+    /// Whether other processes may share the memory that a child has inherited, because another
+    /// child or the program still runs.
     fn has_others(&self) -> bool {
         self.children.len() > 1 || is_there(self.main)
     }
@@ -194,7 +194,8 @@ impl ForkAuditor {
         }
     }
 
-    /// Inspects all children that have not ended, until a moment, because a signal may end them.
+    /// Inspects all running children before a signal that may end them. Stops at the moment
+    /// `until`.
     pub(crate) fn inspect_all(&mut self, until: Instant) {
         let has_others = self.has_others();
         for child in self.children.values_mut() {
@@ -212,9 +213,9 @@ impl ForkAuditor {
         Some(self.next.map_or(first, |next| next.max(first)))
     }
 
-    /// Inspects the children that still run for the last time, and writes the audits of all
-    /// children beside their profiles. Returns how many were written, and notes on what could not
-    /// be written.
+    /// Writes the audits of all children beside their profiles, after a last inspection of the
+    /// children that still run. Returns how many audits were written, and notes on those that could
+    /// not be written.
     pub(crate) fn write(mut self, wanted: &ProfileWriteOptions) -> (usize, Vec<RecordingNote>) {
         self.find_ended().into_iter().for_each(|pid| self.end(pid));
         let until = Instant::now() + FINAL_INSPECTION_TIMEOUT;
@@ -262,8 +263,8 @@ fn number_of(pid: Pid) -> u32 {
     pid.as_raw_nonzero().get().unsigned_abs()
 }
 
-/// Names the frames of profiles. Names come from files that the profiles' processes have mapped, so
-/// the files are read with the rights of these processes.
+/// Names the frames of profiles. The names come from files that the processes have mapped. So each
+/// file is read with the rights of the process that named it.
 fn symbolize_profiles(profiles: &mut [ChildProfile]) {
     // The children of a program have the same libraries.
     let mut namer = ProcessNamer::new(SymbolizeOptions::default());
@@ -281,7 +282,7 @@ fn audit_path(profile: &Path) -> PathBuf {
     OsString::from_vec([stem, b".fork", PROFILE_SUFFIX].concat()).into()
 }
 
-/// Whether a descriptor can be read without waiting, or is at its end.
+/// Whether a read from a descriptor would not wait: there is data, or the end is reached.
 pub(crate) fn is_readable(fd: &OwnedFd) -> bool {
     let mut one = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
     poll(&mut one, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)

@@ -68,9 +68,9 @@ pub fn run_unrecorded(command: &mut Command, began: impl FnOnce(u32)) -> io::Res
     run(command, began, None, None, None, &RightsLedger::default())
 }
 
-/// Runs the program to its end. `began` gets its process id. `more` is a signal to pass on besides
-/// [`FORWARDED_SIGNALS`]. `live` shows the program's memory, and `keeper` starts once the program
-/// runs.
+/// Runs the program to its end. `began` gets its process id. The signal `more` is passed on to the
+/// program in addition to [`FORWARDED_SIGNALS`]. `live` shows the program's memory, and `keeper`
+/// starts once the program runs.
 pub(crate) fn run(
     command: &mut Command,
     began: impl FnOnce(u32),
@@ -159,7 +159,7 @@ fn is_ctrl_c(info: &libc::siginfo_t) -> bool {
 /// Returns how the program ended, if it has ended. Also reaps other children, which heapprof gets
 /// if it is the first process of a pid namespace.
 ///
-/// The rights that the kernel shows for ended processes are noted before these are reaped.
+/// The rights that the kernel shows for ended processes are noted before the processes are reaped.
 fn poll_end(
     program: Pid,
     live: Option<&LiveView>,

@@ -6,7 +6,7 @@ use crate::kept_ledger::ProcessDeath;
 use crate::profile_entries::{PrivateLedger, UnrecordedProcess};
 use crate::residents::ResidentHistories;
 
-/// The processes that ended in an unusual way, with what is known of each.
+/// The processes that ended in an unusual way.
 #[derive(Default)]
 pub struct ProcessEndings {
     /// The processes whose profiles were made from their ledgers.
@@ -26,7 +26,8 @@ pub struct ProcessEndings {
 }
 
 impl ProcessEndings {
-    /// Returns the reason if the ledger of this process of this user was in private memory.
+    /// Returns why the ledger of a process was in private memory. Returns `None` if it was not, or
+    /// if the process belongs to another user.
     pub fn why_private(&self, process: u32) -> Option<&str> {
         let is_it = |private: &&PrivateLedger| private.process == process && private.owner.is_us();
         let private = self.private.iter().find(is_it);

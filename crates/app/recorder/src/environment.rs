@@ -8,7 +8,7 @@ use heapprof_abi::environment::{self as variable, EnvironmentVariable, VariableS
 
 use crate::settings::RecordingSettings;
 
-/// The environment variables that a recorded program gets in addition to those that it inherits.
+/// The environment variables that a recorded program gets in addition to the inherited ones.
 pub(crate) struct ProgramEnvironment(Vec<(&'static str, OsString)>);
 
 impl ProgramEnvironment {

@@ -1,8 +1,8 @@
 //! Keeps the executables of recorded processes open, because their names may later lead to other
 //! files (after an upgrade), or to none (a file in memory, another mount namespace).
 //!
-//! Each process opens its own executable and hands it over. Only the process's user vouches for the
-//! file, so it names the code of that user's processes only.
+//! Each process opens its own executable and hands it over. Only that process's user vouches for
+//! the file, so the file is used to name code in this user's processes only.
 
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
@@ -19,14 +19,14 @@ use crate::rights::ProcessRights;
 /// Maximum number of files that are kept open for this user. Other users have separate limits, so
 /// they can't use up this one.
 const MAX_FILES: usize = 256;
-/// Maximum number of files that are kept open for each other user.
+/// Maximum number of files that are kept open for one other user.
 const MAX_FILES_PER_OTHER_USER: usize = 32;
 /// Maximum number of files that are kept open for all other users together.
 const MAX_FILES_OF_OTHER_USERS: usize = 128;
 /// The first bytes of an executable.
 const ELF_MAGIC: [u8; 4] = *b"\x7fELF";
-/// Maximum number of processes that are searched for deleted files. If there are more, none is
-/// searched.
+/// Maximum number of processes that are searched for deleted files. If there are more, no process
+/// is searched.
 const MAX_PROCESSES: usize = 64;
 
 /// Open executables. The key is the user, the device and the inode.
@@ -34,9 +34,9 @@ const MAX_PROCESSES: usize = 64;
 pub(crate) struct OpenExecutables(BTreeMap<(u32, u64, u64), File>);
 
 impl OpenExecutables {
-    /// Opens code files that processes have mapped and whose names lead to other files by now. Only
-    /// root can open such files. Those of another user's process are kept only if everybody may
-    /// read them.
+    /// Opens code files that processes have mapped, if the names of the files lead to other files
+    /// by now. Only root can open such files. Files of another user's process are kept only if
+    /// everybody may read them.
     pub(crate) fn add_deleted(
         &mut self,
         processes: impl ExactSizeIterator<Item = (Pid, ProcessRights)>,
@@ -78,7 +78,7 @@ impl OpenExecutables {
         }
     }
 
-    /// Whether a file can be added for its user: it is not open yet, and the limits leave room.
+    /// Whether a file can be added for its user: it is not open yet, and the limits allow one more.
     fn has_room_for(&self, owner: FileOwner, about: &Metadata) -> bool {
         let users = self.0.keys().map(|(user, _, _)| *user);
         let of_user = users.clone().filter(|user| *user == owner.user).count();
@@ -93,8 +93,8 @@ impl OpenExecutables {
         about.is_file() && has_room && !self.0.contains_key(&key(owner, about))
     }
 
-    /// Returns paths at which the files of a user can be opened again, with the rights of the
-    /// process that opens them.
+    /// Returns the paths below `/proc/self/fd` at which a user's files can be opened again. The
+    /// rights of the opener are then checked.
     pub(crate) fn paths_for(&self, owner: FileOwner) -> Vec<PathBuf> {
         let of_user = self
             .0

@@ -24,13 +24,13 @@ use crate::residents::ResidentHistories;
 use crate::rights::{ProcessNamer, ProcessRights};
 use crate::unhooked_allocators;
 
-/// The kind of file that an entry's path leads to.
+/// The kind of file to which an entry's path leads.
 pub(crate) enum EntryTarget {
-    /// A profile to be read and written by its owner.
+    /// A profile, which is read and written with the rights of its owner.
     Profile(FileOwner),
     /// A pipe or a device.
     Special,
-    /// No file. A process removes its profile if the exec that it was written for fails.
+    /// No file. A process that writes a profile before an exec removes it if the exec fails.
     Nothing,
     /// A file that the entry's writer must not touch, and why.
     Refused(io::Error),
@@ -45,7 +45,7 @@ pub struct ProfileDetails {
     pub runtime: Option<ManagedRuntime>,
     /// Path of the program's file.
     pub program: String,
-    /// A summary of the samples that the values are made of, if they are estimates.
+    /// A summary of the samples, if the profile's values are estimates from samples.
     pub sampled: Option<SamplingSummary>,
     /// The memory of code that has no names after symbolizing, if symbolizing was requested.
     pub unnamed: Option<UnnamedCode>,
@@ -55,14 +55,14 @@ pub struct ProfileDetails {
     pub has_values: bool,
     /// Why the profile has no values of an interpreter, or not all of them.
     pub missing_values: Option<String>,
-    /// The stacks that end early, by file.
+    /// The stacks that end before their outermost function, by file.
     pub early_ends: Vec<EarlyEnds>,
     /// Bytes that were allocated, if the samples were read.
     pub allocated: Option<i64>,
-    /// Number of blocks whose address was allocated again before their free was seen, and their
-    /// bytes.
+    /// Number of blocks whose address was allocated again before their free was recorded, and the
+    /// number of their bytes.
     pub unseen_frees: [u64; 2],
-    /// The ways in which the program allocates that are not hooked.
+    /// The program's allocators that are not hooked.
     pub unhooked: Vec<UnhookedAllocator>,
 }
 
@@ -74,7 +74,7 @@ pub struct UnnamedCode {
     pub bytes: i64,
     /// Bytes that all code holds.
     pub total: i64,
-    /// The file that most of the code without names is in; empty if that code is in no file.
+    /// The file that contains most of the code without names; empty if that code is in no file.
     pub file: String,
     /// Build id of `file`.
     pub build_id: String,
@@ -92,8 +92,8 @@ pub enum FileFate {
 }
 
 impl FileFate {
-    /// Returns what became of a file that a process with these rights named. With public rights,
-    /// the file is not inspected.
+    /// Returns what became of a file that a process with the rights `rights` named. With public
+    /// rights, the file is not inspected.
     fn find_with_rights(file: &str, build_id: &str, rights: ProcessRights) -> Option<Self> {
         match rights {
             ProcessRights::User(_) => rights.acting(|| Self::find_fate(file, build_id)).ok()?,
@@ -121,7 +121,7 @@ impl FileFate {
 pub struct SamplingSummary {
     /// Number of sampled allocations.
     pub taken: u64,
-    /// Bytes that the sampled allocations stand for.
+    /// Number of bytes that the sampled allocations represent.
     pub allocated: i64,
     /// Bytes in use.
     pub in_use: i64,
@@ -237,8 +237,9 @@ fn is_kernel_link(place: &FilePlace) -> bool {
         .is_ok_and(|led| !rustix::fs::FileType::from_raw_mode(led.st_mode).is_file())
 }
 
-/// Reads the details of each profile. With symbols, also names its frames and adds the resident
-/// memory to its history. `executables` are the files that the processes ran.
+/// Reads the details of each profile. With symbols, also names the frames of each profile, and adds
+/// the resident memory to the profile's history. `executables` are the files that the processes
+/// ran.
 pub(crate) fn read(
     entries: &[&WrittenProfile],
     with_symbols: bool,
@@ -378,8 +379,7 @@ pub(crate) fn touch(one: &WrittenProfile) {
     each(&[one], &OpenExecutables::default(), touch, Err);
 }
 
-/// Renames the children's folder after the profile that it belongs to. Returns whether the folder
-/// has that name now.
+/// Renames the folder of the children's profiles. Returns whether the folder has the name `to` now.
 pub(crate) fn rename_folder(from: &Path, to: &Path) -> bool {
     let (Ok(from), Ok(to)) = (
         FilePlace::resolve(from, PathTrust::OwnLinks),

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const CHANGED_SIGNALS: [libc::c_int; 2] = [libc::SIGPIPE, libc::SIGCHLD];
 /// For each of the changed signals, whether it was ignored when this process began.
 static IGNORED_AT_START: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
-/// Which of the three standard streams were closed when this process began.
+/// For each of the three standard streams, whether it was closed when this process began.
 static CLOSED_AT_START: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 
 // SAFETY: the loader calls what stands in this section before main, and std is not needed for it.

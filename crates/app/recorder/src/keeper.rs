@@ -43,27 +43,29 @@ use crate::sockets::ListeningSocket;
 const MAX_PROCESSES: usize = 4096;
 /// Maximum number of other users' processes whose ledgers are kept at a time, all together.
 const MAX_PROCESSES_OF_OTHERS: usize = 1024;
-/// Maximum number of callers that are accepted before other work goes on.
+/// Maximum number of callers that are accepted in a row, before the keeper does other work.
 const MAX_ACCEPTED_CALLERS: usize = 1024;
-/// Longest time that the processes of a killed program may take to be killed as well.
+/// Longest time that the other processes of a killed program may take to end, too.
 const KILL_GRACE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest time that a killed process may take to end: on a busy machine, it may wait long for a
 /// processor.
 const END_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest time that the last forked child may take to report itself.
 const LAST_FORK_TIMEOUT: Duration = Duration::from_millis(200);
-/// Time that reading a ledger may take before the rest counts towards the limit of its user.
+/// Usual time for reading a ledger. Only the time beyond it counts towards the limit of the
+/// ledger's user.
 const USUAL_READ_TIME: Duration = Duration::from_secs(2);
 /// Longest message of a caller, in bytes.
 const MAX_MESSAGE_BYTES: usize = 8192;
-/// Maximum number of profiles of programs that became others without reporting: one limit for this
-/// user, and one for all other users.
+/// Maximum number of profiles that are written for programs that an exec replaced without a report.
+/// The limit applies to this user, and separately to all other users together.
 const MAX_REPLACED_PROGRAMS: u32 = 200;
 /// Maximum number of notes that are kept.
 const MAX_NOTES: usize = 20;
-/// Longest time that a signal is delayed, until the children that it may end were inspected.
+/// Longest delay of a signal. The delay lets the keeper inspect the children that the signal may
+/// end.
 const SIGNAL_DELAY_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long the keeper waits before it accepts callers again after it had no room for one.
+/// Time after which the keeper accepts callers again, if it had no room for one.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A message to the ledger keeper.
@@ -90,7 +92,8 @@ struct KeeperTask {
     /// The audit of the forked children, if they are audited.
     audit: Option<ForkAuditor>,
     counts: OomCounts,
-    /// Number of programs that became others without reporting: of other users, and of this user.
+    /// Number of programs that an exec replaced without a report: programs of other users, and
+    /// programs of this user.
     replaced: [u32; 2],
     /// Whether the program has handed over a file.
     has_begun: bool,
@@ -100,8 +103,8 @@ struct KeeperTask {
     rights: RightsLedger,
     callers: CallerRegistry,
     processes: Vec<LedgerProcess>,
-    /// The usage of the files that `record` makes for processes whose users may not write their
-    /// profiles.
+    /// The number and the size of the files that `record` makes for processes whose users may not
+    /// write their profiles.
     own_files: OwnFiles,
     saved: KeeperOutcome,
 }

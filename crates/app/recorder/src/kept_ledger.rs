@@ -1,5 +1,5 @@
-//! Writes the profile of a process that ended without having written it, from the ledger of the
-//! process.
+//! Writes the profile of a process from its ledger, if the process ended without writing the
+//! profile itself.
 
 mod own_files;
 
@@ -21,7 +21,7 @@ use crate::profile_entries::{SmallChild, WrittenProfile};
 use crate::rights::ProcessRights;
 pub(crate) use own_files::OwnFiles;
 
-/// How profiles are written.
+/// The options for writing profiles.
 #[derive(Clone)]
 pub(crate) struct ProfileWriteOptions {
     pub(crate) names: ProfileNamePatterns,
@@ -33,14 +33,15 @@ pub(crate) struct ProfileWriteOptions {
     pub(crate) command_line: bool,
     /// The words of the program's command line, each followed by a zero byte.
     pub(crate) typed: Vec<u8>,
-    /// Number of bytes that a child must have held, without inherited ones, to get a profile.
+    /// Minimum number of bytes that a child must have held to get a profile. Inherited bytes do not
+    /// count.
     pub(crate) least: Option<i64>,
 }
 
 /// A process that ended without reporting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessDeath {
-    /// The process.
+    /// Process id of the process.
     pub process: u32,
     /// The OOM kill that ended the process, as far as its cgroup's counts show.
     pub oom: Option<OomKill>,
@@ -65,7 +66,7 @@ const MAX_FRAMES: usize = 1 << 26;
 /// Maximum number of frames in the ledger of another user's process.
 const MAX_FRAMES_OF_OTHERS: usize = 1 << 24;
 
-/// How a process ended that did not write its profile.
+/// The way in which a process ended that did not write its profile.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProcessEnd {
     Death,
@@ -181,8 +182,8 @@ pub(crate) enum ReplacePolicy {
 /// The mode of a file that only its user may read.
 const PRIVATE_MODE: u32 = 0o600;
 
-/// Writes the profile, under another name if a file has its name that it must not replace. Returns
-/// its path.
+/// Writes the profile to `path`, or to another name if it must not replace the file at `path`.
+/// Returns the path that was used.
 pub(crate) fn put(
     profile: &Profile,
     path: &Path,
@@ -241,8 +242,8 @@ fn number_name(name: &OsString, number: u32) -> OsString {
 }
 
 /// Returns the largest number of bytes that the process held, without inherited ones. A forked
-/// child may free inherited memory while it allocates, so for a child this is all that it
-/// allocated.
+/// child may free inherited memory while it allocates, so for a child the result is the total that
+/// it allocated.
 fn max_own_bytes(profile: &Profile) -> i64 {
     let history = HeapHistory::from_profile(profile);
     let first = history.and_then(|history| history.moments.first().copied());

@@ -3,7 +3,7 @@
 //!
 //! A front end makes [`RecordingSettings`], and gets a [`RecordingOutcome`]. [`Recording`] joins
 //! the parts: `child.rs` runs the program, `keeper.rs` keeps what its processes hand over, and
-//! `outcome.rs` settles the files. What happens meanwhile goes to a [`RecordingObserver`].
+//! `outcome.rs` settles the files. A [`RecordingObserver`] receives the events of the recording.
 //!
 //! [`rights`] decides with which rights heapprof opens a file that a recorded process names,
 //! [`outside`] reads the ledger of a process, [`log`] writes the events of a process, and

@@ -6,20 +6,20 @@ use heapprof_analysis::CodePlace as Line;
 
 use crate::tail::TailMessage;
 
-/// Maximum number of a user's processes that are followed. If there are more, the process that has
-/// been silent for longest is dropped.
+/// Maximum number of a user's processes that are followed. If there are more, the process whose
+/// last message is oldest is dropped.
 const MAX_PROCESSES: usize = 1024;
-/// Maximum number of bytes that the lines of a user take. Beyond that, the process that has been
-/// silent for longest is dropped.
+/// Maximum size of the data about a user's lines, in bytes. If it is exceeded, the process whose
+/// last message is oldest is dropped.
 const MAX_LINE_BYTES: usize = 64 << 20;
-/// Number of bytes that a line takes besides its texts.
+/// Size of the data about a line without its texts, in bytes.
 const LINE_OVERHEAD_BYTES: usize = size_of::<(Line, i64)>() + 32;
 
 /// The followed processes of one user.
 #[derive(Default)]
 pub(crate) struct FollowedProcesses {
     processes: HashMap<u32, FollowedProcess>,
-    /// Number of bytes that the lines of all processes take.
+    /// Size of the data about the lines of all processes, in bytes.
     bytes: usize,
     /// Number of messages so far.
     messages: u64,
@@ -32,9 +32,9 @@ struct FollowedProcess {
     began: i64,
     /// Number of the process's last message.
     last: u64,
-    /// Number of bytes that the process's lines take.
+    /// Size of the data about the process's lines, in bytes.
     bytes: usize,
-    /// By how much each line has grown since it was last reported.
+    /// The growth of each line since it was last reported, in bytes.
     growth: HashMap<Line, i64>,
 }
 
@@ -106,8 +106,8 @@ mod tests {
         }
     }
 
-    /// Returns by how much the line `f` of a process is reported to have grown, after it grew by
-    /// these bytes.
+    /// Adds `grown` bytes of growth to the line `f` of a process. Returns the growth that is then
+    /// reported.
     fn said(followed: &mut FollowedProcesses, process: u32, began: i64, grown: i64) -> i64 {
         let message = TailMessage {
             process,

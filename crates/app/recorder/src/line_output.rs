@@ -1,4 +1,4 @@
-//! Writes the lines about growth: among the messages, or to a file or pipe of their own.
+//! Writes the lines about growth to the messages, or to a separate file or pipe.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -11,10 +11,10 @@ use rustix::io::Errno;
 
 use crate::observer::{LineOutputError, RecordingEvent, RecordingObserver};
 
-/// Longest time that a pipe's reader may read nothing.
+/// Longest time for which the reader of a pipe may read nothing.
 const PIPE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Number of bytes that one write puts into a pipe: a pipe that has any room takes them without a
-/// wait.
+/// Number of bytes that one write puts into a pipe. A pipe that is ready for writing takes so few
+/// bytes without a wait.
 const PIPE_CHUNK_BYTES: usize = 4096;
 
 /// The destination of the lines.
@@ -27,7 +27,7 @@ pub(crate) enum LineOutput {
     Nowhere,
 }
 
-/// A file or pipe, and the text that it has not taken yet.
+/// A file or pipe, and the text that still has to be written to it.
 pub(crate) struct LinePipe {
     file: File,
     path: PathBuf,
@@ -44,8 +44,8 @@ impl LineOutput {
         !matches!(self, Self::Nowhere)
     }
 
-    /// Adds a line, which [`write`](Self::write) writes later. If lines are messages, it is printed
-    /// at once.
+    /// Adds a line, which [`write`](Self::write) writes later. A line that goes to the front end's
+    /// messages is printed at once.
     pub(crate) fn say(&mut self, text: &str) {
         match self {
             Self::Messages(observer) => observer.line(text),
@@ -60,8 +60,8 @@ impl LineOutput {
         }
     }
 
-    /// Writes the added lines, as far as the reader of a pipe takes them by `deadline`. Without a
-    /// deadline, it does not wait for a reader. Returns whether nothing is left to write.
+    /// Writes the added lines. Waits until `deadline` for the reader of a pipe, or not at all
+    /// without a deadline. Returns false if some lines still have to be written.
     pub(crate) fn write(&mut self, deadline: Option<Instant>) -> bool {
         let Self::File(pipe, observer) = self else {
             return true;
@@ -82,7 +82,7 @@ impl LineOutput {
 }
 
 impl LinePipe {
-    /// Makes the output into an opened file or pipe.
+    /// Makes the output into a file or pipe that is already open.
     pub(crate) fn new(file: File, path: PathBuf) -> Self {
         Self {
             file,

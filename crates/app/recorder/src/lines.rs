@@ -1,11 +1,11 @@
 //! Reports, while the program runs, which lines have grown.
 //!
-//! The library decides when to report a stack, and by how much it has grown. It writes that into a
-//! file beside the list of profiles (`tail.rs`), as a small profile with raw addresses. A thread
-//! here reads that file, names the addresses, and reports each line that has grown enough.
+//! The library decides when to report the growth of a stack. It writes the growth into a file
+//! beside the list of profiles (`tail.rs`), as a small profile with raw addresses. A thread here
+//! reads that file, names the addresses, and reports each line that has grown enough.
 //!
-//! Processes of other users write such files too. So a scan takes a limited time, of which no user
-//! can take more than half, and what is remembered of each user's lines has a limit.
+//! Processes of other users write such files too. So a scan takes a limited time, and no user can
+//! take more than half of it. The data about each user's lines has a limit, too.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -40,7 +40,7 @@ const FINAL_SCAN_TIME_LIMIT: Duration = Duration::from_secs(5);
 const MAX_USERS: usize = 16;
 /// Largest size that a message may have in memory, in bytes.
 const MAX_MESSAGE_MEMORY: u64 = 128 << 20;
-/// Maximum number of messages of a user that are read at once, and of their bytes.
+/// Maximum number of a user's messages that are read at once, and maximum number of their bytes.
 const MESSAGE_BATCH_LIMIT: (usize, usize) = (256, 4 << 20);
 /// Maximum number of bytes of a user's file that may wait to be read.
 const MAX_UNREAD_BYTES: u64 = 256 << 20;
@@ -49,7 +49,7 @@ const FILE_READ_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of bytes that are printed about other users' processes in a second.
 const MAX_OTHER_USER_BYTES_PER_SECOND: f64 = 65_536.0;
 
-/// How lines that grow are followed.
+/// The options for following lines that grow.
 pub struct LineFollowOptions {
     /// The smallest growth in bytes that is reported.
     pub least: u64,
@@ -156,9 +156,10 @@ struct LineReporter {
     observer: Arc<dyn RecordingObserver>,
     output: LineOutput,
     began: Instant,
-    /// Number of bytes that may be printed about other users' processes now; `refilled` is when it
-    /// was computed.
+    /// Number of bytes that may be printed about other users' processes, as computed at the time
+    /// `refilled`.
     left: f64,
+    /// The time at which `left` was computed.
     refilled: Instant,
     /// Whether some lines were left out.
     is_behind: bool,

@@ -52,7 +52,7 @@ impl ProfileList {
         &self.path
     }
 
-    /// Reads all entries, those of this user first.
+    /// Reads all entries. The entries of this user come first.
     pub(crate) fn read(&mut self) -> io::Result<Vec<ListEntries>> {
         let mut text = Vec::new();
         self.own.rewind()?;

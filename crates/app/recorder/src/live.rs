@@ -40,7 +40,7 @@ const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 /// How long the last block of lines waits for the program's last profile.
 const LAST_ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How a recording is shown.
+/// The options for showing a recording.
 pub struct LiveViewOptions {
     /// Time between two blocks of lines, if there is no terminal; `None` for the usual time.
     pub interval: Option<Duration>,
@@ -63,7 +63,7 @@ struct LiveState {
     /// Whether the view is closed.
     is_view_closed: bool,
     ended: Option<String>,
-    /// Whether all profiles from before the end were read.
+    /// Whether all profiles from before the program's end were read.
     has_all: bool,
     trouble: Option<String>,
     output: Vec<String>,

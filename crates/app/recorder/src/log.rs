@@ -36,7 +36,7 @@ const FINAL_WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Number of bytes of text that are written at once.
 const WRITE_CHUNK_BYTES: usize = 256 << 10;
 
-/// The frames of a stack that can't be read.
+/// The text that replaces the frames of a stack that can't be read.
 const UNKNOWN_FRAME: &str = "\t[unknown]";
 /// Longest text of a stack, in bytes.
 const MAX_STACK_TEXT_BYTES: usize = 64 << 10;
@@ -45,7 +45,7 @@ const MAX_WAITING_TEXT_BYTES: usize = 256 << 20;
 /// Largest size of an event's line with its longest numbers, and of the last line, in bytes.
 const MAX_EVENT_LINE_BYTES: usize = 384;
 
-/// The first line of a log.
+/// The first line of a log file.
 const HEADER_LINE: &str = "heapprof log 1\n";
 
 /// A log that is being written.
@@ -244,9 +244,9 @@ struct LogText {
     len: u64,
     line: Vec<u8>,
     program: Option<LoggedProgram>,
-    /// The frames of each stack of the program, and whether they were written.
+    /// The frames of each stack of the program, and whether these frames were written.
     stacks: Vec<(String, bool)>,
-    /// The frames of an unknown stack, whose number is 0, and whether they were written.
+    /// The frames of an unknown stack (number 0), and whether these frames were written.
     unknown: (String, bool),
     /// Number that is added to a stack's number, because earlier programs used the numbers below
     /// it.

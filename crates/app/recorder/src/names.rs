@@ -23,9 +23,8 @@ pub struct ProfileNamePatterns {
 const PROFILE_SUFFIX: &[u8] = b".pb.gz";
 
 impl ProfileNamePatterns {
-    /// Makes the patterns of a recording of `program` that writes to `output`. That is a file
-    /// pattern, or a folder, which is made if it is missing. Without `output`, profiles go to the
-    /// current folder.
+    /// Makes the patterns for a recording of `program`. `output` is a file pattern, or a folder,
+    /// which is made if it is missing. Without `output`, profiles go to the current folder.
     ///
     /// # Errors
     /// The folder can't be made, or the current folder can't be read.
@@ -58,7 +57,7 @@ impl ProfileNamePatterns {
 
     /// Returns the path of a process's last profile, and whether it replaces a file that exists.
     /// `main` is the process that `record` started. `own` and `program` are the number and the name
-    /// that the process reports. They never change the folder of the path.
+    /// that the process reports. These never change the folder of the path.
     pub fn last_profile_path(
         &self,
         main: u32,
@@ -95,8 +94,8 @@ impl ProfileNamePatterns {
         (OsString::from_vec(made).into(), is_main && !is_named)
     }
 
-    /// Returns the path beside the program's profile, for the last profile of a process that must
-    /// not be in the folder of the children.
+    /// Returns the path of the last profile of a process that must not be in the folder of the
+    /// children. The path is beside the program's profile.
     pub fn path_beside_program(&self, main: u32, own: u32, program: &str) -> PathBuf {
         let all = Self {
             pattern: self.pattern.clone(),
@@ -122,9 +121,9 @@ fn expand_pattern(pattern: &[u8], mut of: impl FnMut(u8) -> Vec<u8>) -> Vec<u8> 
     made
 }
 
-/// Returns a pattern without its ending: the stem of the name of the children's folder. Returns
-/// `None` if the user's pattern has `%p`, `%e` or `%n`, because it then names the children's
-/// profiles too.
+/// Returns a pattern without its ending, which is the stem of the name of the children's folder.
+/// Returns `None` if the user's pattern has `%p`, `%e` or `%n`, because the pattern then names the
+/// children's profiles, too.
 fn stem_of_children(pattern: &[u8], program: &OsStr) -> Option<Vec<u8>> {
     let stem = pattern.strip_suffix(PROFILE_SUFFIX).unwrap_or(pattern);
     if let Some(folder) = pattern.strip_suffix(DEFAULT_PATTERN.as_bytes()) {
@@ -182,7 +181,7 @@ fn pattern(output: Option<&Path>) -> Result<OsString> {
     })
 }
 
-/// Returns a pattern that expands to the path itself.
+/// Returns a pattern that expands to `path`.
 fn escape_pattern(path: &Path) -> PathBuf {
     let doubled = path.as_os_str().as_bytes().iter().flat_map(|&b| {
         let times = if b == b'%' { 2 } else { 1 };

@@ -1,4 +1,4 @@
-//! The failures of a recording's keeper, as values that a front end puts into words.
+//! The failures of a recording, as values that a front end puts into words.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -27,9 +27,9 @@ pub enum RecordingNote {
     NoPlace(NoPlaceError),
     /// The ledger of an ended process could not be read.
     UnreadLedger {
-        /// The process.
+        /// Process id of the process.
         process: u32,
-        /// The reason.
+        /// The reason why the ledger could not be read.
         why: String,
     },
     /// The audit of forks left something out.
@@ -45,7 +45,7 @@ pub enum RecordingNote {
     AuditNotWritten(String),
 }
 
-/// The kind of entry that an audit of forks limits.
+/// The kind of entry whose number an audit of forks limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditLimit {
     /// Children that were forked.
@@ -57,7 +57,7 @@ pub enum AuditLimit {
 /// The error of a profile that neither the process's user nor `record` can write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoPlaceError {
-    /// The process.
+    /// Process id of the process.
     pub process: u32,
     /// The user that the process ran as.
     pub user: u32,

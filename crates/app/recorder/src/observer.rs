@@ -23,13 +23,13 @@ pub trait RecordingObserver: Send + Sync {
     /// Prints the text of a line that has grown.
     fn line(&self, text: &str);
 
-    /// Prints a line of the view of a recording that has no terminal.
+    /// Prints a line of the view, for a recording without a terminal.
     fn view_line(&self, line: &str);
 
     /// Prints what the program printed while the view had the terminal.
     ///
     /// # Errors
-    /// The text can't be printed, so the rest is not tried.
+    /// The text can't be printed. The caller then does not try to print the rest.
     fn program_output(&self, stream: ProgramStream, text: &[u8]) -> io::Result<()>;
 }
 
@@ -45,9 +45,9 @@ pub enum ProgramStream {
 /// An event of a recording.
 #[derive(Debug)]
 pub enum RecordingEvent<'a> {
-    /// The shell runs the program, which is a script without an interpreter's name.
+    /// The program is a script that does not name its interpreter, so the shell runs it.
     ShellNeeded(&'a PreloadCheck),
-    /// Some of what processes reported about lines is damaged.
+    /// Some messages of processes about growing lines are damaged.
     DamagedLines,
     /// Some lines that grew are left out, because there were too many.
     SkippedLines,
@@ -57,17 +57,18 @@ pub enum RecordingEvent<'a> {
     ViewFailed(&'a anyhow::Error),
     /// The log of events ended.
     LogEnded(&'a EventLogEnd),
-    /// Something could not be done.
+    /// A part of the recording could not be done.
     Note(&'a RecordingNote),
-    /// The list of profiles, which has this path, was removed while the program ran.
+    /// The list of profiles at this path was removed while the program ran.
     ListRemoved(&'a Path),
     /// Profiles could not be written.
     WriteFailed(&'a WriteFailure),
-    /// Profiles must not be touched, so they get no names. There is at least one.
+    /// Profiles that heapprof must not touch, so that their addresses get no names. The list is not
+    /// empty.
     ProfilesRefused(&'a [(PathBuf, io::Error)]),
 }
 
-/// Why lines could not be written further.
+/// The reason why no more lines can be written.
 #[derive(Debug, thiserror::Error)]
 pub enum LineOutputError {
     /// The reader of the pipe did not read the last lines in time.

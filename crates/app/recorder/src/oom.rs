@@ -2,8 +2,8 @@
 //! in either version of cgroups.
 //!
 //! The counts are read every few seconds, and when a process has ended. A process that ended
-//! without reporting counts as a victim if its cgroup counted a kill in the last seconds, and no
-//! other process was already taken for the victim of that kill.
+//! without reporting counts as a victim if its cgroup counted a kill in the last seconds. Each kill
+//! has only one victim.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use heapprof_process::CgroupFolder;
 use rustix::process::Pid;
 
-/// Time between two readings of the counts. It allows for a large victim, which takes a while to
-/// end.
+/// Time between two readings of the counts. It is long enough for the end of a large victim, which
+/// takes a while.
 pub(crate) const OOM_READ_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Maximum number of different kernel texts about cgroups that are remembered.
@@ -25,7 +25,7 @@ pub struct OomKill {
     pub limit: Option<u64>,
 }
 
-/// The kills that the cgroups of processes have counted.
+/// The counts of OOM kills in the cgroups of processes.
 pub(crate) struct OomCounts {
     /// The cgroups of processes, by the kernel's text about them. Most processes are in the same
     /// cgroup, and finding it takes reading the mounts.
@@ -34,8 +34,8 @@ pub(crate) struct OomCounts {
     next: Instant,
 }
 
-/// The count of a cgroup at the last reading, and at the reading before it. `earlier` also grows by
-/// the victims that were taken since.
+/// The number of kills that a cgroup counted: at the last reading (`last`), and at the reading
+/// before it (`earlier`). Each kill that was assigned to a process adds one to `earlier`.
 struct CgroupOomCount {
     earlier: u64,
     last: u64,
@@ -97,8 +97,8 @@ impl CgroupOomCount {
         self.last = count.max(self.earlier);
     }
 
-    /// Takes one kill for a process, if a kill was counted since the last reading but one and has
-    /// no victim yet. Returns whether there was such a kill.
+    /// Assigns a kill to a process. Kills count if they are new since the reading before the last
+    /// one. Returns false if no such kill is left to assign.
     fn take(&mut self, count: u64) -> bool {
         let is_one = count > self.earlier;
         if is_one {

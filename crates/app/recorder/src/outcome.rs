@@ -37,9 +37,9 @@ impl RecordedProfile {
 pub struct RecordingOutcome {
     /// How the program ended.
     pub ended: ProgramExit,
-    /// How those processes ended that did not write their last profile.
+    /// The processes that ended in an unusual way, such as without writing their last profile.
     pub ending: ProcessEndings,
-    /// The profiles.
+    /// The profiles of the recording.
     pub profiles: Vec<RecordedProfile>,
     /// The position of the main profile, which is the program's own or else the first; `None` if
     /// there is no profile.
@@ -50,10 +50,10 @@ pub struct RecordingOutcome {
     pub piped: Option<WrittenProfile>,
     /// Whether profiles could not be written.
     pub has_failed_writes: bool,
-    /// Number of profiles that must not be touched.
+    /// Number of profiles that heapprof must not touch.
     pub refused: usize,
-    /// Number of children that were left out, because they held very few bytes besides inherited
-    /// ones.
+    /// Number of children that were left out, because they held very few bytes. Inherited bytes do
+    /// not count.
     pub small_children: usize,
     /// The list of profiles. Its folder is removed when this value is dropped.
     pub(crate) _list: ProfileList,
@@ -62,7 +62,8 @@ pub struct RecordingOutcome {
 /// The options of [`settle`].
 pub(crate) struct SettleOptions<'a> {
     pub(crate) names: &'a ProfileNamePatterns,
-    /// Number of bytes that a child must have held, without inherited ones, to keep its profile.
+    /// Minimum number of bytes that a child must have held to keep its profile. Inherited bytes do
+    /// not count.
     pub(crate) least: Option<i64>,
     /// Whether addresses get names.
     pub(crate) symbolizes: bool,
@@ -135,7 +136,7 @@ pub(crate) fn settle(
     outcome
 }
 
-/// The profiles that exist, a profile that went into a pipe if there is one, and the paths that
+/// The profiles that exist; a profile that went into a pipe, if there is one; and the paths that
 /// must not be touched, with the reasons.
 type TargetGroups = (
     Vec<WrittenProfile>,

@@ -27,8 +27,8 @@ const FILE_READ_TIMEOUT: Duration = Duration::from_secs(10);
 enum LedgerSource {
     /// The memory of the process.
     Process(LiveProcess),
-    /// The file in which the process keeps its ledger. It comes from the `record` that has it,
-    /// because the kernel does not let this user read the process.
+    /// The file in which the process keeps its ledger. A `record` handed it over, because the
+    /// kernel does not let this user read the process.
     File(SharedLedger, u32),
 }
 
@@ -38,7 +38,7 @@ pub enum ProcessFindError {
     /// The name is empty.
     #[error("pid: names no process")]
     NoName,
-    /// No process of this name is recorded, among those that this user may know of.
+    /// No process with this name is recorded, or none that this user may see.
     #[error("{0}: no process of this name is recorded, or this user may not read it")]
     NotRecorded(String),
     /// Several processes of one name are recorded.
@@ -50,15 +50,15 @@ pub enum ProcessFindError {
     Several {
         /// The name of the program.
         program: String,
-        /// The numbers of the processes.
+        /// The process ids of the processes with this name.
         pids: Vec<u32>,
     },
     /// The process with this number can't be read.
     #[error("process {which}: {error}")]
     Unreadable {
-        /// The number.
+        /// The process id, as text.
         which: String,
-        /// The reason.
+        /// The reason why the process can't be read.
         error: LiveError,
     },
     /// The processes can't be listed.
@@ -75,8 +75,9 @@ pub struct OutsideProcess {
     _executable: Option<File>,
 }
 
-/// Opens a core file, and returns it with the owner of the rights to use for it. A core file may
-/// name any files, so root reads those files with the rights of the core file's owner.
+/// Opens a core file. Also returns the user whose rights are needed for files that the core file
+/// names. A core file may name any files, so root reads them with the rights of the core file's
+/// owner.
 pub fn open_core(path: &Path) -> io::Result<(File, FileOwner)> {
     // Opening a pipe would wait for its writer.
     if !std::fs::metadata(path)?.is_file() {
@@ -117,8 +118,8 @@ pub fn namer(root: Option<PathBuf>) -> ProcessNamer {
     })
 }
 
-/// Makes a namer of a process's code. It has the executable open, because the file's name may lead
-/// to another file by now.
+/// Makes a namer of a process's code. The namer has the executable open, because the file's name
+/// may lead to another file by now.
 pub fn namer_of(pid: u32) -> ProcessNamer {
     let mut namer = namer(root_of(pid));
     namer.set_opened(vec![executable_of(pid)]);
@@ -145,7 +146,7 @@ impl OutsideProcess {
         Ok(Self::new(ledger, rights))
     }
 
-    /// Makes a process from its ledger file, and from what is known of its rights.
+    /// Makes a process from its ledger file, and from the known rights of the process.
     pub fn from_ledger_file(kept: SharedLedger, pid: u32, rights: RightsLedger) -> Self {
         Self::new(LedgerSource::File(kept, pid), rights)
     }
@@ -237,8 +238,8 @@ pub fn join_command_line(words: &[OsString]) -> Vec<u8> {
     words.collect::<Vec<_>>().concat()
 }
 
-/// Returns the text that distinguishes a process from others of its program: the script that it
-/// runs, or the title that it has set.
+/// Returns the text that distinguishes a process from other processes of the same program: the
+/// script that it runs, or the title that it has set.
 pub fn process_title(program: &str, pid: u32) -> Option<String> {
     title_from_command_line(program, &command_line(pid))
 }
@@ -257,8 +258,8 @@ pub fn add_title_comments(profile: &mut Profile, command_line: &[u8]) {
     add_comments(profile, called);
 }
 
-/// Adds a comment about the script that a process was started with, but not about its title: a
-/// process may have got that from its parent.
+/// Adds a comment about the script that a process was started with. The process's title is left
+/// out, because the process may have got it from its parent.
 pub fn add_script_comment(profile: &mut Profile, command_line: &[u8]) {
     let program = program(profile);
     let mut called = recording_texts::process_name_comments(&program, command_line);
@@ -325,8 +326,8 @@ impl LedgerSource {
     }
 }
 
-/// Returns the recorded processes, in the order of their numbers: those that this user may read,
-/// and those to which a `record` of this user gives access.
+/// Returns the recorded processes, in the order of their numbers: the processes that this user may
+/// read, and the processes to which a `record` of this user gives access.
 fn find_recorded() -> io::Result<Vec<LedgerSource>> {
     let read = heapprof_live::recorded_processes()?;
     let has = |pid: u32| read.iter().any(|process| process.pid() == pid);

@@ -14,12 +14,12 @@ use crate::rights::ProcessRights;
 /// A profile that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrittenProfile {
-    /// The process that the profile is of.
+    /// Process id of the process that the profile describes.
     pub process: u32,
     /// Whether the profile was written as the process ended.
     pub is_last: bool,
-    /// Whether the process went on unrecorded after this profile: under a filter of system calls
-    /// that would have killed it for writing another one.
+    /// Whether the process continued unrecorded after this profile, because a system-call filter
+    /// would have killed it for writing another one.
     pub is_before_filter: bool,
     /// Whether the profile was written as the process became another program.
     pub is_before_exec: bool,
@@ -29,7 +29,8 @@ pub struct WrittenProfile {
     pub in_use: i64,
     /// Bytes in use at the peak.
     pub peak: i64,
-    /// Largest number of bytes that the process held, without those that it inherited by a fork.
+    /// Largest number of bytes that the process held. Bytes that it inherited by a fork do not
+    /// count.
     pub own: i64,
     /// Number of stacks that have a value.
     pub stacks: usize,
@@ -46,33 +47,33 @@ pub struct WrittenProfile {
 /// Profiles that could not be written for the same reason.
 #[derive(Debug, PartialEq, Eq)]
 pub struct WriteFailure {
-    /// The reason.
+    /// The reason why the profiles could not be written.
     pub why: String,
     /// The path of the first profile, if it is known.
     pub path: Option<String>,
-    /// The number of profiles.
+    /// The number of profiles that could not be written.
     pub count: usize,
-    /// The user whose process may not write the profile, if that is another user.
+    /// The user whose process may not write the profile, if that is not this user.
     pub without_place: Option<u32>,
 }
 
 /// A process whose ledger was in private memory, so that nothing of it is left after a kill.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrivateLedger {
-    /// The process.
+    /// Process id of the process.
     pub process: u32,
-    /// The reason.
+    /// The reason why the ledger was in private memory.
     pub why: String,
-    /// The user whose process reports this.
+    /// The user whose process reported the private ledger.
     pub owner: FileOwner,
 }
 
 /// A process that was not recorded, although it could have been.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnrecordedProcess {
-    /// The process.
+    /// Process id of the process.
     pub process: u32,
-    /// The reason.
+    /// The reason why the process was not recorded.
     pub why: String,
     /// Path of the program, as text that is safe to show.
     pub program: String,
@@ -94,7 +95,7 @@ pub(crate) struct ListContents {
     pub(crate) written: Vec<WrittenProfile>,
     /// The profiles that could not be written, by reason.
     pub(crate) failed: Vec<WriteFailure>,
-    /// The processes whose ledgers could not be kept.
+    /// The processes whose ledgers were in private memory.
     pub(crate) private: Vec<PrivateLedger>,
     /// The processes that were not recorded.
     pub(crate) unrecorded: Vec<UnrecordedProcess>,
@@ -110,8 +111,8 @@ const MAX_PRIVATE_LEDGERS: usize = 1000;
 const MAX_REASONS: usize = 10;
 
 /// Reads the list. If a profile has several entries, the last one counts. `is_settled` returns
-/// whether a process is known to have a user who may not write its profile. The failure to write it
-/// is then left out.
+/// whether it is already known that the user of a process may not write the profile. Such failures
+/// are left out.
 pub(crate) fn read(list: &[ListEntries], is_settled: impl Fn(u32) -> bool) -> ListContents {
     let (mut written, mut failed) = (
         Vec::<Option<WrittenProfile>>::new(),
@@ -272,7 +273,7 @@ fn parse_small_child(entry: &[u8]) -> Option<SmallChild> {
     })
 }
 
-/// Parses an entry about a profile. Returns the path as the list has it, and the profile.
+/// Parses an entry about a profile. Returns the path as it is in the list, and the profile.
 fn parse(entry: &[u8], owner: FileOwner) -> Option<(&[u8], WrittenProfile)> {
     let mut fields = entry.splitn(9, |&b| b == b' ');
     let mut number = || {

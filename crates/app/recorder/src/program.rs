@@ -109,7 +109,7 @@ impl PreloadCheck {
     }
 }
 
-/// Returns why a program has more rights than its user, if it has more.
+/// Returns the reason why a program has more rights than its user, if it has more.
 fn raised_rights(file: &Path) -> Option<RaisedRights> {
     let metadata = file.metadata().ok()?;
     let has = |bits: u32| metadata.permissions().mode() & bits == bits;

@@ -206,8 +206,8 @@ impl Recording {
     }
 }
 
-/// Adds the profiles that the keeper wrote, for processes that ended without reporting, to the
-/// profiles that processes reported.
+/// Adds the keeper's profiles to the profiles that processes reported. The keeper writes profiles
+/// for processes that ended without reporting.
 fn add_saved(
     said: &mut ListContents,
     saved: io::Result<KeeperOutcome>,

@@ -122,7 +122,7 @@ fn ask_all<T>(
     None
 }
 
-/// Returns the pid namespace of this process, in which process ids have their meaning.
+/// Returns the pid namespace of this process. Process ids are only valid within a namespace.
 pub(crate) fn namespace() -> String {
     let name = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     name.to_string_lossy().into_owned()

@@ -33,7 +33,8 @@ const MAX_PROCESSES: usize = 1000;
 const INITIAL_READ_INTERVAL: Duration = Duration::from_millis(10);
 /// Time between two checks whether the program has ended.
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// Reading takes at most 1/N of the time, where N is this number.
+/// The divisor that limits the cost of reading: reading takes at most 1/`READ_TIME_DIVISOR` of the
+/// time.
 const READ_TIME_DIVISOR: u32 = 100;
 /// Time between two searches for descendants, if a search is quick.
 const DESCENDANT_SEARCH_INTERVAL: Duration = Duration::from_millis(100);
@@ -48,7 +49,7 @@ impl ResidentReader {
         Self { ends, thread }
     }
 
-    /// Ends the thread, and returns what it read.
+    /// Ends the thread, and returns the histories that it read.
     pub(crate) fn end(self) -> ResidentHistories {
         self.ends.store(true, Ordering::Release);
         let thread = self.thread.and_then(|thread| {

@@ -81,7 +81,7 @@ impl ProcessRights {
         }
     }
 
-    /// Whether these are the rights of this process.
+    /// Whether the rights are the rights of this process.
     pub fn are_ours(self) -> bool {
         matches!(self, Self::User(owner) if owner.is_us())
     }

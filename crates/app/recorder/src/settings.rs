@@ -48,8 +48,8 @@ pub struct RecordingSettings {
     pub by_thread: bool,
     /// Whether forked children are audited.
     pub audits_forks: bool,
-    /// The frames that are kept of a stack that leads through an interpreter, as the value of the
-    /// environment variable.
+    /// Which frames of stacks through an interpreter are kept, as the value of the environment
+    /// variable that selects them.
     pub frames: &'static str,
     /// The naming of Perl's evals, as the value of the environment variable.
     pub perl_evals: &'static str,
@@ -63,17 +63,17 @@ pub struct RecordingSettings {
     pub keeps_command_line: bool,
     /// Whether addresses get names.
     pub symbolizes: bool,
-    /// How the program is shown while it runs, if it is.
+    /// The options for showing the program while it runs; `None` if it is not shown.
     pub view: Option<LiveViewOptions>,
-    /// How lines that grow are followed, if they are.
+    /// The options for following lines that grow; `None` if lines are not followed.
     pub lines: Option<LineFollowOptions>,
     /// The file for the log of events, and its largest size in bytes, if there is to be a log.
     pub log: Option<(File, u64)>,
 }
 
 impl RecordingSettings {
-    /// Returns the number of bytes that a child must have held, without inherited ones, to keep its
-    /// profile; `None` if all children keep theirs.
+    /// Returns the minimum number of bytes that a child must have held to keep its profile.
+    /// Inherited bytes do not count. Returns `None` if all children keep their profiles.
     pub(crate) fn least_of_child(&self) -> Option<i64> {
         (!self.keeps_small_children && !self.audits_forks).then_some(MIN_OWN_BYTES)
     }

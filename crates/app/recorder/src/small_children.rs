@@ -1,11 +1,12 @@
-//! Leaves out children that held few bytes besides those that they inherited.
+//! Leaves out children that held few bytes besides inherited ones.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::files;
 use crate::profile_entries::{SmallChild, WrittenProfile};
 
-/// Number of bytes that a child must have held, without inherited ones, to keep its profile.
+/// Minimum number of bytes that a child must have held to keep its profile. Inherited bytes do not
+/// count.
 pub const MIN_OWN_BYTES: i64 = 64 << 10;
 
 /// Removes the profiles of children that held few bytes besides inherited ones, except those in

@@ -21,7 +21,7 @@ pub struct SocketKind {
 }
 
 impl SocketKind {
-    /// The socket of a `record` that answers questions, in order.
+    /// The socket at which a `record` answers questions. It keeps messages in order.
     pub const RECORD: Self = Self {
         prefix: "",
         socket: SocketType::SEQPACKET,
@@ -104,7 +104,7 @@ pub fn address(folder: &OwnedFd, name: &str) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new(path)?)
 }
 
-/// A socket at which this process listens. Its name is removed when it is dropped.
+/// A socket at which this process listens. The socket's name is removed when this value is dropped.
 pub struct ListeningSocket {
     /// The socket, which does not block.
     pub socket: OwnedFd,
@@ -115,7 +115,7 @@ pub struct ListeningSocket {
 }
 
 impl ListeningSocket {
-    /// Listens in the first folder that can be used.
+    /// Makes a socket in the first usable folder, and listens at it.
     pub fn start(kind: SocketKind) -> io::Result<Self> {
         let mut refused = io::Error::from(io::ErrorKind::NotFound);
         for folder in paths() {

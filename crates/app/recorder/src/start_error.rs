@@ -10,7 +10,7 @@ pub enum RecordingStartError {
         "no temporary folder can be made; TMPDIR may name one that only this user may write to"
     )]
     NoFolder(#[source] io::Error),
-    /// No file can be made in that folder.
+    /// No file can be made in the folder of the recording.
     #[error("no temporary file can be made")]
     NoFile(#[source] io::Error),
     /// No thread can be made that follows lines.

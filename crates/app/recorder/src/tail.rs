@@ -63,11 +63,12 @@ pub(crate) struct MessageTail {
     /// The text that was read; the bytes before `at` are parsed.
     text: Vec<u8>,
     at: usize,
-    /// Number of bytes from `at` on that belong to the last message, unless another message begins
-    /// there.
+    /// Number of bytes of the last message, counted from `at`. The message is shorter if another
+    /// one begins before its end.
     end: usize,
-    /// Number of bytes that were read; `given_back` is how many of them were given back.
+    /// Number of bytes that were read.
     read: u64,
+    /// Number of bytes that were given back to the file system.
     given_back: u64,
 }
 
@@ -107,8 +108,8 @@ impl MessageTail {
         len.saturating_sub(self.read)
     }
 
-    /// Returns the next message in the first `len` bytes of the file; `None` if no message is
-    /// whole.
+    /// Returns the next message in the first `len` bytes of the file; `None` if no complete message
+    /// is left.
     pub(crate) fn next(&mut self, len: u64) -> io::Result<Option<TailMessage>> {
         loop {
             match head(&self.text[self.at..]) {
@@ -359,7 +360,8 @@ mod tests {
         );
     }
 
-    /// A file of heads that each claim a large profile costs no more than its length.
+    /// Tests that parsing a file takes no more work than its length, even if each message head
+    /// claims a large profile.
     #[test]
     fn heads_in_heads_are_passed_over_once() {
         let many = "\n\0lines 1 5 1 16000000\n".repeat(500_000);

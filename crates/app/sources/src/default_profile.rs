@@ -19,13 +19,14 @@ const MAX_TOTAL_BYTES: u64 = 1 << 30;
 /// The beginning of the collector's comment.
 const COLLECTOR_COMMENT_PREFIX: &[u8] = b"collector: heapprof ";
 
-/// The first byte of a sample type.
+/// The tag byte of a sample type in an encoded profile.
 const SAMPLE_TYPE_TAG: u8 = 1 << 3 | 2;
-/// The first byte of a text of the string table. The second byte is the text's length.
+/// The tag byte of a text of the string table in an encoded profile. The byte after it is the
+/// text's length.
 const STRING_TABLE_TAG: u8 = 6 << 3 | 2;
 
-/// Whether these two bytes precede a short text of the string table, such as the collector's
-/// comment.
+/// Whether a short text of the string table, such as the collector's comment, follows the two bytes
+/// `before`.
 fn is_text(before: &[u8]) -> bool {
     before[0] == STRING_TABLE_TAG
         && (COLLECTOR_COMMENT_PREFIX.len()..128).contains(&usize::from(before[1]))

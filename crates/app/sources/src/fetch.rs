@@ -10,8 +10,8 @@ use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConf
 
 use crate::url::SecretUrl;
 
-/// Longest time that a server may pause within a body. A server that may take longer for its
-/// answer, because it profiles first, may also pause longer.
+/// Longest time that a server may pause within a body. A server that profiles before it answers may
+/// pause longer.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Whether an argument is a URL that can be fetched.

@@ -12,17 +12,17 @@ pub enum SourceError {
     /// A file has an invalid format, or exceeds a limit.
     #[error(transparent)]
     Format(#[from] FormatError),
-    /// Two of the profiles that would be added up are moments of one process.
+    /// Two profiles that would be added up are moments of one process.
     #[error(
         "{earlier} and {later} are two moments of one process ({process}); adding them up counts \
          the same memory twice"
     )]
     SameProcess {
-        /// The name of one profile.
+        /// The name of the earlier profile.
         earlier: String,
-        /// The name of the other profile.
+        /// The name of the later profile.
         later: String,
-        /// The process, as a user knows it.
+        /// The process, in words for the user.
         process: String,
     },
 }

@@ -23,7 +23,7 @@ use heapprof_text::file_name as name;
 use crate::host::{ProgressReader, SourceError, SourceHost};
 use crate::{default_profile, fetch};
 
-/// How profiles are found and read.
+/// The settings for finding and reading profiles.
 #[derive(Clone)]
 pub struct SourceSettings {
     /// The path of the database.
@@ -35,7 +35,8 @@ pub struct SourceSettings {
     /// Whether the sample types `objects` and `space` get the names of types in use. jeprof does
     /// not distinguish them.
     pub names_in_use: bool,
-    /// The store in which selectors are resolved, and also names if it is not the database.
+    /// The store in which selectors are looked up. If it is not the database, names are looked up
+    /// in it, too.
     pub backend: StoreBackend,
     /// Whether the profiles that are read get stored in the backend. A name then never means a
     /// profile of the backend.
@@ -56,12 +57,12 @@ pub struct ProfileSources {
     stdin_read: Cell<bool>,
 }
 
-/// A profile that was read, and the stored profiles that it is the sum of.
+/// A profile that was read, and the names of the stored profiles that it adds up.
 pub struct SelectedSource {
-    /// The profile.
+    /// The profile that was read.
     pub source: QuestionSource,
     /// The names of the stored profiles that a selector added up. `None` if no selector was used,
-    /// or if not every one of the profiles counts once.
+    /// or if a profile does not count exactly once in the sum.
     pub selected: Option<Vec<String>>,
 }
 
@@ -144,13 +145,13 @@ impl ProfileSources {
         Ok(vec![newest])
     }
 
-    /// Reads one profile from all these arguments. Several profiles are added up.
+    /// Reads one profile from all arguments. Several profiles are added up.
     pub fn read(&self, names: &[String]) -> Result<QuestionSource> {
         Ok(self.read_selected(names)?.source)
     }
 
     /// Reads one profile as [`read`](Self::read) does. If the only argument is a selector, also
-    /// returns the names of the profiles that it added up.
+    /// returns the names of the profiles that the selector added up.
     pub fn read_selected(&self, names: &[String]) -> Result<SelectedSource> {
         let read = match names {
             [] => bail!("no profile is named"),
@@ -180,7 +181,7 @@ impl ProfileSources {
         Ok(read)
     }
 
-    /// Reads a separate profile from each of these arguments.
+    /// Reads a separate profile from each argument.
     pub fn read_each(&self, names: &[String]) -> Result<Vec<QuestionSource>> {
         let one = |name: &String| self.read(std::slice::from_ref(name));
         names.iter().map(one).collect()
@@ -346,8 +347,9 @@ impl ProfileSources {
             && ProfileStore::open(&self.settings.db).is_ok_and(|store| store.find(name).is_ok())
     }
 
-    /// Returns the opened database if the argument can only be a name in it; `None` otherwise, or
-    /// without a database. Fails if the database does not have the name.
+    /// Opens the database, if the argument can only be a name in it. Returns `None` if the argument
+    /// can be something else, or if there is no database. Fails if the database does not have the
+    /// name.
     fn find_database(&self, name: &str) -> Result<Option<ProfileStore>> {
         let (whole, _) = split_part(name);
         let is_name = whole != "-"
@@ -434,13 +436,13 @@ pub fn to_owned_profile(source: QuestionSource) -> Profile {
     std::sync::Arc::try_unwrap(source.profile).unwrap_or_else(|shared| (*shared).clone())
 }
 
-/// The processes of the profiles that are added up, with the profiles' names.
+/// The processes of the profiles that are added up, each with the name of its profile.
 #[derive(Default)]
 struct SummedProcesses(Vec<(String, ProfiledProcess)>);
 
 impl SummedProcesses {
-    /// Adds the process of a profile. Fails if it is there already, because memory in use at both
-    /// moments would count twice.
+    /// Adds the process of a profile. Fails if the process was added before, because memory in use
+    /// at both moments would count twice.
     fn add(&mut self, source: &QuestionSource) -> Result<(), SourceError> {
         let Some(process) = ProfiledProcess::from_profile(&source.profile) else {
             return Ok(());

@@ -113,7 +113,8 @@ impl<'a> UrlParts<'a> {
         })
     }
 
-    /// Returns the query with the values that `value` returns for each key and value.
+    /// Returns the query with new values. `value` returns the new value for a key and its old
+    /// value.
     fn query(&self, value: impl Fn(&str, &str) -> String) -> String {
         let Some(query) = self.query else {
             return String::new();
@@ -179,7 +180,8 @@ pub(crate) struct SecretUrl {
 }
 
 impl SecretUrl {
-    /// Returns the address with its secrets, from the form in which they are hidden.
+    /// Makes the address with its secrets from the shown form of the address, which has marks in
+    /// place of the secrets.
     pub(crate) fn from_shown(shown: &str) -> Self {
         let Some(parts) = UrlParts::parse(shown, true) else {
             return Self {

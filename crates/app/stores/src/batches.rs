@@ -1,6 +1,6 @@
 //! Lists, reads and writes batches of Parquet files, in a folder or in an object store.
 //!
-//! A batch is complete when its table `profile` exists, which is written last.
+//! A batch is complete when its table `profile` exists, because this table is written last.
 
 mod folder;
 #[cfg(feature = "object-store")]
@@ -166,7 +166,7 @@ impl BatchWriter {
     }
 }
 
-/// Whether a folder has the name of a batch.
+/// Whether `name` is the name of a batch's folder.
 fn is_batch(name: &str) -> bool {
     name.starts_with("batch-")
 }
@@ -175,7 +175,7 @@ fn file_of(form: &TableForm) -> String {
     format!("{}.parquet", form.name)
 }
 
-/// Returns the table of a batch that is written last.
+/// Returns the table that is written last in each batch.
 pub(crate) fn last_table() -> &'static TableForm {
     &PORTABLE_TABLES[PORTABLE_TABLES.len() - 1]
 }

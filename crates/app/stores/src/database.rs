@@ -1,4 +1,4 @@
-//! The database: makes its file, opens it, and loads profiles into it.
+//! Makes and opens the database, and loads profiles into it.
 
 use std::path::Path;
 
@@ -32,7 +32,8 @@ pub fn make_database(path: &Path, mode: u32) -> Result<()> {
     }
 }
 
-/// Loads profiles into a database, which is opened once, and made when the first profile is stored.
+/// Loads profiles into a database. The database is opened once, and made when the first profile is
+/// stored.
 pub struct DatabaseLoader<'a> {
     path: &'a Path,
     mode: u32,
@@ -71,9 +72,9 @@ impl<'a> DatabaseLoader<'a> {
         Ok(self.store.as_mut().expect("it was opened"))
     }
 
-    /// Stores the profile that `read` returns under `name`. Skips it if the database already has
-    /// it, and fails if another profile has its name. `progress` gets how much of the profile is
-    /// stored so far, and how much there is in all.
+    /// Stores a profile under `name`; `read` returns the profile. Skips the profile if the database
+    /// already has it. Fails if the database has another profile of this name. `progress` gets the
+    /// amount that is stored so far, and the total amount.
     pub fn load(
         &mut self,
         name: &str,
@@ -110,8 +111,8 @@ impl<'a> DatabaseLoader<'a> {
         Ok(())
     }
 
-    /// Returns the number of samples in the database if the loaded ones made it reach a size that
-    /// is large for one SQLite file, or a multiple of that size.
+    /// Returns the number of samples in the database if loading has made it reach a multiple of
+    /// `LARGE_DATABASE_SAMPLES`. Returns `None` otherwise.
     pub fn find_new_large_size(&mut self) -> Result<Option<i64>> {
         if self.store.is_none() {
             return Ok(None);

@@ -1,6 +1,6 @@
 //! Errors to which a front end may add advice, or which it may put into other words.
 
-/// What is wrong with the address or the content of a store.
+/// An error in the address or the content of a store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The address of a ClickHouse has a user or a password in it.

@@ -14,9 +14,10 @@ use heapprof_analysis::{
 /// A rule that decides which moments are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetentionRule {
-    /// One moment of each process is kept in each step of this length; `None` keeps all moments.
+    /// The length of the steps in which one moment of each process is kept; `None` keeps all
+    /// moments.
     pub step: Option<Duration>,
-    /// The rule holds for moments up to this age.
+    /// The largest age of the moments to which the rule applies.
     pub age: Duration,
 }
 
@@ -25,7 +26,7 @@ pub struct RetentionRule {
 pub struct RolledUpLate {
     /// The name of the sum.
     pub name: String,
-    /// Number of moments that were loaded later. They are kept.
+    /// Number of moments that were loaded later. These are kept.
     pub late: usize,
 }
 
@@ -104,8 +105,8 @@ impl RetentionPlan {
         plan
     }
 
-    /// Takes moments out of the plan that came too late: `all` moments already contain the sum of
-    /// their group. Returns these sums.
+    /// Removes the moments from the plan that were loaded too late: `all` moments already contain
+    /// the sum of their group. Returns these sums.
     pub fn leave_late_moments(&mut self, all: &[StoredMoment]) -> Vec<RolledUpLate> {
         let groups = self.together.keys();
         let groups: BTreeMap<String, RollupGroup> =
@@ -165,8 +166,8 @@ impl RetentionPlan {
         self.together.len()
     }
 
-    /// Makes the sums and removes moments. `moments` are those of the plan, `store` reads them, and
-    /// `db` is the path of their database. Returns the database if it was changed, so that the
+    /// Makes the sums and removes moments. The plan was made from `moments`, `store` reads them,
+    /// and `db` is the path of their database. Returns the database if it was changed, so that the
     /// caller can give its space back.
     pub fn carry_out(
         &self,

@@ -32,7 +32,8 @@ pub struct SelectedProfile {
     pub source: QuestionSource,
     /// A sentence about the moments.
     pub about: String,
-    /// The names of the profiles whose values in use are added up, if each of them counts once.
+    /// The names of the profiles whose values in use are added up. `None` if some profile does not
+    /// count exactly once.
     pub names: Option<Vec<String>>,
 }
 
@@ -65,8 +66,8 @@ pub fn read_selection(
     })
 }
 
-/// Whether each of these names belongs to a single profile. Machines that write into one store may
-/// have used equal names.
+/// Whether each name belongs to a single profile. Machines that write into one store may have used
+/// equal names.
 pub fn are_unique<'a>(names: impl Iterator<Item = &'a str>, moments: &[StoredMoment]) -> bool {
     let wanted: HashSet<&str> = names.collect();
     let mut seen = HashSet::new();

@@ -20,7 +20,7 @@ use crate::selection::choose;
 pub struct ExportCount {
     /// Number of profiles that were written.
     pub profiles: usize,
-    /// Number of batches that contain these profiles.
+    /// Number of batches that contain the exported profiles.
     pub batches: usize,
     /// Number of profiles that were skipped, because the batches already contain them.
     pub skipped: usize,
@@ -31,13 +31,14 @@ pub struct ExportCount {
 pub struct ImportCount {
     /// Number of profiles that were stored.
     pub loaded: usize,
-    /// Names of the profiles that were skipped, because the database already has these names.
+    /// Names of the profiles that were skipped, because the database already has profiles with
+    /// equal names.
     pub skipped: Vec<String>,
 }
 
-/// Writes the moments that a selector chooses from the database `db` to `to`, where new files get
-/// the mode `mode`. Each batch but the last has at least `min_samples` samples. `now` is the time
-/// for [`choose`].
+/// Writes the moments that a selector chooses from the database `db` to `to`. New files get the
+/// mode `mode`. Each batch but the last has at least `min_samples` samples. `now` is the time for
+/// [`choose`].
 pub fn export_moments(
     db: &Path,
     (selector, now): (&str, i64),

@@ -15,7 +15,7 @@ use heapprof_wiretap::{
 /// between two writes to the database.
 const MAX_CODES: usize = 20_000;
 
-/// The key of a count: the kind, the code, the site, the host, the process and the outcome.
+/// The key of a count: kind, code, site, host, process and outcome.
 type CodeKey = (&'static str, String, String, String, u32, &'static str);
 
 #[derive(Default)]
@@ -154,7 +154,7 @@ impl DatagramCounts {
         self.write(store, senders)
     }
 
-    /// Writes the last counts, and that no listener runs any more.
+    /// Writes the last counts, and notes in the database that no listener runs any more.
     pub fn store_last(&mut self, store: &mut ProfileStore) -> Result<(), AnalysisError> {
         let senders = self.losses.take_final();
         self.write(store, senders)

@@ -39,7 +39,7 @@ pub struct ViewFacts {
     pub peak_rss: Option<i64>,
     /// The program's name.
     pub program: String,
-    /// Process id, which distinguishes the process from others of its program.
+    /// Process id, which distinguishes the process from other processes of the same program.
     pub process: Option<u32>,
 }
 
@@ -95,7 +95,8 @@ impl ViewFunction {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ViewRow {
     pub(crate) function: ViewFunction,
-    /// Name of the function. If other functions have the same name, the end of its file follows.
+    /// Name of the function. If other functions have the same name, the last part of its file's
+    /// path follows.
     pub(crate) name: String,
     pub(crate) flat: i64,
     pub(crate) cum: i64,
@@ -112,7 +113,7 @@ pub(crate) struct ViewAnswer {
     pub(crate) unit: String,
     pub(crate) left_out: i64,
     pub(crate) rows: Vec<ViewRow>,
-    /// The sum of the rows that are left out, and the number of these rows.
+    /// The sum of the rows that are left out, and the number of such rows.
     pub(crate) other: (i64, i64),
 }
 
@@ -188,7 +189,7 @@ pub(crate) fn facts(source: &QuestionSource) -> Result<ViewFacts> {
     })
 }
 
-/// Returns the history in a profile of its recording; empty if there is none.
+/// Returns the history of the recording that a profile contains; empty if it contains none.
 pub(crate) fn history(source: &QuestionSource) -> Result<Vec<TimelineRow>> {
     let session = session(source, &Query::default(), TypeSelection::All)?;
     Ok(timeline(&session)?.rows)
@@ -264,7 +265,7 @@ pub(crate) fn detail(
     Ok(detail)
 }
 
-/// A node of the call tree, in pre-order.
+/// A node of the call tree. The nodes are in pre-order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ViewNode {
     pub(crate) name: String,
@@ -305,8 +306,8 @@ pub(crate) struct GrownFunction {
     pub(crate) last: i64,
 }
 
-/// Returns how much functions grew over these moments, the function with the largest growth first.
-/// Returns none for fewer than three moments.
+/// Returns how much functions grew over several moments, the function with the largest growth
+/// first. For fewer than three moments, the result is empty.
 pub(crate) fn grown(sources: &[QuestionSource], ask: &ViewQuestion) -> Result<Vec<GrownFunction>> {
     if sources.len() < 3 {
         return Ok(Vec::new());

@@ -12,7 +12,7 @@ use super::view_data::{FlatByFunction, ViewData};
 
 /// Number of moments in a trend.
 const TREND_MOMENTS: usize = 7;
-/// Maximum number of moments for which Growth is computed.
+/// Maximum number of moments from which the view Growth is computed.
 const MAX_GROWTH_MOMENTS: usize = 40;
 
 impl ViewData {
@@ -61,8 +61,8 @@ impl ViewData {
         Ok(())
     }
 
-    /// Computes the values with which rows are compared: those of the marked moment, or else of the
-    /// first.
+    /// Computes the values with which rows are compared: the values at the marked moment, or at the
+    /// first moment if none is marked.
     fn compare(&mut self, state: &ViewState) -> Result<()> {
         let base = self.mark.as_ref().or_else(|| self.news.series.first());
         let Some(base) = base else { return Ok(()) };
@@ -103,7 +103,7 @@ impl ViewData {
         Ok(())
     }
 
-    /// Computes the callers, callees and lines of the row with the cursor.
+    /// Computes the callers, callees and lines of the selected row's function.
     fn refresh_detail(
         &mut self,
         key: &(u64, ViewQuestion),

@@ -12,7 +12,7 @@ use super::{detail, growth, head, table, timeline, tree};
 
 /// The smallest screen on which the view is drawn: columns and rows.
 pub(super) const MIN_SCREEN_SIZE: (u16, u16) = (80, 24);
-/// Smallest height, in rows, at which the chart is high.
+/// Smallest screen height, in rows, at which the chart is drawn with more than three rows.
 const MIN_HIGH_CHART_ROWS: u16 = 40;
 
 /// Draws the whole view.
@@ -102,8 +102,8 @@ fn wrap_text(text: &str, width: usize) -> Vec<String> {
         .collect()
 }
 
-/// Draws the line about the current settings: sample type, own code, focus, order, and what rows
-/// are compared with.
+/// Draws the line about the current settings: sample type, own code, focus, order, and the moment
+/// with which rows are compared.
 fn switches(canvas: &mut ScreenCanvas<'_>, area: Rect, data: &ViewData, state: &ViewState) {
     let own = if state.ask.own_code { "on" } else { "off" };
     let focus = state.ask.focus.as_deref().unwrap_or("–");
@@ -153,8 +153,8 @@ fn prompt(canvas: &mut ScreenCanvas<'_>, area: Rect, data: &ViewData, state: &Vi
     canvas.line(area, area.y, &text, style);
 }
 
-/// Returns the text about the keys. If not all of them fit, the less useful ones at the end are
-/// left out.
+/// Returns the text about the keys. If there is no room for all of them, the less useful ones at
+/// the end are left out.
 fn keys(width: u16, data: &ViewData) -> String {
     let mut all = vec![
         "Enter open",

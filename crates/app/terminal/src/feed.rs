@@ -34,7 +34,7 @@ pub enum ProcessChoice {
 /// The view's request to its feed.
 #[derive(Clone, Debug, Default)]
 pub struct FeedRequest {
-    /// Whether the view keeps its present snapshot.
+    /// Whether the view shall keep its present snapshot.
     pub is_frozen: bool,
     /// The process to show.
     pub which: ProcessChoice,
@@ -47,11 +47,11 @@ pub struct FeedRequest {
 pub struct ViewSnapshot {
     /// A number that is unique among the snapshots of the feed.
     pub id: u64,
-    /// Seconds since the recording began; `None` if the profile does not say.
+    /// Seconds since the recording began; `None` if the profile does not have the time.
     pub seconds: Option<f64>,
     /// RSS in bytes, if it was read.
     pub rss: Option<i64>,
-    /// The profile.
+    /// The profile of the moment.
     pub source: QuestionSource,
     /// The facts about the profile as a whole.
     pub facts: ViewFacts,
@@ -77,7 +77,7 @@ impl ViewSnapshot {
 pub struct CurvePoint {
     /// Seconds on the clock of the curve.
     pub seconds: f64,
-    /// Bytes in use.
+    /// Bytes in use at the moment.
     pub heap: i64,
     /// RSS in bytes, if it was read.
     pub rss: Option<i64>,
@@ -93,7 +93,7 @@ pub struct SnapshotPeak {
 }
 
 impl SnapshotPeak {
-    /// Returns the largest peak in the profiles of these moments, which begin with the oldest one.
+    /// Returns the largest peak in the profiles of `moments`, of which the oldest comes first.
     /// Times count from the start of the recording of `first`.
     pub fn from_moments(moments: &[Arc<ViewSnapshot>], first: &ViewSnapshot) -> Option<Self> {
         let named = moments.iter().filter_map(|moment| moment.facts.peak);
@@ -131,7 +131,7 @@ pub struct FeedNews {
     pub history: Vec<CurvePoint>,
     /// The largest heap in any profile of the feed. The curve may not show it.
     pub peak: Option<SnapshotPeak>,
-    /// The processes that can be shown. A single one leaves no choice.
+    /// The processes that can be shown. If there is only one, the user has no choice.
     pub processes: Vec<ViewProcess>,
     /// The process that is shown.
     pub which: ProcessChoice,
@@ -143,7 +143,7 @@ pub struct FeedNews {
     pub rss: Option<i64>,
     /// Seconds since the program began, or else since the snapshot's recording began.
     pub clock: Option<f64>,
-    /// Whether the view shows a running program, or one that has ended meanwhile.
+    /// Whether the view shows a running program, or a program that ended while the view was open.
     pub is_live: bool,
     /// Whether the program runs independently of the view.
     pub is_independent: bool,

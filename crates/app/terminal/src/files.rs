@@ -54,7 +54,7 @@ impl FileFeed {
     }
 }
 
-/// Converts a history to points. If a moment has RSS only, its heap is that of the moment before.
+/// Converts a history to points. A moment that has only RSS gets the heap of the moment before it.
 fn curve(rows: &[TimelineRow]) -> Vec<CurvePoint> {
     let (mut heap, mut rss) = (None, None);
     let points = rows.iter().filter_map(|row| {

@@ -1,4 +1,5 @@
-//! Draws Growth: which functions grew over the moments, in the terms of the reports.
+//! Draws the view Growth, which lists the functions that grew over the moments. Growth is defined
+//! as in the reports.
 
 use ratatui_core::layout::Rect;
 use ratatui_core::style::Style;

@@ -11,9 +11,9 @@ use super::view_data::ViewData;
 /// Smallest width, in columns, at which both lines are drawn as one.
 const MIN_ONE_LINE_COLUMNS: u16 = 150;
 
-/// Returns the text of the heap, RSS and the peak, shortened to `room` columns. First the words
-/// that mark estimates are left out, because the first line says so too, then the rate, then the
-/// range.
+/// Returns the text of the heap, RSS and the peak, shortened to `room` columns. The words that mark
+/// estimates are left out first, because the first line has them, too. Then the rate is left out,
+/// and then the range.
 fn fitting(data: &ViewData, room: usize) -> String {
     let fits = |text: &String| text.chars().count() <= room;
     let whole = heap_text(data, true, true);

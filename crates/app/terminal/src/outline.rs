@@ -1,4 +1,4 @@
-//! Finds the nodes of the tree that are shown: those with unfolded parents.
+//! Finds the visible nodes of the tree: the nodes whose parents are all unfolded.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -44,7 +44,8 @@ pub(super) fn visible_lines(nodes: &[ViewNode], unfolded: &HashSet<u64>) -> Vec<
     lines
 }
 
-/// Unfolds the path to the largest node, as long as each node has most of its parent's value.
+/// Unfolds the largest visible node, again and again. Stops when that node has at most half of the
+/// value of the node that was unfolded before it.
 pub(super) fn unfold_largest(nodes: &[ViewNode], unfolded: &mut HashSet<u64>) {
     let mut most = i64::MAX;
     loop {

@@ -23,8 +23,8 @@ pub struct PlainBlocks {
 }
 
 impl PlainBlocks {
-    /// Returns the block for the feed's state; `None` if it has no new snapshot and the program has
-    /// not ended.
+    /// Returns the block for the feed's state. Returns `None` if the program still runs and has no
+    /// new snapshot.
     pub fn block(&mut self, news: FeedNews) -> Option<String> {
         let id = news.snapshot.as_ref()?.id;
         let is_new = self.shown.replace(id) != Some(id) || news.ended.is_some();

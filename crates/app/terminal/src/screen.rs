@@ -1,5 +1,5 @@
-//! Takes the terminal for the view, and gives it back with its earlier settings, however the view
-//! ends, if heapprof still has the time.
+//! Takes the terminal for the view, and restores the terminal's earlier settings when the view ends
+//! in any way. Only a kill that leaves heapprof no time prevents that.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -155,7 +155,7 @@ pub fn tell_again() {
     }
 }
 
-/// Takes the terminal again after [`leave`]. It does nothing while another job has the terminal.
+/// Takes the terminal again after [`leave`]. Does nothing while another job has the terminal.
 pub fn enter() {
     let mut taken = lock_terminal();
     let Some(taken) = taken.as_mut().filter(|taken| !taken.is_up) else {

@@ -81,7 +81,7 @@ pub(crate) struct ViewState {
     /// The last arrangement: its time in seconds, its question, its column, and whether its order
     /// is reversed.
     ordered: Option<(f64, ViewQuestion, ViewColumn, bool)>,
-    /// Whether the rows are now in the order of their values.
+    /// Whether the rows are in the order of their values at present.
     pub(crate) is_in_order: bool,
     /// Whether callers, callees and lines take up most of the screen.
     pub(crate) is_open: bool,
@@ -90,7 +90,7 @@ pub(crate) struct ViewState {
     pub(crate) unfolded: HashSet<u64>,
     /// The path of the selected node.
     pub(crate) node: Option<u64>,
-    /// The first row that Growth shows.
+    /// The number of the first row that Growth shows, from 0.
     pub(crate) from: usize,
     pub(crate) is_frozen: bool,
     pub(crate) shows_help: bool,
@@ -102,7 +102,7 @@ pub(crate) struct ViewState {
     pub(crate) asks: bool,
     /// A message about the last action, or about its failure.
     pub(crate) said: Option<String>,
-    /// Number of rows that fit, according to the last drawing.
+    /// Number of rows that fit on the screen, according to the last drawing.
     pub(crate) page: usize,
 }
 
@@ -326,7 +326,8 @@ impl ViewState {
     }
 }
 
-/// Returns the change of a row against `base`. A function that is missing there counts from 0.
+/// Returns the change of a row against `base`. For a function that is missing in `base`, the change
+/// is its whole value.
 pub(super) fn change(row: &ViewRow, base: &FlatByFunction) -> i64 {
     row.flat
         .saturating_sub(base.get(&row.function).copied().unwrap_or(0))

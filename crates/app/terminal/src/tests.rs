@@ -87,7 +87,7 @@ fn news(count: i64) -> FeedNews {
     }
 }
 
-/// Returns the screen after these keys were pressed.
+/// Returns the screen after the keys `keys` were pressed.
 fn screen(news: FeedNews, size: (u16, u16), keys: &[KeyPress]) -> (String, ViewState, ViewData) {
     let (mut state, mut data) = (ViewState::default(), ViewData::default());
     let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
@@ -148,7 +148,8 @@ fn drawings() {
     expect("nothing.80x24.txt", &screen(nothing, small, &[]).0);
 }
 
-/// A single profile has the curve of its recording, with the peak that the first line shows.
+/// Tests that a single profile has the curve of its recording, with the peak that the first line
+/// shows.
 #[test]
 fn a_file_shows_its_own_curve() {
     let curve = |profile: Profile| {
@@ -192,8 +193,8 @@ fn a_file_shows_its_own_curve() {
     );
 }
 
-/// The curve of several moments shows the largest heap in any of their profiles, and its time if a
-/// history has it.
+/// Tests that the curve of several moments shows the largest heap in any of their profiles, and the
+/// time of that heap if a history has it.
 #[test]
 fn a_series_names_the_largest_peak() {
     let spike = |n: i64, with_history| {
@@ -234,8 +235,8 @@ fn a_series_names_the_largest_peak() {
     }
 }
 
-/// RSS is shown beside the bytes in use, and peak RSS beside the peak, both without the collector's
-/// own tables.
+/// Tests that RSS is shown beside the bytes in use, and peak RSS beside the peak. Both are without
+/// the collector's own tables.
 #[test]
 fn rss_goes_with_what_it_is_of() {
     let mut sized = profile(3, &[]);
@@ -249,7 +250,7 @@ fn rss_goes_with_what_it_is_of() {
     assert!(text.contains(said), "{text}");
 }
 
-/// Any size can be drawn, even one without room.
+/// Tests that any size can be drawn, even one without room.
 #[test]
 fn every_size_is_drawn() {
     for size in [
@@ -275,7 +276,7 @@ fn every_size_is_drawn() {
     }
 }
 
-/// Names in a profile reach the terminal only without control characters.
+/// Tests that names in a profile reach the terminal only without control characters.
 #[test]
 fn hostile_names_are_shown_and_not_obeyed() {
     let evil = "evil\u{1b}[31m\u{1b}]0;title\u{7}\u{9b}2J\u{202e}gnp.\r\n\t\u{200f}x";
@@ -401,7 +402,7 @@ fn leaving_asks_only_while_the_program_runs() {
     assert_eq!(state.press(KeyPress::Interrupt, &data), KeyEffect::Leave);
 }
 
-/// Rows keep their place for three seconds, and are then put in order.
+/// Tests that rows keep their place for three seconds, and are then put in order.
 #[test]
 fn rows_keep_their_place_for_a_while() {
     let (_, mut state, data) = screen(news(1), (80, 24), &[]);
@@ -424,7 +425,8 @@ fn rows_keep_their_place_for_a_while() {
     assert!(state.is_in_order);
 }
 
-/// Functions of the same name have separate rows, with their own trends, callers and lines.
+/// Tests that functions of the same name have separate rows, with separate trends, callers and
+/// lines.
 #[test]
 fn functions_of_one_name_have_their_files_beside_them() {
     let snapshot = |n: i64| {

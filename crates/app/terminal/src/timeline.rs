@@ -15,9 +15,9 @@ const SCALE_COLUMNS: u16 = 11;
 /// low to see.
 const MAX_RSS_TO_HEAP_RATIO: i64 = 20;
 
-/// Returns the curve with the peak, which is visible in a chart of `columns` columns. After a peak
-/// between two moments, the curve returns to its value before the peak, because the real value is
-/// not known.
+/// Returns the curve with a point for the peak, which is visible in a chart of `columns` columns.
+/// If the peak lies between two moments, the curve returns to its value before the peak, because
+/// the real value is not known.
 fn with_peak(data: &ViewData, columns: u16) -> Vec<CurvePoint> {
     let mut points = data.news.history.clone();
     let most = points.iter().map(|point| point.heap).max();

@@ -22,15 +22,16 @@ const LOST_SEPARATOR: &str = " lost ";
 pub struct WatchMark {
     /// The process to which the mark belongs, if it belongs to one.
     pub pid: Option<u32>,
-    /// Whether only the watch of that process accepts the mark.
+    /// Whether only the watch of the mark's process accepts the mark.
     pub is_strict: bool,
-    /// The sender, if the mark belongs to all other watched processes.
+    /// Process id of the sender of a mark that belongs to all other watched processes; `None` for
+    /// any other mark.
     pub of_all_but: Option<u32>,
     /// Number of marks that the process could not send since its previous mark.
     pub lost: u32,
     /// When the mark was set, in milliseconds since 1970 UTC.
     pub time_ms: i64,
-    /// The memory sizes of the process at that time.
+    /// The memory sizes of the process when the mark was set.
     pub statm: Option<StatmSizes>,
     /// The user's text, which says what begins at the moment.
     pub text: String,
@@ -77,7 +78,7 @@ impl WatchMark {
 pub enum MarkScope {
     /// The sender names no process.
     UnknownProcess,
-    /// The process with this id; the mark is for its watch only.
+    /// Only the process with this id. Only its own watch accepts the mark.
     Process(u32),
     /// All watched processes but the sender.
     AllOthers,

@@ -49,8 +49,8 @@ pub struct ProcessWatcher {
     batch: WatchBatch,
     /// Whether each scan must be a full one for all processes.
     needs_usage: bool,
-    /// Returns what distinguishes a process from others of its program. The arguments are the
-    /// program's name and the process id.
+    /// Returns a text that distinguishes a process from other processes of the same program. The
+    /// arguments are the program's name and the process id.
     title: fn(&str, u32) -> Option<String>,
 }
 
@@ -60,8 +60,8 @@ fn signed(bytes: u64) -> i64 {
 }
 
 impl ProcessWatcher {
-    /// Makes a watcher without processes. `title` returns what distinguishes a process from others
-    /// of its program.
+    /// Makes a watcher without processes. `title` returns a text that distinguishes a process from
+    /// other processes of the same program.
     pub fn new(
         with_children: bool,
         needs_usage: bool,
@@ -191,7 +191,8 @@ impl ProcessWatcher {
         self.alive.iter().find(|one| one.pid == pid)
     }
 
-    /// Adds an event to the data: of one process, or of none if `pid` is `None`.
+    /// Adds an event of the process `pid` to the data, or an event of no process if `pid` is
+    /// `None`.
     pub fn note(&mut self, pid: Option<u32>, now_ms: i64, kind: &str, text: String) {
         let process = pid.and_then(|pid| self.find(pid));
         self.batch.events.push(WatchEvent {
@@ -218,7 +219,7 @@ impl ProcessWatcher {
         rule.holds(&all)
     }
 
-    /// Returns the data since the last call.
+    /// Returns the data that was collected since the last call.
     pub fn take(&mut self) -> WatchBatch {
         let mut batch = std::mem::take(&mut self.batch);
         batch.sample_count = self.scan_count;
@@ -368,8 +369,8 @@ impl ProcessWatcher {
 }
 
 /// Whether a stack that begins at `now` belongs to another program than one that began at `before`.
-/// A beginning of 0 is not known: the process belongs to another user, or is just becoming another
-/// program. Meanwhile the kernel moves the beginning a little, so a small difference does not
+/// A beginning of 0 means unknown: the process belongs to another user, or is in the middle of an
+/// exec. During an exec the kernel moves the beginning a little, so a small difference does not
 /// count.
 fn is_another(before: u64, now: u64) -> bool {
     const MAX_STACK_SHIFT: u64 = 128 << 10;
@@ -390,7 +391,7 @@ fn time_of(mark: &WatchMark, now_ms: i64) -> i64 {
     }
 }
 
-/// Describes a process.
+/// Returns the command line of a process, or its name if the command line is not known.
 fn describe_process(about: &WatchProcess) -> &str {
     match about.command.as_str() {
         "" => &about.name,

@@ -1,4 +1,4 @@
-//! `heapprof alive`: a script reports which of its code runs.
+//! `heapprof alive`: lets a script report that a part of it runs.
 
 use std::path::Path;
 

@@ -27,9 +27,10 @@ use crate::{log, messages, named_process, outside, preload};
 
 /// Time between two checks whether the recording is over.
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// How often a program without a ledger file is read, so that a recent profile exists when it ends.
+/// Time between two readings of a program without a ledger file. The readings ensure that a recent
+/// profile exists when the program ends.
 const READ_INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum number of attempts to detach, if no thread of the program is at a safe place.
+/// Maximum number of attempts to detach while no thread of the program is at a safe place.
 const MAX_DETACH_ATTEMPTS: u32 = 3;
 
 /// Why a recording ended.
@@ -160,7 +161,7 @@ fn leave(pid: u32) -> Result<(u32, Duration), heapprof_attach::AttachError> {
     }
 }
 
-/// A recording of a program that heapprof is attached to.
+/// The state of a recording to which heapprof attached a running program.
 struct AttachedRecording {
     pid: u32,
     attached: AttachOutcome,
@@ -173,7 +174,7 @@ struct AttachedRecording {
     /// The process's command line at the start, because it can't be read after the process has
     /// ended.
     command_line: Vec<u8>,
-    /// Whether the profile gets the whole command line.
+    /// Whether the profile includes the whole command line.
     tells_command_line: bool,
 }
 
@@ -298,8 +299,8 @@ impl AttachedRecording {
         outside::find(&self.pid.to_string())?.read()
     }
 
-    /// Returns the profile at the end. Detaches from the program, unless it has ended or another
-    /// process has already detached.
+    /// Ends the recording, and returns its last profile. Detaches from the program, unless it has
+    /// ended or another process has already detached.
     fn end(&mut self, over: AttachEndReason) -> Result<Profile> {
         let of_process = || format!("process {}", self.pid);
         let read = match over {
@@ -367,7 +368,7 @@ impl AttachedRecording {
     }
 }
 
-/// Describes what is missing from a profile, as its comments report it. Each text is one line.
+/// Describes which parts a profile lacks, according to its comments. Each text is one line.
 fn describe_missing_parts(profile: &Profile, is_exact: bool) -> Vec<String> {
     let comments = || profile.comment.iter().map(|&text| profile.text(text));
     let column = profile.find_sample_type("alloc_space").ok();

@@ -1,5 +1,5 @@
-//! `heapprof bench`: compares the peaks of candidates, which the collector measures without
-//! polling.
+//! `heapprof bench`: compares the peak heap of candidates (commands or Perl code). The collector
+//! measures each peak, so nothing is polled.
 
 use std::ffi::OsString;
 
@@ -13,9 +13,9 @@ use crate::args::BenchArgs;
 use crate::context::CommandContext;
 use crate::output;
 
-/// Perl code that runs before a candidate's code. It allocates more bytes than perl uses briefly
-/// while it starts and compiles. The empty candidate has these bytes too, so each peak is from the
-/// time in which the candidate's code runs.
+/// Perl code that allocates memory before a candidate's code runs: more bytes than perl needs
+/// briefly while it starts and compiles. So each peak is from the time in which the candidate's
+/// code runs. The empty candidate has these bytes too.
 const BALLAST: &str =
     "package heapprof; INIT { vec($heapprof::ballast, 1048575, 8) = 0 } package main;";
 /// The function in which `BALLAST` allocates.

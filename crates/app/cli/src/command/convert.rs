@@ -82,8 +82,8 @@ fn gperftools(args: &ConvertArgs, source: &QuestionSource, form: GperftoolsForm)
     Ok(())
 }
 
-/// Adds the profile's name to an error if its content does not fit the format. Errors of writing
-/// stay as they are.
+/// Adds the profile's name to the error of a profile whose content does not fit the format. Errors
+/// of writing stay as they are.
 fn with_profile_name<T>(source: &QuestionSource, result: Result<T, WriteError>) -> Result<T> {
     result.map_err(|error| match error {
         WriteError::Io(error) => error.into(),

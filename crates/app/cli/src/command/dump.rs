@@ -27,7 +27,7 @@ pub(super) fn run(args: &DumpArgs) -> Result<()> {
     Ok(())
 }
 
-/// Fails if a profile would be written to a terminal, to which `-` may lead.
+/// Fails if a profile would be written to a terminal: if `output` is `-`, and stdout is a terminal.
 pub(super) fn refuse_terminal(output: Option<&Path>) -> Result<()> {
     if output.is_some_and(|path| path == "-") && output::is_terminal(None) {
         bail!("a profile is not text for a terminal; write it to a file with -o");

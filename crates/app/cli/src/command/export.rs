@@ -56,7 +56,7 @@ mod parquet {
         Ok(())
     }
 
-    /// Reads batches back into the database.
+    /// Reads batches of Parquet files back into the database.
     pub(in crate::command) fn import(context: &CommandContext, args: &ImportArgs) -> Result<()> {
         let mode = args.file_mode.mode()?.0;
         let db = context.sources.db();

@@ -15,7 +15,8 @@ use crate::{messages, outside};
 
 /// Shortest time between two readings.
 const MIN_READ_INTERVAL: Duration = Duration::from_millis(500);
-/// Reading takes at most 1/N of the time, where N is this number.
+/// The divisor that limits the cost of reading: reading takes at most 1/`READ_TIME_DIVISOR` of the
+/// time.
 const READ_TIME_DIVISOR: u32 = 20;
 /// Time between two checks whether the process has ended.
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(100);
@@ -72,13 +73,13 @@ pub(super) fn run(args: &FollowArgs) -> Result<()> {
     }
 }
 
-/// How many bytes of each line were in use when the line was last reported.
+/// The number of bytes that each line had in use when it was last reported.
 #[derive(Default)]
 struct ReportedLineSizes(Option<HashMap<CodePlace, i64>>);
 
 impl ReportedLineSizes {
-    /// Returns the lines that have grown by `least` bytes since they were last reported, or since
-    /// the first call, and by how much. The line that has grown most comes first.
+    /// Returns the lines that have grown by at least `least` bytes, with their growth since they
+    /// were last reported, or since the first call. The line that has grown most comes first.
     fn find_grown_lines(
         &mut self,
         mut profile: Profile,

@@ -1,4 +1,5 @@
-//! `heapprof fork-audit`: reports what forked children load too late, and whose memory they copy.
+//! `heapprof fork-audit`: reports which files forked children load that their parent should have
+//! loaded, and which memory they copy.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};

@@ -12,12 +12,12 @@ use heapprof_recorder::CHILDREN_SUFFIX;
 use crate::context::CommandContext;
 use crate::name;
 
-/// The ending of the name of a file with the audit of a child.
+/// The ending of the file name of a child's audit.
 pub(super) const AUDIT_SUFFIX: &str = ".fork.pb.gz";
 /// The ending of a profile's file name.
 pub(super) const PROFILE_SUFFIX: &str = ".pb.gz";
 
-/// Returns the fork audit of these profiles, and its session.
+/// Computes the fork audit of profiles. Also returns the session that ran its statements.
 pub(super) fn ask(
     context: &CommandContext,
     names: &[String],
@@ -34,9 +34,9 @@ pub(super) fn ask(
     Ok((fork_audit(&session, limit)?, session))
 }
 
-/// Returns the profiles that a name stands for. A folder stands for its profiles and those in its
-/// folders of children. A profile stands for itself and its children, which are in a folder beside
-/// it.
+/// Returns the profiles that a name stands for. A folder stands for the profiles in it, and in the
+/// children's folders inside it. A profile stands for itself and for the profiles of its children,
+/// which are in a folder beside it.
 pub(super) fn profiles_of(name: &str) -> Result<Vec<String>> {
     let path = name::path(name);
     let mut found = Vec::new();
@@ -73,7 +73,8 @@ pub(super) fn list_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Adds the profiles in a folder, sorted by name, and optionally those in its folders of children.
+/// Adds the profiles in a folder, sorted by name. If `with_children` is true, also adds the
+/// profiles in the children's folders inside it.
 fn add_folder(folder: &Path, with_children: bool, to: &mut Vec<String>) -> Result<()> {
     for path in list_folder(folder)? {
         let text = path.to_string_lossy();

@@ -48,7 +48,7 @@ impl GateRules {
         self.rules.iter().map(|(rule, text)| (rule, text.as_str()))
     }
 
-    /// Whether a rule is about a total of the profile.
+    /// Whether any rule is about a total of the profile.
     pub(super) fn names_a_type(&self) -> bool {
         self.rules().any(|(rule, _)| rule.sample_type().is_some())
     }
@@ -77,8 +77,8 @@ impl GateRules {
         Ok(())
     }
 
-    /// Returns the broken rules that belong in a report. On a terminal there are none: they are
-    /// printed below the report, even if a pager shows it.
+    /// Returns the broken rules to include in a report. On a terminal the report includes none:
+    /// they are printed below it, even if a pager shows it.
     pub(super) fn in_report(&self, report: &ReportArgs, style: &ReportStyle) -> &[RuleViolation] {
         let is_text = matches!(style.format, ReportFormat::Text | ReportFormat::Markdown);
         match is_text && output::is_terminal(report.output.file()) {
@@ -111,7 +111,7 @@ impl GateRules {
         })
     }
 
-    /// Prints that estimates are too uncertain to break a rule, with the first of them as the
+    /// Prints that estimates are too uncertain to break a rule, with the first estimate as an
     /// example.
     fn say_unsure(&self, rule: &GateRule, line: &impl Fn(&RuleViolation) -> String) {
         let mut unsure = self.verdict.unsure.iter().filter(|b| b.rule == rule.text());

@@ -1,4 +1,5 @@
-//! Records a program exactly, and returns only numbers: its peak, and the bytes in use at its end.
+//! Records a program exactly, and returns only numbers: the program's peak, and the bytes in use at
+//! its end.
 
 use std::ffi::OsString;
 use std::process::Command;

@@ -111,7 +111,7 @@ fn label_profile(name: &str, source: QuestionSource, args: &LoadArgs) -> Result<
     Ok((name.to_string(), profile, labels))
 }
 
-/// Returns advice if a database has become large for one file.
+/// Returns the advice for a database that has become too large for one file.
 fn size_hint(samples: i64) -> String {
     format!(
         "has {} million samples, which is much for one file: questions about all of them take \

@@ -20,7 +20,7 @@ use crate::{named_process, now};
 
 /// Longest time that a watch may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Largest answer, in bytes.
+/// Largest answer of a watch, in bytes.
 const MAX_ANSWER_BYTES: usize = 1024;
 
 pub(super) fn run(args: &MarkArgs) -> Result<()> {

@@ -54,7 +54,7 @@ pub(super) fn run(context: &CommandContext, args: &PerlHeapArgs) -> Result<()> {
     output::text(None, &text)
 }
 
-/// Returns the word for a format on the command line.
+/// Returns the command-line word for a report format.
 fn word(format: ReportFormat) -> &'static str {
     match format {
         ReportFormat::Text => "text",

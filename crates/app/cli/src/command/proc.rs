@@ -67,7 +67,7 @@ pub(super) fn style(context: &CommandContext, args: &ProcessReportArgs) -> Repor
     }
 }
 
-/// Reads which memory a process has now, as far as this user may.
+/// Reads a snapshot of a process's memory, as far as this user may read it.
 fn snapshot(pid: u32) -> Result<ProcessSnapshot> {
     let gone = |error: std::io::Error| match error.kind() {
         ErrorKind::NotFound => anyhow!("process {pid}: has ended"),

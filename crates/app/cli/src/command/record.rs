@@ -139,7 +139,8 @@ fn perl_option(frames: FrameSelection) -> Option<String> {
     }
 }
 
-/// Returns how growing lines are followed, if they are. Opens the output for them.
+/// Returns the options for following growing lines, or `None` without `--follow-lines`. Opens the
+/// output of `--follow-output`.
 fn line_options(args: &RecordArgs, mode: FileMode) -> Result<Option<LineFollowOptions>> {
     let output = args.follow_output.as_deref();
     let output = output
@@ -152,7 +153,7 @@ fn line_options(args: &RecordArgs, mode: FileMode) -> Result<Option<LineFollowOp
     }))
 }
 
-/// Returns how the view shows the program.
+/// Returns the options of the view that shows the program.
 fn view_options(args: &RecordArgs, color: ColorMode) -> LiveViewOptions {
     LiveViewOptions {
         interval: args.interval,
@@ -174,7 +175,7 @@ fn start_error(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// Fails if it is clear before the program runs that Perl's values can't be traced.
+/// Fails if Perl's values certainly can't be traced. Runs before the program starts.
 fn check_perl_module(frames: FrameSelection) -> Result<()> {
     if frames == FrameSelection::Native {
         bail!("--perl-values: values have Perl's frames, which --frames native leaves out");

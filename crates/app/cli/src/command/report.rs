@@ -108,7 +108,8 @@ struct FolderAudit {
 /// Maximum number of places that a page shows of an audit.
 const MAX_AUDIT_PLACES: usize = 500;
 
-/// Reads the audit of forks if the only name is a folder that has one.
+/// Reads the fork audit of a folder. Returns `None` if the user named anything but one folder that
+/// has an audit.
 fn read_audit(
     context: &CommandContext,
     args: &PageArgs,
@@ -159,8 +160,8 @@ pub(super) fn expand_names(names: &[String]) -> Result<Vec<String>> {
     Ok(all)
 }
 
-/// Reads the profiles. With a base, there are two: the sum of the base, and the sum of the others.
-/// Otherwise each profile is a moment, and they are in the order of time.
+/// Reads the profiles. With a base, returns two: the sum of the base, and the sum of the others.
+/// Without a base, returns each profile as a moment, in the order of time.
 fn read(
     context: &CommandContext,
     args: &PageArgs,

@@ -68,7 +68,7 @@ pub(super) fn run(context: &CommandContext, args: &SqlArgs) -> Result<()> {
     })
 }
 
-/// Adds advice about where to find the names to the error of an unknown table or column.
+/// Adds advice to the error about an unknown table or column: where to find the names.
 fn with_advice(error: heapprof_analysis::AnalysisError) -> anyhow::Error {
     let text = error.to_string();
     let is_unknown = ["no such table", "no such column"]

@@ -42,7 +42,7 @@ pub(in crate::command) enum WalkTargetKind {
 }
 
 impl WalkTarget {
-    /// Finds the target, and copies or reads its memory. Also returns notes about that. `program`
+    /// Finds the target, and copies or reads its memory. Also returns notes for the user. `program`
     /// is the path where the program of a core file is now.
     pub(in crate::command) fn open(
         target: &str,

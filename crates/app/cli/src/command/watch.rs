@@ -49,7 +49,7 @@ struct WatchOutcome {
     /// The watch's name in the database; `None` if the program could not be started.
     name: Option<String>,
     code: ExitCode,
-    /// Whether the user ended the program with Ctrl-C.
+    /// Whether Ctrl-C ended the program.
     by_key: bool,
 }
 
@@ -142,7 +142,7 @@ pub(super) fn run(context: &CommandContext, args: &WatchArgs) -> Result<ExitCode
     Ok(code)
 }
 
-/// Reports a watch from the database: the one with this name, or the last watch.
+/// Reports a watch from the database: the watch `name`, or else the last watch.
 fn show(
     context: &CommandContext,
     args: &WatchArgs,
@@ -376,7 +376,7 @@ impl WatchTask<'_> {
         }
     }
 
-    /// Waits until the next scan is due, or a mark or another event arrives, but at most
+    /// Waits for the time of the next scan, for a mark, or for another event, but at most
     /// [`MAX_WAIT_INTERVAL`].
     fn wait(&self, next: Instant) {
         let left = next

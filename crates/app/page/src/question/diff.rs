@@ -28,7 +28,7 @@ impl DiffQuestion {
         })
     }
 
-    /// Returns the query.
+    /// Returns the query of the question.
     pub fn query(&self) -> &Query {
         &self.query
     }
@@ -55,8 +55,8 @@ impl DiffQuestion {
         Ok(diff(session, [1, 2], &self.query, self.is_normalized)?)
     }
 
-    /// Passes on a note about each file whose rows may differ only because the names of its code
-    /// differ.
+    /// Passes a note to `note` for each file whose rows may differ only because the names of its
+    /// code differ.
     pub fn explain_rows(&self, session: &AnalysisSession, report: &DiffReport, note: NoteSink<'_>) {
         for found in &incomparable_files(session, report) {
             note(QuestionNote::Incomparable(found));

@@ -16,7 +16,7 @@ pub struct InfoQuestion {
 
 impl Default for InfoQuestion {
     /// Makes the question with a query that changes nothing: no frame is cut, no sample is left
-    /// out, and stacks count as two if they differ in anything.
+    /// out, and stacks that differ in anything stay separate.
     fn default() -> Self {
         let query = Query {
             all_frames: true,
@@ -28,7 +28,7 @@ impl Default for InfoQuestion {
 }
 
 impl InfoQuestion {
-    /// Starts the session.
+    /// Starts the session that answers the question.
     pub fn open(&self, source: QuestionSource, note: NoteSink<'_>) -> Result<AnalysisSession> {
         open_plain_session(source, &self.query, TypeSelection::All, note)
     }

@@ -40,8 +40,9 @@ impl LeaksQuestion {
         })
     }
 
-    /// Returns the question for a certain profile. If the query has no sample type, it gets the one
-    /// of this profile that counts memory in use, or leaked memory for a walked heap.
+    /// Returns the question for a certain profile. If the query has no sample type, the returned
+    /// question has one: the sample type of `source` that counts memory in use, or leaked memory
+    /// for a walked heap.
     pub fn about(&self, source: &QuestionSource) -> Self {
         let has = |name: &str| source.profile.find_sample_type(name).is_ok();
         let mut question = self.clone();
@@ -56,12 +57,12 @@ impl LeaksQuestion {
         question
     }
 
-    /// Returns the query.
+    /// Returns the query of the question.
     pub fn query(&self) -> &Query {
         &self.query
     }
 
-    /// Starts the session.
+    /// Starts the session that answers the question.
     pub fn open(&self, source: QuestionSource, note: NoteSink<'_>) -> Result<AnalysisSession> {
         let types = TypeSelection::InUse;
         open_session(vec![source], &self.query, types, note, |question| {

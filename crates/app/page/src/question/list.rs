@@ -1,4 +1,5 @@
-//! The question of `list`: the lines of the functions that match, with their values.
+//! The question of `list`: the lines of functions whose name matches a regular expression, with
+//! their values.
 
 use anyhow::Result;
 use heapprof_analysis::{
@@ -10,7 +11,8 @@ use regex::Regex;
 
 use super::{NoteSink, QuestionError, open_plain_session};
 
-/// The question of the command `list`: the lines of the functions that match, with their values.
+/// The question of the command `list`: the lines of functions whose name matches a regular
+/// expression, with their values.
 pub struct ListQuestion {
     query: Query,
     wanted: Regex,
@@ -33,7 +35,7 @@ impl ListQuestion {
         Ok(Self { query, wanted })
     }
 
-    /// Starts the sessions.
+    /// Starts the sessions that answer the question.
     pub fn open(&self, source: QuestionSource, note: NoteSink<'_>) -> Result<ListSessions> {
         let types = TypeSelection::Requested;
         let by_function = self.by(Granularity::FileFunctions);

@@ -1,4 +1,5 @@
-//! The question of `peek`: callers and callees of the functions that match.
+//! The question of `peek`: callers and callees of functions whose name matches a regular
+//! expression.
 
 use anyhow::Result;
 use heapprof_analysis::{
@@ -10,7 +11,8 @@ use regex::Regex;
 
 use super::{NoteSink, QuestionError, open_session};
 
-/// The question of the command `peek`: callers and callees of the functions that match.
+/// The question of the command `peek`: callers and callees of functions whose name matches a
+/// regular expression.
 pub struct PeekQuestion {
     /// The query about the profile.
     pub query: Query,
@@ -19,7 +21,7 @@ pub struct PeekQuestion {
 }
 
 impl PeekQuestion {
-    /// Starts the session.
+    /// Starts the session that answers the question.
     pub fn open(&self, source: QuestionSource, note: NoteSink<'_>) -> Result<AnalysisSession> {
         let types = TypeSelection::Requested;
         open_session(vec![source], &self.query, types, note, |question| {

@@ -13,7 +13,7 @@ use super::{NoteSink, open_session};
 pub struct TimelineQuestion;
 
 impl TimelineQuestion {
-    /// Starts the session.
+    /// Starts the session that answers the question.
     pub fn open(
         &self,
         sources: Vec<QuestionSource>,

@@ -15,7 +15,7 @@ pub struct TracesQuestion {
 }
 
 impl TracesQuestion {
-    /// Starts the session.
+    /// Starts the session that answers the question.
     pub fn open(&self, source: QuestionSource, note: NoteSink<'_>) -> Result<AnalysisSession> {
         open_plain_session(source, &self.query, TypeSelection::Requested, note)
     }

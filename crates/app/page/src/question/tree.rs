@@ -19,7 +19,7 @@ pub struct TreeQuestion {
 }
 
 impl TreeQuestion {
-    /// Starts the session.
+    /// Starts the session that answers the question.
     pub fn open(&self, source: QuestionSource, note: NoteSink<'_>) -> Result<AnalysisSession> {
         let types = TypeSelection::Requested;
         open_session(vec![source], &self.query, types, note, |question| {

@@ -1,5 +1,5 @@
-//! A forked child under an audit: the results of its inspections, and the profile that is made of
-//! them.
+//! A forked child under an audit: the results of its inspections, and the profile that is made from
+//! these results.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -18,15 +18,17 @@ use crate::rights::ProcessRights;
 const MIN_INSPECTION_INTERVAL: Duration = Duration::from_millis(100);
 /// Longest time between two inspections.
 const MAX_INSPECTION_INTERVAL: Duration = Duration::from_secs(1);
-/// A child is inspected again when its age has grown by 1/N, where N is this number.
+/// The divisor for the time to the next inspection: a child is inspected again when its age has
+/// grown by 1/`AGE_DIVISOR`.
 const AGE_DIVISOR: u32 = 10;
-/// How long after the report of a load the child is inspected, because more loads may follow.
+/// Time from a reported load to the inspection of the child. More loads may follow in this time.
 const LOAD_SETTLE_TIMEOUT: Duration = Duration::from_millis(200);
-/// Inspections take at most 1/N of the time, where N is this number.
+/// The divisor that limits the cost of inspections: inspections take at most
+/// 1/`INSPECTION_TIME_DIVISOR` of the time.
 pub(super) const INSPECTION_TIME_DIVISOR: u32 = 2;
 /// Time after a signal within which the end of a child counts as caused by the signal.
 const SIGNAL_END_TIMEOUT: Duration = Duration::from_secs(10);
-/// The reason in a report when the pages that a child copied can't be determined.
+/// The reason that a report gives if it can't be determined which pages a child copied.
 const UNKNOWN_COPIES_TEXT: &str =
     "nobody else had what it has inherited any more, so what it copied is not known";
 
@@ -39,25 +41,25 @@ pub(super) struct AuditedChild {
     /// The least rights that the child had at any inspection.
     rights: ProcessRights,
     forked: Result<ForkBaseline, String>,
-    /// The last inspection, and how long after the fork it was.
+    /// The last inspection, with its time since the fork.
     last_inspection: Option<(ForkedChildAudit, Duration)>,
-    /// The last inspection before the child announced its end.
+    /// The last inspection before the child announced its end, with its time since the fork.
     inspection_before_end: Option<(ForkedChildAudit, Duration)>,
-    /// The inspection before a signal that may have ended the child.
+    /// The inspection before a signal that may have ended the child, with its time since the fork.
     inspection_before_signal: Option<(ForkedChildAudit, Duration)>,
-    /// The last inspection that the child requested.
+    /// The last inspection that the child requested, with its time since the fork.
     requested_inspection: Option<(ForkedChildAudit, Duration)>,
-    /// How the child ends, if it has announced that.
+    /// The way in which the child announced that it would end; `None` if it did not announce that.
     pub(super) ending: Option<ChildEnding>,
-    /// When the child first announced its end, after the fork. The inspection that it then waits
-    /// for may take long.
+    /// Time from the fork to the child's first announcement of its end. The inspection that follows
+    /// the announcement is not included, and may take long.
     announced_end: Option<Duration>,
     /// A descriptor that becomes readable once the child has ended; `None` if the kernel has no
     /// such descriptors.
     pub(super) end_fd: Option<OwnedFd>,
     /// When the child is inspected next.
     pub(super) next: Instant,
-    /// The loads that the child tried, and how long after the fork.
+    /// The loads that the child tried, each with the time since the fork.
     loads: Vec<(Duration, LoadAttempt)>,
     /// Why the child's figures may be wrong; empty if they are right.
     doubts: String,
@@ -71,7 +73,7 @@ pub(super) struct EndedChild {
     loads: Vec<LoadAttempt>,
 }
 
-/// A profile of a child that is to be written.
+/// The profile of an ended child, ready to be written.
 pub(super) struct ChildProfile {
     pub(super) pid: u32,
     pub(super) program: String,
@@ -120,7 +122,8 @@ impl AuditedChild {
         }
     }
 
-    /// Limits the rights of the audit to those of a process that reports something for the child.
+    /// Limits the rights of the audit to the rights of a process that sent a message about the
+    /// child.
     pub(super) fn limit_rights(&mut self, rights: ProcessRights) {
         self.rights = self.rights.with(rights);
     }
@@ -174,7 +177,7 @@ impl AuditedChild {
         self.next = self.next.min(Instant::now() + LOAD_SETTLE_TIMEOUT);
     }
 
-    /// Notes that the child did not wait for its first inspection.
+    /// Notes that the child ran on without waiting for its first inspection.
     pub(super) fn note_no_wait(&mut self) {
         self.doubt("it did not wait to be looked at, so what it has inherited is not sure");
     }
@@ -317,8 +320,8 @@ impl EndedChild {
     }
 }
 
-/// Makes the profile of copied pages whose owner is not known. They are included so that the rows
-/// of a report add up to all copied bytes.
+/// Makes the profile of copied pages whose owner is not known. With it, the rows of a report add up
+/// to all copied bytes.
 fn unattributed_profile(bytes: i64) -> Profile {
     let mut builder = ProfileBuilder::new(&COW_TYPES);
     if bytes > 0 {

@@ -19,7 +19,7 @@ pub(crate) struct ChildMessage {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ChildEvent {
-    /// The sender has been forked from this process.
+    /// The sender has been forked from the process with this id.
     Forked(u32),
     /// The sender is about to end.
     End,

@@ -32,11 +32,11 @@ const MAX_BACKLOG: i32 = 4096;
 const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum number of steps from a process up to a known ancestor.
 const MAX_ANCESTORS: usize = 64;
-/// Maximum number of processes that are remembered because they may lead a session.
+/// Maximum number of processes that are remembered as possible leaders of a session.
 const MAX_KNOWN_PROCESSES: usize = 1 << 16;
 /// Maximum number of callers.
 const MAX_CALLERS: usize = 4096;
-/// Maximum number of callers of another user.
+/// Maximum number of callers that belong to one other user.
 const MAX_CALLERS_OF_OTHERS: usize = 256;
 /// Longest total time that reading the files of a user's processes may take beyond the usual time.
 const MAX_EXTRA_READ_TIME: Duration = Duration::from_secs(20);
@@ -55,8 +55,8 @@ pub(super) struct KeeperCaller {
 #[derive(Default)]
 pub(super) struct CallerRegistry {
     pub(super) waiting: Vec<KeeperCaller>,
-    /// Processes of the recording that have called, and the leaders of their sessions. Each of them
-    /// may lead a session.
+    /// Processes of the recording that have called, and the session leaders of these processes.
+    /// Each of them may lead a session.
     known: HashSet<u32>,
     /// How long reading took beyond the usual time, by the rights of the processes that were read.
     spent: HashMap<ProcessRights, Duration>,
@@ -132,15 +132,16 @@ impl CallerRegistry {
         false
     }
 
-    /// Whether there is time left for reading the ledgers of processes with these rights. Processes
-    /// with other rights have separate limits, so none uses up the time of another.
+    /// Whether there is time left for reading the ledgers of processes with the rights `rights`.
+    /// Processes with other rights have separate limits, so none uses up the time of another.
     pub(super) fn have_time(&self, rights: ProcessRights) -> bool {
         self.spent
             .get(&rights)
             .is_none_or(|spent| *spent <= MAX_EXTRA_READ_TIME)
     }
 
-    /// Adds the time that reading a ledger took.
+    /// Adds the time of reading a ledger to the time that was used for processes with the rights
+    /// `rights`.
     pub(super) fn note_time(&mut self, rights: ProcessRights, time: Duration) {
         *self.spent.entry(rights).or_default() += time;
     }

@@ -20,8 +20,8 @@ use crate::oom::OomCounts;
 use crate::rights::RightsLedger;
 use crate::sockets::{ListeningSocket, SocketKind};
 
-/// Longest time that an ended program is left unreaped so that the messages of all callers can be
-/// read.
+/// Longest time for which the reaping of an ended program is delayed, so that the messages of all
+/// callers can be read.
 const REAPING_DELAY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The handle by which `record` starts, notifies and ends the ledger keeper.

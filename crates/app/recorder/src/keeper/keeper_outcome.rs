@@ -1,4 +1,5 @@
-//! The results of the ledger keeper: the profiles that it wrote, and those that it could not write.
+//! The results of the ledger keeper: the profiles that it wrote, and the profiles that it could not
+//! write.
 
 use std::collections::HashSet;
 

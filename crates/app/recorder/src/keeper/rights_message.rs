@@ -17,8 +17,8 @@ pub(super) struct LoweredRights {
 
 impl LoweredRights {
     /// Parses a message. Returns `None` if the text is no message about rights. After the prefix
-    /// come the user and the group, and whether the rights are lower only for now. If they are
-    /// missing, only the kernel knows which rights the process has left.
+    /// come the user and the group, and whether the rights are lower only for now. If these fields
+    /// are missing, only the kernel knows which rights the process has left.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?.strip_suffix('\n')?;
         let rest = text.strip_prefix(LOWERED_RIGHTS_PREFIX)?;

@@ -22,8 +22,8 @@ const MAX_USAGE_PER_USER: FileUsage = FileUsage {
     files: 1024,
     bytes: 256 << 20,
 };
-/// Maximum number of files that are made for all users' processes together, and of the bytes in
-/// them.
+/// Maximum number of files that are made for the processes of all users together, and of the bytes
+/// in them.
 const MAX_TOTAL_USAGE: FileUsage = FileUsage {
     files: 4096,
     bytes: 1 << 30,
@@ -33,7 +33,7 @@ const MAX_NAME_ATTEMPTS: u32 = 100;
 /// The mode of `record`'s own files, which only this user may read.
 const OWN_FILE_MODE: u32 = 0o600;
 
-/// A number of files, and of their bytes.
+/// A number of files, and the number of bytes in them.
 #[derive(Clone, Copy, Default)]
 struct FileUsage {
     files: u32,
@@ -41,7 +41,7 @@ struct FileUsage {
 }
 
 impl FileUsage {
-    /// Returns how many bytes another file may have; `None` if no other file may be made.
+    /// Returns the maximum size of another file in bytes; `None` if no other file may be made.
     fn remaining_bytes(self, max: Self) -> Option<u64> {
         let bytes = max.bytes.saturating_sub(self.bytes);
         (self.files < max.files && bytes > 0).then_some(bytes)
@@ -69,9 +69,8 @@ pub(super) fn is_for_rights(error: &anyhow::Error) -> bool {
 }
 
 impl OwnFiles {
-    /// Writes the profile of a process of `user` to the first of the places that can be trusted.
-    /// The flag of each place says whether a file of `record`'s user may be replaced there. Returns
-    /// the profile's path.
+    /// Writes the profile of a process of `user` to the first trusted place. The flag of each place
+    /// says whether a file of `record`'s user may be replaced there. Returns the profile's path.
     ///
     /// # Errors
     /// No place can be trusted, or a limit is reached.
@@ -114,8 +113,8 @@ impl OwnFiles {
     }
 }
 
-/// Writes a profile of at most `most` bytes to a folder that `user` can't change. If its name is
-/// taken, it gets another one. Returns its path, and its number of bytes.
+/// Writes a profile of at most `most` bytes to a folder that `user` can't change. If the name is
+/// taken, uses another one. Returns the file's path, and its size in bytes.
 fn write(
     profile: &Profile,
     path: &Path,
@@ -202,7 +201,7 @@ mod tests {
 
     const NOBODY_UID: u32 = 65534;
 
-    /// Makes a folder with this mode that belongs to this user.
+    /// Makes a folder with the mode `mode`, which belongs to `user`.
     fn folder(path: &Path, mode: u32, user: u32) {
         DirBuilder::new().mode(mode).create(path).unwrap();
         std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();

@@ -86,7 +86,7 @@ impl AnsweringUser {
 }
 
 impl ProfileAsker {
-    /// Makes the files in the list's folder, before any process can.
+    /// Makes the files in the list's folder, before any process can make files with their names.
     pub(super) fn new(
         list: &ProfileList,
         pause: Duration,
@@ -136,7 +136,7 @@ impl ProfileAsker {
         Ok(())
     }
 
-    /// Ends the thread, once it has passed on the program's output.
+    /// Ends the thread after it has passed on the program's output.
     pub(super) fn end(mut self) {
         self.has_ended.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {

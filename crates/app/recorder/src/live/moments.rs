@@ -1,7 +1,7 @@
 //! The snapshots that processes have sent so far: for each process the newest one, some earlier
 //! ones, and the curve of its memory.
 //!
-//! A process may send anything, so their number and size are limited.
+//! A process may send anything, so the number and the size of the snapshots are limited.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use heapprof_terminal::feed::{
 
 use crate::residents::resident;
 
-/// Maximum number of processes whose snapshots are kept. A new process replaces one that was silent
-/// for long.
+/// Maximum number of processes whose snapshots are kept. A new process replaces a process that has
+/// sent nothing for long.
 const MAX_PROCESSES: usize = 64;
 /// Maximum number of snapshots of the program, of any other process, and of a process with large
 /// profiles.
@@ -138,8 +138,8 @@ impl ProcessMoments {
         Some(self.sum.as_ref()?.series.last()?.id)
     }
 
-    /// Returns what the view shows of a process. Until the program has sent a snapshot, another
-    /// process is shown instead.
+    /// Returns the news that the view shows about a process. Until the program has sent a snapshot,
+    /// another process is shown instead.
     pub fn news(&self, which: ProcessChoice) -> FeedNews {
         let process_series = match which {
             ProcessChoice::All => self

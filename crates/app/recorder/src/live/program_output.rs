@@ -14,14 +14,15 @@ use rustix::fs::{FallocateFlags, OFlags, fallocate, fcntl_setfl};
 
 use crate::observer::{ProgramStream, RecordingObserver};
 
-/// Number of bytes at the end of the file that are kept once the file has grown to twice as many.
+/// Number of bytes that are kept at the end of the file when older output is removed. That happens
+/// when the file has grown to twice this size.
 const MIN_KEPT_BYTES: u64 = 8 << 20;
 /// Number of bytes that are read to find the last lines.
 const LAST_LINES_READ_LIMIT: u64 = 4096;
 /// Maximum number of lines that the view has room for.
 const MAX_LINES: usize = 8;
 
-/// The file of the program's output, and how much of it was printed.
+/// The file of the program's output, and how much of the output was printed.
 pub(super) struct ProgramOutput {
     file: File,
     /// Whether stdout and stderr go into the file.
@@ -31,8 +32,8 @@ pub(super) struct ProgramOutput {
 }
 
 impl ProgramOutput {
-    /// Makes the file, if the program would print on the terminal. `streams` says whether stdout
-    /// and stderr lead to the terminal.
+    /// Makes the file for the program's output, if the program would print on the terminal.
+    /// `streams` says whether stdout and stderr lead to the terminal.
     pub(super) fn new(
         streams: [bool; 2],
         observer: Arc<dyn RecordingObserver>,
@@ -78,7 +79,7 @@ impl ProgramOutput {
         lines.map(|line| (*line).to_string()).collect()
     }
 
-    /// Gives older output back to the file system if there is too much of it.
+    /// Frees older output in the file if the file has become too large.
     pub(super) fn limit(&self) {
         let Ok(mut from) = self.from.lock() else {
             return;
@@ -95,7 +96,7 @@ impl ProgramOutput {
         let _ = fallocate(&self.file, flags, 0, until);
     }
 
-    /// Prints new output on the terminal.
+    /// Prints the program's new output on the terminal.
     pub(super) fn pass_on(&self) {
         let Ok(mut from) = self.from.lock() else {
             return;

@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 /// The number of times that a write began or ended, which is odd during a write. A write may take
-/// as long as the reader of a pipe likes. All other work ends by itself unless a file system hangs,
-/// but may take long: naming the functions of a large program takes up to a minute.
+/// as long as the reader of a pipe likes. All other work ends by itself, if no file system hangs.
+/// It may take long, too: naming the functions of a large program takes up to a minute.
 #[derive(Debug, Default)]
 pub(super) struct WriteProgress(AtomicU64);
 
@@ -42,7 +42,8 @@ mod tests {
 
     use super::*;
 
-    /// A write that takes longer than the patience is given up, and other work is not.
+    /// Tests that a write is given up if it takes longer than the patience, and that other work is
+    /// not.
     #[test]
     fn only_a_write_is_given_up() {
         const WRITE_TIMEOUT: Duration = Duration::from_millis(5);

@@ -83,8 +83,9 @@ fn began(pid: u32) -> Option<u64> {
     ProcessIdentity::from_pid(pid).ok().map(|found| found.began)
 }
 
-/// Whether processes that this one started may have become other users unobserved. Without root, a
-/// process keeps its user, and that user's files are no secret to it.
+/// Whether the processes that this process started may have become other users unobserved. Only
+/// processes that root started can. Any other process keeps its user, whose files are no secret to
+/// it.
 fn can_change() -> bool {
     super::is_root()
 }
@@ -112,8 +113,8 @@ impl RightsLedger {
         });
     }
 
-    /// Notes a report that a process lowers its rights to these. `is_final` says whether that is
-    /// for good.
+    /// Notes a report that a process lowers its rights to `rights`. `is_final` says whether the
+    /// process can't get other rights afterwards.
     pub fn lower(&self, pid: u32, rights: ProcessRights, is_final: bool) {
         self.lock_entries().change(pid, |entry| {
             if !entry.is_closed {

@@ -19,7 +19,7 @@ pub struct ProcessNamer {
 }
 
 impl ProcessNamer {
-    /// Makes a namer with these options.
+    /// Makes a namer with the options `options`.
     pub fn new(options: SymbolizeOptions) -> Self {
         let public = SymbolizeOptions {
             public_files_only: true,
@@ -35,13 +35,13 @@ impl ProcessNamer {
         }
     }
 
-    /// Sets the opened executables of the process, which stay right if the files' names lead
-    /// elsewhere. They are used only with the rights of a user.
+    /// Sets the opened executables of the process. They remain correct even if the files' names
+    /// lead to other files. They are not used with public rights.
     pub fn set_opened(&mut self, opened: Vec<PathBuf>) {
         self.own.set_opened(opened);
     }
 
-    /// Returns the symbolizer for these rights.
+    /// Returns the symbolizer for the rights `rights`.
     fn symbolizer_for(&mut self, rights: ProcessRights) -> &mut Symbolizer {
         match rights {
             ProcessRights::User(_) => &mut self.own,

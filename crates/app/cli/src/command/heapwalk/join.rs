@@ -1,5 +1,5 @@
-//! Makes a profile of a heap's blocks: by state, and by the stack that allocated each block, if the
-//! process is recorded.
+//! Makes a profile of a heap's blocks, grouped by state. If the process is recorded, blocks are
+//! also grouped by the stack that allocated them.
 
 use std::collections::HashMap;
 
@@ -44,8 +44,8 @@ enum RecordedLedger<'a> {
 }
 
 impl<'a> RecordedLedger<'a> {
-    /// Finds the ledger. Returns `None` if nothing is recorded, or if the ledger can't be read,
-    /// with a note about the reason.
+    /// Finds the ledger of the recording. Returns `None` if nothing is recorded. If the ledger
+    /// can't be read, prints the reason and returns `None`.
     fn find_or_note(target: &WalkTarget, image: &'a ProcessImage) -> Option<Self> {
         match Self::find(target, image) {
             Ok(found) => Some(found),

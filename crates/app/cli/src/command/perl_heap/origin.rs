@@ -24,8 +24,8 @@ pub(super) struct PerlHeapOrigin {
     pub(super) notes: Vec<String>,
     /// Notes about parts that could not be read.
     pub(super) lacks: Vec<String>,
-    /// For each interpreter, the number of values that it reports, and the number of found values
-    /// of each type.
+    /// The value counts of each interpreter: the number that it reports itself, and the number of
+    /// values of each type that were found.
     pub(super) interpreters: Vec<(u64, Vec<(&'static str, u64)>)>,
     /// Bytes that malloc has allocated to the program, and free bytes in the caches of threads.
     pub(super) malloc: Option<(u64, u64)>,
@@ -163,7 +163,8 @@ impl PerlHeapOrigin {
         is_core || self.file.as_ref().is_some_and(|file| is_same(file, path))
     }
 
-    /// Returns the number of the value that a Perl variable such as `text` names.
+    /// Returns the number of the value that a Perl variable refers to. `text` is the variable as
+    /// Perl code spells it.
     pub(super) fn variable(&self, text: &str, is_anonymous: bool) -> Result<u32, VariableError> {
         let memory = self.memory.as_ref();
         let inside = OriginMemory {
@@ -206,7 +207,7 @@ fn with_advice(name: &str, has_program: bool, error: PerlWalkError) -> anyhow::E
     anyhow!("{name}: {error}{advice}")
 }
 
-/// The text about missing figures if malloc's blocks are not known.
+/// The note about missing figures for a program whose malloc blocks are not known.
 const MISSING_HEAP_TEXT: &str = "sizes are those that Perl asked for, other threads are not seen, and \
                             what only C code holds is shown as leaked";
 
@@ -243,7 +244,7 @@ fn find_missing_parts(walked: &PerlSnapshot, image: &ProcessImage) -> Vec<String
     lacks
 }
 
-/// Returns the text that replaces a key if keys may be secret: a part of its hash, which is equal
+/// Returns a part of a key's hash, which replaces a key that may be secret. The text is the same
 /// for equal keys in all files.
 fn hash_key(key: &str) -> String {
     let hash = Sha256::digest(key.as_bytes());

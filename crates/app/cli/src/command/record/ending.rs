@@ -8,8 +8,9 @@ use signal_hook::low_level::signal_name;
 
 use super::words::{bytes, plural, shown};
 
-/// Returns a text for the end of a line about the process `main` if its ledger was in private
-/// memory, or else if the ledgers of other processes were.
+/// Returns a text about ledgers in private memory, for the end of a line about the process `main`.
+/// If the ledger of `main` was not in private memory, the text is about other processes' ledgers.
+/// It is empty if no ledger was in private memory.
 pub(super) fn describe_private(ending: &ProcessEndings, main: u32) -> String {
     if let Some(why) = ending.why_private(main) {
         return format!(
@@ -43,8 +44,8 @@ pub(super) fn describe_unrecorded(ending: &ProcessEndings) -> String {
     }
 }
 
-/// Describes processes that ended without reporting: what ended them, and the moment that their
-/// profiles show.
+/// Describes processes that ended without a report: the cause of their end, and the moment that
+/// their profiles show.
 pub(super) fn describe_deaths<'w>(
     ending: &ProcessEndings,
     ended: &ProgramExit,

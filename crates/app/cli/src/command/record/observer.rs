@@ -20,7 +20,7 @@ pub(super) struct RecordPrinter {
 }
 
 impl RecordPrinter {
-    /// Makes the printer of a recording with these options.
+    /// Makes the printer of a recording with the options `args`.
     pub(super) fn new(args: &RecordArgs) -> Self {
         let log = args.log.log.as_ref();
         Self {

@@ -20,8 +20,8 @@ use crate::args::RecordArgs;
 use crate::args::record::YesOrNo;
 use crate::messages;
 
-/// Reports the outcome of a recording. Returns false if the user wants a perl's values, and none
-/// were found.
+/// Reports the outcome of a recording. Returns false if the user wanted Perl's values and none were
+/// found.
 pub(super) fn report(outcome: &RecordingOutcome, args: &RecordArgs) -> bool {
     let RecordingOutcome {
         ended,
@@ -82,7 +82,8 @@ pub(super) fn describe_failure(failure: &WriteFailure) -> String {
     text
 }
 
-/// Describes profiles that must not be touched, of which there is at least one.
+/// Describes the profiles that symbolizing was not allowed to change. Returns `None` if there are
+/// none.
 pub(super) fn describe_refused(refused: &[(PathBuf, std::io::Error)]) -> Option<String> {
     let (path, why) = refused.first()?;
     let more = match refused.len() {
@@ -96,7 +97,7 @@ pub(super) fn describe_refused(refused: &[(PathBuf, std::io::Error)]) -> Option<
     ))
 }
 
-/// Whether the recording has values of a perl. Prints the reason if values are missing.
+/// Whether the recording has Perl values. If values are missing, prints the reason.
 fn has_values(recorded: &[RecordedProfile], main: usize) -> bool {
     let details = || recorded.iter().filter_map(|one| one.details.as_ref().ok());
     let why = |details: &ProfileDetails| details.missing_values.clone();
@@ -114,7 +115,7 @@ fn has_values(recorded: &[RecordedProfile], main: usize) -> bool {
     false
 }
 
-/// Prints where the profiles are, what they contain, and what they lack.
+/// Prints where the profiles are, what they contain, and what is missing in them.
 fn report_profiles(outcome: &RecordingOutcome, main: usize, args: &RecordArgs) {
     let (recorded, ending) = (&outcome.profiles, &outcome.ending);
     let unnamed: Vec<&anyhow::Error> = recorded
@@ -211,7 +212,8 @@ fn report_profiles(outcome: &RecordingOutcome, main: usize, args: &RecordArgs) {
 }
 
 /// Returns the profile that is most worth reading: the main one, unless another one has more than
-/// twice its memory. A script may start the program that the user meant.
+/// twice its memory. The main profile may belong to a script that only started the program that the
+/// user meant.
 fn next_to_look_at<'a>(
     recorded: &'a [RecordedProfile],
     main: &'a RecordedProfile,
@@ -231,8 +233,8 @@ fn next_to_look_at<'a>(
     }
 }
 
-/// Describes the profiles besides the main one: their number, the largest of them if it exceeds the
-/// main one, and how many were left out.
+/// Describes the profiles besides the main one: their number, the largest of them if it is larger
+/// than the main one, and the number of profiles that were left out.
 fn others(recorded: &[RecordedProfile], main: &RecordedProfile, small: usize) -> String {
     let n = recorded.len() - 1;
     let mut parts = Vec::new();
@@ -290,7 +292,7 @@ fn most_resident(recorded: &[RecordedProfile]) -> Option<&RecordedProfile> {
         .filter(|one| one.peak_resident() > 0)
 }
 
-/// Explains that values are made of few samples or are uncertain, and what would make them better.
+/// Explains that values rest on few samples or are uncertain, and which options would improve them.
 fn few_samples(one: &RecordedProfile) -> Option<String> {
     /// Number of samples below which an error of a third is usual.
     const MIN_SAMPLES: u64 = 30;
@@ -370,7 +372,8 @@ fn explain_not_last(ended: &ProgramExit, left_own: bool, main: &WrittenProfile) 
     })
 }
 
-/// Explains that a process went on unrecorded after its profile because of a system-call filter.
+/// Explains that a process was not recorded to its end, because a system-call filter would have
+/// killed it for writing a profile.
 fn explain_filter(recorded: &[RecordedProfile], main: usize) -> Option<String> {
     let is_one = |one: &&RecordedProfile| one.written.is_before_filter;
     let all = recorded.iter().filter(is_one).count();
@@ -388,8 +391,7 @@ fn explain_filter(recorded: &[RecordedProfile], main: usize) -> Option<String> {
     ))
 }
 
-/// Explains why profiles have addresses without names. The addresses are as right as names would
-/// be.
+/// Explains why profiles have addresses without names. The addresses themselves are correct.
 fn explain_missing_names(unnamed: &[&anyhow::Error]) -> Option<String> {
     let first = unnamed.first()?;
     // The readers do not name the option that raises a limit, because only the program has options.

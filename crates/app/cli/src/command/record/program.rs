@@ -84,7 +84,8 @@ pub(super) fn check_user_preloads() -> Result<()> {
     Ok(())
 }
 
-/// Returns a hint if a name is no program's, but shows what the user probably meant.
+/// Returns a hint for a program name that does not exist, if the name shows what the user probably
+/// meant.
 fn hint(program: &OsStr) -> Option<String> {
     let name = program.to_str()?;
     if let Some((first, _)) = name.split_once(' ')

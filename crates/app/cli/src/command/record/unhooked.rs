@@ -1,4 +1,5 @@
-//! Formats the last lines of `record`, about allocators of the program that were not recorded.
+//! Formats the last lines that `record` prints: the lines about allocators of the program that were
+//! not recorded.
 
 use std::path::Path;
 
@@ -9,8 +10,8 @@ use heapprof_symbolize::program::{PreloadObstacle, inspect};
 
 use super::words::bytes;
 
-/// Returns the lines about allocators: what is missing in the profile, how much memory that may be,
-/// and how to record it.
+/// Returns the lines about allocators: which memory is missing in the profile, how much that may
+/// be, and how to record it.
 pub(super) fn lines(all: &[UnhookedAllocator], peak: Option<RssBreakdown>) -> Vec<String> {
     let rest = peak.and_then(|peak| Some((peak.bytes_beside_heap()?, peak.program_bytes())));
     let rest = rest.map_or_else(String::new, |(rest, whole)| {
@@ -41,8 +42,8 @@ pub(super) fn lines(all: &[UnhookedAllocator], peak: Option<RssBreakdown>) -> Ve
     each.collect()
 }
 
-/// Explains that a profile is empty because malloc is linked into the program; `None` if it is not.
-/// A script may have started that program.
+/// Explains that a profile is empty because the program has its own malloc linked in; returns
+/// `None` if it has not. `program` may have been started by a script.
 pub(super) fn own_allocator(of: &WrittenProfile, program: &str) -> Option<String> {
     // A name that another user wrote may lead anywhere.
     let is_ours = of.owner.is_us() && of.rights.are_ours();

@@ -1,4 +1,4 @@
-//! Explains memory that is held by code without names.
+//! Explains how much memory is held by code without names, and how to get the names.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use heapprof_symbolize::debug_package;
 
 use super::words::{quoted, shown};
 
-/// Explains that half or more of the memory is held by code without names, and how to get names. If
+/// Explains that code without names holds at least half of the memory, and how to get the names. If
 /// the process `has_died` without reporting, the file of that code may not be known.
 pub(super) fn mostly_nameless(
     unnamed: &UnnamedCode,

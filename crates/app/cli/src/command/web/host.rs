@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use crate::args::Cli;
 
-    /// The command line refuses the same values in the same words.
+    /// Tests that the page refuses the same values as the command line, in the same words.
     #[test]
     fn values_are_refused_as_on_the_command_line() {
         for own in [
