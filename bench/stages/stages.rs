@@ -1,4 +1,4 @@
-//! Benchmarks of the stages between a file and an answer, one by one.
+//! Measures each stage between a profile's file and an answer separately.
 //!
 //! `cargo bench --manifest-path bench/stages/Cargo.toml` uses a profile that `make_profile` makes;
 //! HEAPPROF_BENCH_PROFILE names another.

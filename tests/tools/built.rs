@@ -118,7 +118,8 @@ pub struct Built {
     pub program: PathBuf,
 }
 
-/// Compiles a source with `command`; `$IN` and `program` are its files.
+/// Compiles a source with `command`. In the command, `$IN` is the source file, and `program` is the
+/// compiled file.
 pub fn build(source: &str, command: &str) -> Built {
     let folder = tempfile::tempdir().unwrap();
     let end = match command.split_whitespace().next() {
@@ -151,7 +152,7 @@ impl Built {
         }
     }
 
-    /// Returns the code segment: file offset, virtual address, size.
+    /// Returns the position of the code segment: file offset, virtual address, size.
     pub fn code(&self) -> (u64, u64, u64) {
         let text = self.run("readelf -lW program");
         let code = text
@@ -192,8 +193,8 @@ impl Built {
         addresses
     }
 
-    /// Returns a profile as a collector writes it, with the code mapped somewhere, and one sample
-    /// for each address.
+    /// Returns a profile like that of a collector. The code is mapped at some address, and there is
+    /// one sample for each address.
     pub fn profile(&self, addresses: &[u64]) -> Profile {
         self.profile_at(0x7f12_3456_7000, addresses)
     }
@@ -275,7 +276,7 @@ pub fn symbolized(mut profile: Profile, options: &SymbolizeOptions) -> (Profile,
     (profile, summary)
 }
 
-/// Returns the source of the names in a profile with one file.
+/// Returns where the names of a symbolized profile come from. The profile has only one file.
 pub fn source(summary: &SymbolizeSummary) -> Option<SymbolSource> {
     assert_eq!(summary.files.len(), 1);
     summary.files[0].source

@@ -1,5 +1,5 @@
-//! Reads an input, writes it again and makes every report of it. The mutation test and the fuzz
-//! target share this code.
+//! Reads an input, writes it again, and makes every report of it. The mutation test and the fuzz
+//! target use this code.
 
 use std::io::Write;
 
@@ -29,8 +29,8 @@ pub fn plain(profile: &Profile) -> Vec<u8> {
     bytes
 }
 
-/// Reads `bytes` in any format and encodes the result. With `asked` it also makes every report and
-/// writes every format. Returns whether the bytes could be read.
+/// Reads `bytes` in any format, and encodes the result. If `asked` is true, also makes every report
+/// and writes every format. Returns whether the bytes could be read.
 pub fn exercise(bytes: &[u8], asked: bool) -> bool {
     let options = FormatReadOptions::default().max_inflated(LIMIT as u64);
     let kept = read(bytes, &options.clone().stacks_as_written(true));
@@ -129,7 +129,8 @@ fn write_all(profile: &Profile) {
     let _ = heapprof_dropin::callgrind(profile, std::io::sink());
 }
 
-/// Whether the format can represent the profile. No other error is allowed.
+/// Whether a format can represent a profile, by the `result` of writing it. Panics at any other
+/// error.
 fn fits<T>(result: Result<T, WriteError>) -> bool {
     match result {
         Ok(_) => true,

@@ -1,7 +1,7 @@
 //! Checks that profiles agree with the programs' own counts of allocations, line by line.
 //!
-//! A program writes to the file `expect` beside the profile, its children to `expect.PID`;
-//! programs/README.md explains the words.
+//! A program writes its counts to the file `expect` beside the profile, and its children write
+//! theirs to `expect.PID`. programs/README.md explains the words in these files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use heapprof_profile::{Profile, decode};
 
-/// The sums of a profile: of every function with a name, and of all samples.
+/// The sums of a profile, for every function with a name, and for all samples.
 pub struct Sums {
     types: Vec<String>,
     functions: BTreeMap<String, Vec<i64>>,
@@ -65,8 +65,8 @@ fn load(path: &Path) -> Result<Sums, String> {
     Ok(Sums::from_profile(&profile))
 }
 
-/// Checks the profiles of a run against the expectations that its programs wrote. With `needed`,
-/// each process must have a profile.
+/// Checks the profiles of a run against the expectations that its programs wrote. If `needed` is
+/// true, each process must have a profile.
 pub fn check(folder: &Path, needed: bool, mode: &str) -> Result<(), String> {
     let mut children: Vec<(String, String)> = Vec::new();
     let mut profiles: Vec<PathBuf> = Vec::new();

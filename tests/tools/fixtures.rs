@@ -1,4 +1,4 @@
-//! Small profiles from folded text, in memory and in files, and reports of them.
+//! Makes small profiles from folded text, in memory and in files, and reads reports of them.
 
 use std::path::Path;
 
@@ -39,8 +39,8 @@ pub fn rows_of<'r>(report: &'r serde_json::Value, function: &str) -> Vec<&'r ser
     rows.filter(|row| row["function"] == function).collect()
 }
 
-/// Returns the flat and the cum of a function's only row in the output of `top --format json`;
-/// `None` if there is no such row, or more than one.
+/// Returns the flat and the cum value of a function, from the output of `top --format json`; `None`
+/// unless the function has exactly one row.
 pub fn row_of(top: &str, function: &str) -> Option<[i64; 2]> {
     let top: serde_json::Value = serde_json::from_str(top).ok()?;
     let [row] = rows_of(&top, function)[..] else {

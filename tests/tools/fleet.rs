@@ -10,7 +10,7 @@ const TYPES: [(&str, &str); 4] = [
 ];
 const KIB: i64 = 1024;
 const HOUR: i64 = 3_600_000_000_000;
-/// The beginning, 2026-11-20 08:00 UTC, in nanoseconds since 1970.
+/// Time of the first profiles, 2026-11-20 08:00 UTC, in nanoseconds since 1970.
 const BEGIN: i64 = 1_795_161_600_000_000_000;
 
 /// Number of profiles that each host writes.
@@ -75,7 +75,7 @@ pub fn moment(host: usize, at: i64) -> Profile {
     builder.finish()
 }
 
-/// Returns all files: names and profiles.
+/// Returns the name and the profile of each file.
 pub fn files() -> Vec<(String, Profile)> {
     let each = (0..HOSTS.len()).flat_map(|host| (0..MOMENTS).map(move |at| (host, at)));
     each.map(|(host, at)| (format!("{}-{at:02}.pb.gz", HOSTS[host]), moment(host, at)))

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use crate::waits;
 
-/// Returns the names of all commands, as heapprof itself lists them: it has a man page for each.
+/// Returns the names of all commands of heapprof. They are the names of its man pages.
 pub fn commands() -> &'static [String] {
     static COMMANDS: OnceLock<Vec<String>> = OnceLock::new();
     COMMANDS.get_or_init(|| {
@@ -70,8 +70,8 @@ pub fn bless() -> bool {
     std::env::var_os("HEAPPROF_BLESS").is_some()
 }
 
-/// Returns the path of the binary. It is built once here, because `cargo test` builds no binaries
-/// of other packages.
+/// Returns the path of the `heapprof` binary. The first call builds it, because `cargo test` builds
+/// no binaries of other packages.
 pub fn heapprof() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
@@ -147,14 +147,14 @@ pub fn ok(args: &[&str]) -> String {
     run.out
 }
 
-/// Returns a command of a program with the library preloaded.
+/// Returns a command that runs a program with the library preloaded.
 pub fn preloaded(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.env("LD_PRELOAD", ok(&["preload-path"]).trim());
     command
 }
 
-/// Compares a text with an expected file, or writes that file when blessing.
+/// Compares a text with an expected file. When blessing, writes the text to the file instead.
 pub fn expect_file(path: &Path, found: &str) {
     if bless() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -206,8 +206,7 @@ pub fn files(folders: &[&Path], end: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Returns the output and the exit code of a program, which must not hang. Its output may have any
-/// length.
+/// Runs a program, which must not hang. Returns its output, of any length, and its exit code.
 pub fn ends(command: &mut Command) -> (String, Option<i32>) {
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut output = child.stdout.take().unwrap();
@@ -220,7 +219,8 @@ pub fn ends(command: &mut Command) -> (String, Option<i32>) {
     (reader.join().unwrap(), code)
 }
 
-/// Whether the tests can act as other users, which needs root. If not, prints a message.
+/// Whether the tests run as root, which they need to act as other users. If they don't, prints a
+/// message.
 pub fn is_root() -> bool {
     let own = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap());
     if own != 0 {
@@ -229,7 +229,7 @@ pub fn is_root() -> bool {
     own == 0
 }
 
-/// Returns the program that a `record` runs: its first child.
+/// Returns the process id of the program that a `record` runs: the first child of `record`.
 pub fn program_of(record: u32) -> u32 {
     let children = format!("/proc/{record}/task/{record}/children");
     let children = std::fs::read_to_string(children).unwrap();

@@ -12,7 +12,7 @@ pub struct Listener {
     folder: PathBuf,
     child: Child,
     err: BufReader<ChildStderr>,
-    /// The value for HEAPPROF_WIRETAP.
+    /// The listener's address, as a value for HEAPPROF_WIRETAP.
     pub address: String,
 }
 

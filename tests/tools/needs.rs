@@ -1,6 +1,6 @@
-//! Requirements of tests that a machine may lack. They are tried out once in a run. A test without
-//! its requirement is skipped, and the last lines of the run give the number of skipped tests, and
-//! a command that installs what is missing.
+//! Checks for requirements of tests that a machine may lack. Each requirement is checked once in a
+//! run. A test without its requirement is skipped. The last lines of the run show the number of
+//! skipped tests, and a command that installs the missing requirements.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -56,13 +56,14 @@ type Skips = BTreeMap<Reason, BTreeSet<String>>;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Reason {
     what: String,
-    /// The Debian packages that provide the requirement, separated by blanks; empty if none does.
+    /// The Debian packages that provide the requirement, separated by blanks; empty if no package
+    /// does.
     packages: String,
 }
 
 static SKIPS: Mutex<Skips> = Mutex::new(Skips::new());
 
-/// Whether these tools work here. If not, the calling test is skipped, or fails if everything is
+/// Whether all of `tools` work here. If not, the calling test is skipped, or fails if everything is
 /// required.
 pub fn have(tools: &[&str]) -> bool {
     let missing: Vec<&str> = tools
@@ -76,7 +77,8 @@ pub fn have(tools: &[&str]) -> bool {
     missing.is_empty()
 }
 
-/// Whether a tool works here. Prints nothing if not, for a part that no test depends on.
+/// Whether a tool works here. If it does not, nothing is printed. This is for a part of a test that
+/// may be left out.
 pub fn is_here(tool: &str) -> bool {
     static TRIED: LazyLock<Mutex<BTreeMap<String, bool>>> = LazyLock::new(Mutex::default);
     let mut tried = TRIED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,8 +126,8 @@ pub fn compiles(compiler: &str, source: &str, options: &[&str]) -> bool {
     tried.is_ok_and(|tried| tried.status.success())
 }
 
-/// Whether HEAPPROF_WITHOUT excludes something: names separated by commas. Excluded requirements
-/// are never required.
+/// Whether HEAPPROF_WITHOUT excludes a requirement. The variable has names, separated by commas.
+/// Excluded requirements are never required.
 fn is_left_out(what: &str) -> bool {
     let without = std::env::var("HEAPPROF_WITHOUT").unwrap_or_default();
     without.split(',').any(|name| name == what)
@@ -136,15 +138,16 @@ fn package_of(tool: &str) -> &str {
     found.map_or(tool, |(_, package)| package)
 }
 
-/// Notes that this test lacks a requirement that packages provide. Fails if everything is required.
+/// Notes that this test lacks a requirement, `what`, which `packages` provide. Fails if everything
+/// is required.
 pub fn miss(what: &str, packages: &str) {
     let required = std::env::var_os("HEAPPROF_REQUIRE").is_some() && !is_left_out(what);
     assert!(!required, "{what} is required here ({packages})");
     note(what, packages);
 }
 
-/// Notes that this test leaves out a part that no package enables: it needs root, or a feature of
-/// the kernel.
+/// Notes that this test leaves out a part that no package enables, because the part needs root or a
+/// feature of the kernel.
 pub fn cannot(what: &str) {
     note(what, "");
 }
@@ -161,8 +164,8 @@ fn note(what: &str, packages: &str) {
     skips.entry(reason).or_default().insert(test.to_string());
 }
 
-/// Whether namespaces can be created with these options of `unshare`. Creating them needs rights,
-/// and a chroot has neither mount nor user namespaces. A test without them is skipped.
+/// Whether namespaces can be created with these options of `unshare`. If they can't, the calling
+/// test is skipped. Namespaces need rights, and a chroot has neither mount nor user namespaces.
 pub fn namespaces(options: &[&str]) -> bool {
     if !have(&["unshare"]) {
         return false;
@@ -202,8 +205,8 @@ pub fn perl_module(module: &str) -> bool {
     has
 }
 
-/// Returns the options to compile a module for the perl in PATH, or, with `links`, a program with
-/// an embedded perl. `None` if a trial with them fails.
+/// Returns the compiler options for a module of the perl in PATH or, if `links` is true, for a
+/// program with an embedded perl. `None` if a trial with these options fails.
 pub fn perl_options(links: bool) -> Option<String> {
     static OPTIONS: LazyLock<[Option<String>; 2]> = LazyLock::new(|| {
         let of_compiler = asked_of_perl("ccopts");
@@ -243,8 +246,8 @@ fn asked_of_perl(what: &str) -> Option<String> {
     asked.status.success().then(|| text.replace('\n', " "))
 }
 
-/// Returns the file beside the test programs to which all test programs of one `cargo test` append
-/// what was skipped; `None` if the tests are not run by cargo.
+/// Returns the file to which all test programs of one `cargo test` append the skipped tests. The
+/// file is beside the test programs. `None` if the tests are not run by cargo.
 fn shared_file() -> Option<PathBuf> {
     let cargo = std::os::unix::process::parent_id();
     let of_cargo = |name: &str| std::fs::read_to_string(format!("/proc/{cargo}/{name}"));
@@ -258,7 +261,8 @@ fn shared_file() -> Option<PathBuf> {
     Some(program.with_file_name(format!("skipped-{cargo}-{begun}")))
 }
 
-/// Prints at the end of the process what all test programs of this run have skipped so far.
+/// Prints, at the end of the process, which tests all test programs of this run have skipped so
+/// far.
 pub(crate) fn summarize() {
     let mut skips = SKIPS.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let file = shared_file();
@@ -289,7 +293,7 @@ pub(crate) fn summarize() {
     let _ = std::io::stderr().write_all(summary(&skips).as_bytes());
 }
 
-/// Returns the last lines of a run.
+/// Returns the last lines of a run, which summarize the skipped tests.
 fn summary(skips: &Skips) -> String {
     let tests: BTreeSet<&String> = skips.values().flatten().collect();
     let mut text = format!(

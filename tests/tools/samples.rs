@@ -1,4 +1,4 @@
-//! Generated sample profiles: small shapes that readers handle wrongly.
+//! Generates sample profiles: small cases that readers easily handle wrongly.
 //!
 //! `HEAPPROF_BLESS=1 cargo test -p heapprof-tests samples` writes them to sample-profiles/valid.
 
@@ -14,7 +14,7 @@ const FOUR: [(&str, &str); 4] = [
     ("inuse_space", "bytes"),
 ];
 
-/// Returns direct and mutual recursion: a function must count once for each sample.
+/// Returns a profile with direct and mutual recursion. A function must count once for each sample.
 pub fn recursion() -> Profile {
     let mut b = ProfileBuilder::new(&FOUR);
     b.add_folded(
@@ -29,7 +29,7 @@ pub fn recursion() -> Profile {
     b.finish()
 }
 
-/// Returns inlined frames, with columns, and one function both inlined and not.
+/// Returns a profile with inlined frames and columns. One function occurs inlined and not inlined.
 pub fn inlines() -> Profile {
     let mut b = ProfileBuilder::new(&FOUR);
     b.add_folded(
@@ -41,7 +41,8 @@ pub fn inlines() -> Profile {
     b.finish()
 }
 
-/// Returns labels: texts, numbers in several units, several values of a key, and none.
+/// Returns a profile with labels: texts, numbers in several units, several values of one key, and
+/// samples without labels.
 pub fn labels() -> Profile {
     let mut b = ProfileBuilder::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
     let bytes = |b: &mut ProfileBuilder, n, unit| b.number_label("bytes", n, unit);
@@ -65,7 +66,8 @@ pub fn labels() -> Profile {
     b.finish()
 }
 
-/// Returns addresses without symbols, in a mapping and in none, beside frames with symbols.
+/// Returns a profile with addresses without symbols, in a mapping and outside of all mappings, and
+/// with symbolized frames.
 pub fn unsymbolized() -> Profile {
     let mut b = ProfileBuilder::new(&FOUR);
     b.add_folded(
@@ -77,7 +79,8 @@ pub fn unsymbolized() -> Profile {
     b.finish()
 }
 
-/// Returns the difference of two profiles: negative values, and a stack with values of both signs.
+/// Returns the difference of two profiles, with negative values, and a stack with values of both
+/// signs.
 pub fn negative() -> Profile {
     let mut b = ProfileBuilder::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
     b.add_folded("main;grew", &[5, 500]);
@@ -89,7 +92,7 @@ pub fn negative() -> Profile {
     b.finish()
 }
 
-/// Returns samples without any frame, and samples whose values are 0.
+/// Returns a profile with samples without any frame, and samples whose values are 0.
 pub fn empty_stacks() -> Profile {
     let mut b = ProfileBuilder::new(&FOUR);
     b.add_folded("", &[1, 64, 1, 64]);
@@ -98,8 +101,8 @@ pub fn empty_stacks() -> Profile {
     b.finish()
 }
 
-/// Returns drop_frames and keep_frames, with allocator frames at the leaf, in the middle and at the
-/// root.
+/// Returns a profile with drop_frames and keep_frames. Frames of the allocator are at the leaf, in
+/// the middle and at the root.
 pub fn drop_frames() -> Profile {
     let mut b = ProfileBuilder::new(&FOUR);
     b.add_folded("main;load;malloc;arena_grow", &[1, 100, 1, 100]);
@@ -114,8 +117,9 @@ pub fn drop_frames() -> Profile {
     b.finish()
 }
 
-/// Returns a profile as our collector writes it at exit: six types, comments and RSS, with freed
-/// sites, blocks of size 0, inlined frames and a library without symbols.
+/// Returns a profile like that of heapprof's collector at exit. It has six types, comments, the
+/// resident memory, call sites without memory in use, blocks of size 0, inlined frames, and a
+/// library without symbols.
 pub fn leaks() -> Profile {
     let [alloc_objects, alloc_space, inuse_objects, inuse_space] = FOUR;
     let peak = [("peak_objects", "count"), ("peak_space", "bytes")];
@@ -167,8 +171,8 @@ pub fn leaks() -> Profile {
     b.finish()
 }
 
-/// Returns a profile as our collector writes it in sampled mode: with the number of sampled blocks
-/// for each value, and variances.
+/// Returns a profile like that of heapprof's collector in sampled mode. It has the number of
+/// sampled blocks and the variance for each value.
 pub fn sampled() -> Profile {
     let [alloc_objects, alloc_space, inuse_objects, inuse_space] = FOUR;
     let mut b = ProfileBuilder::new(&[
@@ -232,8 +236,8 @@ pub fn sampled() -> Profile {
     b.finish()
 }
 
-/// Returns a header with everything in it, a default type that is not the last, and types in odd
-/// units.
+/// Returns a profile with all fields of a header, a default type that is not the last type, and
+/// types in unusual units.
 pub fn header() -> Profile {
     let mut b = ProfileBuilder::new(&[
         ("inuse_space", "kilobytes"),
@@ -255,7 +259,8 @@ pub fn header() -> Profile {
     b.finish()
 }
 
-/// Returns names that terminals, Markdown, CSV, SVG and folded stacks must handle.
+/// Returns a profile with names that are difficult for terminals, Markdown, CSV, SVG and folded
+/// stacks.
 pub fn odd_names() -> Profile {
     let mut b = ProfileBuilder::new(&[("inuse_space", "bytes")]);
     let names = [

@@ -11,11 +11,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Variable with the folder of these tests. A test program that is started by another test program
-/// uses the same folder.
+/// Name of the variable with the folder of these tests. It is for test programs that are started by
+/// a test program: they use the same folder.
 const VARIABLE: &str = "HEAPPROF_TESTS_FOLDER";
 
-/// Variables of the tests themselves, which are kept.
+/// Names of variables that are for the tests, and stay in the environment.
 const KEPT: [&str; 11] = [
     "HEAPPROF_BLESS",
     "HEAPPROF_LIBCS",
@@ -48,7 +48,8 @@ const SETTINGS: [&str; 14] = [
     "PYTHON",
 ];
 
-/// Tools whose folder is in the home, unless a variable names it.
+/// Variables that name a tool's folder, and the folder in the home that the tool uses without the
+/// variable.
 const IN_HOME: [(&str, &str); 6] = [
     ("ASDF_DATA_DIR", ".asdf"),
     ("CARGO_HOME", ".cargo"),
@@ -164,7 +165,7 @@ unsafe fn enter(folder: &Path) {
     set("PYTHONDONTWRITEBYTECODE", Path::new("1"));
 }
 
-/// Prints what was skipped, and removes the folders.
+/// Prints which tests were skipped, and removes the folders.
 extern "C" fn end() {
     crate::needs::summarize();
     if let Some(folder) = MADE.get() {
@@ -172,7 +173,7 @@ extern "C" fn end() {
     }
 }
 
-/// Returns the folder that belongs to these tests alone. Fails if the environment was not changed.
+/// Returns the folder that only these tests use. Fails if the environment was not changed.
 pub fn folder() -> PathBuf {
     let folder = std::env::var_os(VARIABLE).expect("the environment is that of the tests");
     PathBuf::from(folder)

@@ -10,7 +10,7 @@ pub const HANG_TIMEOUT: Duration = Duration::from_secs(300);
 /// Pause between two checks.
 const POLL_PAUSE: Duration = Duration::from_millis(5);
 
-/// Calls `ask` until it returns a value. Returns `None` if there is none before the limit.
+/// Calls `ask` until it returns a value; `None` if it returns no value before [`HANG_TIMEOUT`].
 pub fn try_for<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let began = Instant::now();
     loop {
@@ -22,12 +22,14 @@ pub fn try_for<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     }
 }
 
-/// Calls `ask` until it returns a value. Panics with a message about `what` if there is none.
+/// Calls `ask` until it returns a value. Panics with a message about `what` if it returns no value
+/// before [`HANG_TIMEOUT`].
 pub fn wait_for<T>(what: impl Display, ask: impl FnMut() -> Option<T>) -> T {
     try_for(ask).unwrap_or_else(|| panic!("hangs: {what} did not come in {HANG_TIMEOUT:?}"))
 }
 
-/// Waits until `holds` is true. Panics with a message about `what` if it never is.
+/// Waits until `holds` returns true. Panics with a message about `what` if that takes longer than
+/// [`HANG_TIMEOUT`].
 pub fn wait_until(what: impl Display, mut holds: impl FnMut() -> bool) {
     wait_for(what, || holds().then_some(()));
 }
@@ -42,7 +44,8 @@ pub fn ended(child: &mut Child) -> ExitStatus {
     })
 }
 
-/// Returns the processor time of this thread so far. Other programs don't change it.
+/// Returns the processor time of this thread so far. Unlike elapsed time, it does not depend on
+/// other programs.
 pub fn processor_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
     // The fields after the name begin with the state; the 12th and 13th are utime and stime.
@@ -53,8 +56,8 @@ pub fn processor_time() -> Duration {
     Duration::from_millis(10 * ticks)
 }
 
-/// Waits until a process is in one of these states, given as letters of `/proc/PID/stat`. X also
-/// means that the process no longer exists.
+/// Waits until a process is in one of `states`, which are letters of `/proc/PID/stat`. X also means
+/// that the process no longer exists.
 pub fn in_state(pid: u32, states: &str) {
     let state = || {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

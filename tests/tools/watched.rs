@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use crate::harness::Run;
 
-/// Returns the command with the signals that it would have in a terminal. A shell starts background
-/// programs with SIGINT and SIGQUIT ignored, nohup starts programs with SIGHUP ignored, and the
-/// recorded program would inherit that.
+/// Returns a command whose signals have the effects that they have in a terminal. A shell starts
+/// background programs with SIGINT and SIGQUIT ignored, and nohup starts programs with SIGHUP
+/// ignored. A recorded program would inherit this.
 pub fn with_default_signals(command: &Command) -> Command {
     let mut whole = Command::new("env");
     whole.arg("--default-signal=INT,QUIT,HUP");
@@ -28,8 +28,8 @@ pub fn with_default_signals(command: &Command) -> Command {
     whole
 }
 
-/// Returns the state of each thread of a process group. It distinguishes a thread that waits for a
-/// lock (S, futex) from one that gets no processor (R).
+/// Returns the state of each thread of a process group. The state shows whether a thread waits for
+/// a lock (S, futex) or gets no processor (R).
 fn states(group: u32) -> String {
     let mut reported = String::new();
     let folders = |path: &Path| {

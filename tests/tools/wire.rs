@@ -1,4 +1,4 @@
-//! Protobuf written by hand, to make files that none of our encoders writes.
+//! Writes protobuf by hand, to make files that heapprof's encoders do not write.
 
 use std::io::Write;
 
