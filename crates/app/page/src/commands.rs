@@ -38,7 +38,7 @@ struct WebCommand {
     options: &'static [&'static str],
     /// The command's switches, in addition to [`QUESTION_SWITCHES`].
     switches: &'static [&'static str],
-    /// Whether the command has the options and switches of all questions.
+    /// Whether the command has the options and switches that all questions share.
     is_question: bool,
     /// Makes the command's question from the values of its parameters.
     question: fn(ParameterValues) -> Result<WebQuestion>,

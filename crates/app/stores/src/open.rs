@@ -31,8 +31,8 @@ pub fn open(backend: &StoreBackend) -> Result<OpenedStore> {
     Ok((store, moments))
 }
 
-/// Runs a user's statement on batches or on a cluster. Returns `None` for a database, which a
-/// session queries instead.
+/// Runs a user's statement on a store that consists of Parquet files or is a ClickHouse cluster.
+/// Returns `None` for a SQLite database, which a session queries instead.
 pub fn query(backend: &StoreBackend, statement: &str) -> Result<Option<ResultTable>> {
     Ok(match backend {
         StoreBackend::Database(_) => None,

@@ -62,12 +62,14 @@ pub struct ForkLoad {
     pub children: i64,
     /// The number of attempts of all children.
     pub attempts: i64,
-    /// The largest number of bytes that the load took in one child, including files that it loaded
-    /// in turn.
+    /// The largest number of bytes that loading the file took in one child process. Files that the
+    /// loaded file loads are included.
     pub each: i64,
-    /// The bytes that the load took in all children, without files that it loaded in turn.
+    /// Number of bytes that loading the file took in all child processes, without the files that
+    /// the loaded file loads.
     pub flat: i64,
-    /// The bytes that the load took in all children, including files that it loaded in turn.
+    /// Number of bytes that loading the file took in all child processes, with the files that the
+    /// loaded file loads.
     pub cum: i64,
     /// The time that all attempts took, in microseconds, if it was recorded.
     pub micros: Option<i64>,

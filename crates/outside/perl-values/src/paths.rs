@@ -163,7 +163,7 @@ impl ValuePaths {
             || !is_reached && self.may_be_retained[root.number as usize]
     }
 
-    /// Returns the number of a value's place. The place stands for the value's path.
+    /// Returns the number of a value's path. Values with the same path have the same number.
     #[must_use]
     pub(crate) fn place(&self, value: u32) -> u32 {
         self.place_of_value[value as usize]

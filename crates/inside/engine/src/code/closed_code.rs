@@ -7,8 +7,8 @@
 //! in dlclose, all code that dlopen loaded is suspect. Its unwind rules, and the stacks through it,
 //! are not remembered. Each walk that reaches such code compares its build id (or its first page)
 //! with the known one. If they differ, another generation of mappings begins before the stack gets
-//! its number. Code that the program began with can't be unloaded (`lasting_code.rs`), and costs no
-//! more than at other times.
+//! its number. Code that was mapped when the program began can't be unloaded (`lasting_code.rs`), so
+//! none of this is needed for it.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};

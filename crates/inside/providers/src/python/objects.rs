@@ -579,8 +579,8 @@ fn functions_of(functions: PythonFunctions) -> Option<(GetAllocatorFn, SetAlloca
 /// tracemalloc and in debug hooks, the first words of a hook's context are the allocator behind the
 /// hook.
 fn is_on_ours(found: &PythonAllocator) -> bool {
-    /// Possible indices of the word in a hook's context at which the allocator begins: the first
-    /// word, or the second word, after a name of one letter.
+    /// Indices of the words in a hook's context at which the allocator may begin. In debug hooks,
+    /// the first word is a letter, and the allocator follows it.
     const ALLOCATOR_OFFSETS: [u64; 2] = [0, 1];
     const MAX_CONTEXT_WORDS: u64 = 8;
     let failed = Cell::new(false);
