@@ -143,7 +143,8 @@ pub(crate) fn is_known(file: &str) -> bool {
 }
 
 /// Finds the allocators in the user's list, or all known ones if the list is empty. Returns the
-/// installed ones in order, and the missing ones with the files that were searched for.
+/// installed allocators in the order of the list, and the missing allocators with the files that
+/// were searched for.
 pub fn select_allocators(asked: &[String]) -> Result<AllocatorSelection, AllocatorError> {
     let folders = folders();
     let (mut found, mut missing) = (Vec::new(), Vec::new());

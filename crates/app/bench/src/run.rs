@@ -152,7 +152,8 @@ fn file_name(path: &[u8]) -> String {
     String::from_utf8_lossy(last).into_owned()
 }
 
-/// Returns the figures of a run. `own` is the memory of heapprof itself at the start of the run.
+/// Returns the figures of a run. `own` is the number of bytes up to which the peak may be memory of
+/// heapprof itself, whose copy becomes the program.
 fn figures(ran: &RunUsage, own: u64) -> RunFigures {
     let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);

@@ -31,7 +31,7 @@ pub fn bytes() -> Result<&'static [u8]> {
     }
 }
 
-/// Returns the library's path. The first call of a version unpacks the library.
+/// Returns the library's path. The first call of each version of heapprof unpacks the library.
 pub fn library() -> Result<PathBuf> {
     if LIBRARY_BYTES.is_empty() {
         bail!(UNSUPPORTED_MACHINE_TEXT);

@@ -23,8 +23,8 @@ fn value_at(argument: &str) -> Option<usize> {
 
 /// Returns an argument without the secrets of its address; `None` if it has no secrets. The address
 /// may stand after `--option=` or `-o`. If `needs_scheme` is false, `user:password@host` counts as
-/// an address, too. That does not apply to options that take something other than a profile, such
-/// as a regular expression.
+/// an address, too. In the value of an option, it counts only if the option takes a profile, and
+/// not, for example, a regular expression.
 pub(crate) fn without_secrets(argument: &str, needs_scheme: bool) -> Option<String> {
     let (option, text) = argument.split_at(value_at(argument)?);
     let needs_scheme = needs_scheme || !option.is_empty() && !SOURCE_OPTIONS.contains(&option);

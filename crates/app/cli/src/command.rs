@@ -1,4 +1,4 @@
-//! Runs the command of a command line. Each command has a file of its own.
+//! Runs the command of a command line. Each command has a separate file.
 
 mod alive;
 mod attach;

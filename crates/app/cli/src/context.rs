@@ -44,7 +44,7 @@ impl CommandContext {
     }
 
     /// Starts the session of a question about several profiles. `change` may change the question
-    /// first.
+    /// before the session starts.
     pub(crate) fn session(
         &self,
         sources: Vec<QuestionSource>,
@@ -70,7 +70,7 @@ impl CommandContext {
         self.color.has_colour(|| output::is_terminal(file))
     }
 
-    /// Writes a report, or with `--show-sql` the SQL statements that it ran.
+    /// Writes a report. With `--show-sql`, writes the SQL statements of the report instead.
     pub(crate) fn finish(
         &self,
         report: &ReportArgs,
@@ -105,7 +105,8 @@ impl CommandContext {
         self.finish_body(report, session, None, body)
     }
 
-    /// Writes a report's body, or the statements that it ran.
+    /// Writes the body of a report. With `--show-sql`, writes the SQL statements of the report
+    /// instead.
     fn finish_body(
         &self,
         report: &ReportArgs,
@@ -158,9 +159,9 @@ pub(crate) fn regex(text: &str, profiles: &[String]) -> Result<Regex> {
     compile_regex(text)
 }
 
-/// Returns an SQL statement that gets the same answer from stored profiles in any SQL engine.
-/// Returns `None` for a question with filters, and for a question that is not about functions and
-/// values in use.
+/// Returns an SQL statement that answers a question from stored profiles in any SQL engine. Returns
+/// `None` for a question with filters, and for a question that is not about functions and values in
+/// use.
 pub(crate) fn portable_statement(
     query: &Query,
     sample_type: &SampleType,

@@ -21,7 +21,7 @@ pub(crate) fn open(
     log.transpose()
 }
 
-/// Makes the log's file, if the options name one. Returns it with its size limit.
+/// Makes the log's file, if the options name one. Returns the file with its size limit.
 pub(crate) fn open_file(
     args: &LogArgs,
     mode: FileMode,

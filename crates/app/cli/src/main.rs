@@ -49,7 +49,7 @@ fn command_line() -> Vec<OsString> {
 }
 
 /// Parses the command line. Secrets are removed from addresses, and `-#12` is replaced by the path
-/// of that part of standard input. Some words stay as they are: the program and the arguments of
+/// of part 12 of standard input. Some words stay as they are: the program and the arguments of
 /// `record`, the commands that other commands run, and the texts of `mark`.
 fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
     let args = prepare_own_words(typed, typed.len());

@@ -1,5 +1,6 @@
-//! The messages that heapprof prints on stderr, one line each. Reports and data go elsewhere, and
-//! nothing else prints to stderr.
+//! The messages that heapprof prints on stderr, one line each. No other module prints messages.
+//! Reports and data go to stdout or to files, but a report goes to stderr if a program's output is
+//! on stdout.
 #![allow(clippy::print_stderr)]
 
 use std::ffi::OsString;
@@ -44,7 +45,7 @@ fn cause_text(cause: &(dyn std::error::Error + 'static)) -> String {
     }
 }
 
-/// Returns the error of computing numbers that an error of a library consists of.
+/// Returns the `TotalsError` that an error of a library consists of; `None` for any other error.
 fn totals_error<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a TotalsError> {
     match cause.downcast_ref() {
         Some(AnalysisError::Totals(error)) => return Some(error),
@@ -57,7 +58,7 @@ fn totals_error<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a 
     }
 }
 
-/// Returns the text of a question's error. A value is called by the name of its option.
+/// Returns the text of a question's error. The text names a wrong value by the option of the value.
 fn question_error_text(error: &QuestionError) -> String {
     match error {
         QuestionError::NoGranularity => {

@@ -1,4 +1,4 @@
-//! Arguments that may be the name of a file, which need not be UTF-8.
+//! Arguments that may be file names. A file name need not be UTF-8.
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 

@@ -20,7 +20,7 @@ pub(crate) fn is_terminal(file: Option<&Path>) -> bool {
     file.is_none() && io::stdout().is_terminal()
 }
 
-/// Writes the text of a report. On a terminal, a pager shows it if it is longer than the screen.
+/// Writes the text of a report. On a terminal, a pager shows a text that is longer than the screen.
 pub(crate) fn text(file: Option<&Path>, text: &str) -> Result<()> {
     if is_terminal(file) && show_in_pager(text)? {
         return Ok(());
@@ -28,8 +28,8 @@ pub(crate) fn text(file: Option<&Path>, text: &str) -> Result<()> {
     write(file, |writer| Ok(writer.write_all(text.as_bytes())?))
 }
 
-/// Writes a report piece by piece as [`write()`] does. On a terminal, a pager shows it if it is
-/// longer than the screen.
+/// Writes a report piece by piece as [`write()`] does. On a terminal, a pager shows a report that
+/// is longer than the screen.
 pub(crate) fn write_paged(
     file: Option<&Path>,
     body: impl FnOnce(&mut dyn Write) -> Result<()>,

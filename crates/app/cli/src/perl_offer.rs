@@ -10,7 +10,7 @@ use heapprof_symbolize::program::inspect;
 
 use crate::{messages, perl_module};
 
-/// The purpose for which a recording uses the module.
+/// The purpose for which a recording uses the module Devel::HeapProf.
 #[derive(Clone, Copy)]
 pub(crate) enum ModuleUse {
     /// Tracing of Perl's values, which is not possible without the module.
@@ -31,9 +31,9 @@ impl ModuleUse {
     }
 }
 
-/// Builds the module for the perl that is about to run, if it has none. The user must allow that,
-/// by an option or by an answer at the terminal. Does nothing for a program that is not a perl, or
-/// if no module can be built.
+/// Builds the module Devel::HeapProf for the perl that is about to run, if the perl has no such
+/// module. The user must allow that, by an option or by an answer at the terminal. Does nothing for
+/// a program that is not a perl, or if no module can be built.
 pub(crate) fn offer(program: &Path, used_for: ModuleUse, is_allowed: bool) -> Result<()> {
     // The file of a script is its interpreter.
     let file = inspect(program).file;

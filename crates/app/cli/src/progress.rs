@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar that appears when the work has taken a while.
+/// A progress bar, which appears once the work has taken a while.
 pub(crate) struct WorkBar {
     started: Instant,
     bar: Option<ProgressBar>,

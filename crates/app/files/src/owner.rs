@@ -40,14 +40,15 @@ impl FileOwner {
         self.user == Self::us().user
     }
 
-    /// Whether this thread acts as the owner, without anybody else's rights.
+    /// Whether this thread acts as the owner, without the rights of any other user.
     pub fn is_acting(self) -> bool {
         self.user == geteuid().as_raw()
     }
 }
 
-/// Does `work` as `owner`. A thread that already acts as `owner` does it itself. Otherwise a new
-/// thread does it, after it has given up all other rights. Only root can act for others.
+/// Does `work` as `owner`. If this thread already acts as `owner`, it does the work itself.
+/// Otherwise a new thread gives up all other rights and does the work. Only root can act for
+/// others.
 pub fn acting<R: Send>(owner: FileOwner, work: impl FnOnce() -> R + Send) -> io::Result<R> {
     // The user of this process must be known before a thread acts for another user.
     FileOwner::us();

@@ -179,7 +179,7 @@ fn is_same(one: &Stat, other: &Stat) -> bool {
 }
 
 /// Whether the links in a folder are the kernel's own. Such a link leads to an open file and not to
-/// a name. For example, `/dev/stdout` leads to one.
+/// a name. For example, `/dev/stdout` leads to such a link.
 fn is_of_kernel(folder: &OwnedFd) -> bool {
     fstatfs(folder).is_ok_and(|fs| fs.f_type == PROC_SUPER_MAGIC)
 }

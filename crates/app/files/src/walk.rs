@@ -154,7 +154,8 @@ fn check_folder(folder: &OwnedFd, trust: PathTrust, trusted: &TrustedUsers) -> i
         _ => trusted.with(&found),
     };
     let (is_sticky, is_open) = (found.st_mode & 0o1000 != 0, found.st_mode & 0o022 != 0);
-    // In a sticky folder each name stays its owner's, and the next step is checked in its turn.
+    // In a sticky folder, only the owner of a file can replace it, and the owner is checked in the
+    // next step.
     match is_trusted && (is_sticky || !is_open) {
         true => Ok(()),
         false => Err(io::Error::other("others can change what lies there")),
@@ -167,8 +168,8 @@ fn be_readable(folder: &OwnedFd, name: &OsStr, made: &Stat) -> io::Result<()> {
     if !is_ours || made.st_mode & 0o755 == 0o755 {
         return Ok(());
     }
-    // Without a right to read the folder, it can't be opened to be changed. If it is not a link,
-    // its name leads to it.
+    // A folder without the right to read can't be opened, so its mode is changed by its name. The
+    // name is not a link, so it leads to the folder.
     if FileType::from_raw_mode(made.st_mode) == FileType::Directory {
         let mode = Mode::from_raw_mode(made.st_mode & 0o7777 | 0o755);
         rustix::fs::chmodat(folder, name, mode, rustix::fs::AtFlags::empty())?;

@@ -52,7 +52,7 @@ where
     let mut writer = BufWriter::with_capacity(32 << 10, watched);
     let result = body(&mut writer).and_then(|()| Ok(writer.flush()?));
     match &writer.get_ref().failure {
-        // This error is the reason, whatever `body` made of it.
+        // This error is the real reason, even if `body` returned another error.
         Some(why) => Err(FileWriteError {
             name: name.to_string(),
             source: copy_error(why),

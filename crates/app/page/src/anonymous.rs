@@ -43,8 +43,8 @@ pub fn hash_names(report: &mut WebReport) {
     report.forks = None;
 }
 
-/// Returns the key of the hashes. It can be computed only from all names together, so nobody can
-/// find a name by hashing guesses.
+/// Returns the key with which names are hashed. The key can be computed only from all names
+/// together, so a reader can't find a name by hashing guesses.
 fn key(report: &WebReport) -> [u8; 32] {
     let mut all = Sha256::new();
     let functions = report.functions.iter().map(|function| &function.name);

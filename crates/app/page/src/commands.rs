@@ -180,7 +180,7 @@ impl WebCommand {
         self.switches.iter().chain(all).copied()
     }
 
-    /// Returns the parameters of the command's question, in the order of the request. Switches that
+    /// Returns the parameters of a command's question, in the order of the request. Switches that
     /// are off, and parameters that choose profiles, are left out. Fails for a parameter that the
     /// command does not have.
     fn own_parameters<'a>(

@@ -21,7 +21,7 @@ use crate::{commands, statement};
 
 /// Largest statement, in bytes.
 const MAX_STATEMENT_BYTES: usize = 64 << 10;
-/// Largest profile that may be sent, in bytes.
+/// Largest profile that a client may send, in bytes.
 const MAX_UPLOAD_BYTES: usize = 256 << 20;
 
 /// The desk that answers the page's requests.

@@ -31,7 +31,7 @@ pub trait PageHost: Send + Sync {
     /// Returns texts with advice about the program's options.
     fn words(&self) -> PageWords;
 
-    /// Whether an argument names a process, which changes by itself.
+    /// Whether an argument names a process, whose profile changes over time.
     fn is_process(&self, argument: &str) -> bool;
 
     /// Replaces each folder by the profiles in it, as separate profiles.

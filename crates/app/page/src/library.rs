@@ -31,8 +31,8 @@ const MAX_NAME_CHARS: usize = 100;
 pub(crate) struct ProfileLibrary {
     host: Arc<dyn PageHost>,
     shelf: Mutex<LibraryShelf>,
-    /// The lock for reading, so that no profile is read twice at the same time. The shelf is not
-    /// locked during a reading.
+    /// The lock for reading, so that no profile is read twice at the same time. The field `shelf`
+    /// is not locked during a reading.
     reading: Mutex<()>,
     /// The names of the first view's profiles, in the order of time.
     first: Vec<String>,
@@ -79,7 +79,7 @@ impl ProfileOrigin {
     }
 }
 
-/// The result of a search on the shelf.
+/// The result of a search for a profile in the library.
 enum ShelfLookup {
     Available(LibraryProfile),
     /// The profile must be read. The value is the present state of its file.
@@ -433,7 +433,7 @@ impl LibraryShelf {
         known
     }
 
-    /// Returns the last reading of a profile if it comes from a process.
+    /// Returns the last reading of a profile if the profile comes from a process.
     fn last_of_process(&self, name: &str) -> Option<QuestionSource> {
         let offered = self.offered.iter().find(|offered| offered.name == name)?;
         let ProfileOrigin::Arguments(arguments) = &offered.from else {

@@ -27,7 +27,8 @@ pub struct ParameterValues {
 }
 
 impl ParameterValues {
-    /// Parses parameters, all of which the command has. Each switch among them is on.
+    /// Parses the parameters of a request. The command must have all of them, and each switch among
+    /// them is on.
     pub fn parse(own: &[(&str, &str)], host: &dyn PageHost) -> Result<Self, ApiRefusal> {
         let mut values = Self {
             query: Query::default(),
@@ -106,8 +107,8 @@ impl ParameterValues {
         Ok(())
     }
 
-    /// Returns the query of a command. Its rows have the granularity `default` unless a parameter
-    /// gives another one.
+    /// Returns the query of a command, with the granularity `default` if no parameter gives a
+    /// granularity.
     pub(crate) fn query_by(&self, default: Granularity) -> Query {
         Query {
             granularity: self.granularity.unwrap_or(default),

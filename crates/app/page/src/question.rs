@@ -41,7 +41,7 @@ pub use self::{
 pub enum QuestionNote<'a> {
     /// A filter has no effect.
     Filter(&'a FilterNote),
-    /// Rows of a file may differ only because the names of its code differ.
+    /// A file's rows can't be compared, because the profiles name the code of the file differently.
     Incomparable(&'a IncomparableFile),
 }
 
@@ -74,7 +74,8 @@ pub enum QuestionError {
     },
 }
 
-/// Starts the session of a question about several profiles. `change` may change the question first.
+/// Starts the session of a question about several profiles. `change` may change the question before
+/// the session starts.
 pub fn open_session(
     sources: Vec<QuestionSource>,
     query: &Query,
@@ -104,7 +105,7 @@ pub fn compile_regex(text: &str) -> Result<Regex> {
     Regex::new(text).map_err(|error| anyhow::anyhow!("{text:?}: {}", regex_error(&error)))
 }
 
-/// Checks the regular expression for wrappers of a [`Query`].
+/// Checks that a text can be used as the regular expression for a [`Query`]'s wrappers.
 pub fn check_wrappers(text: &str) -> Result<(), String> {
     // It becomes a part of a larger expression. There, a comment as in `(?x)a # b` would swallow
     // what follows.

@@ -26,7 +26,7 @@ pub struct ReportPage<'a> {
     pub paths: PathNames,
     /// The source files, if the page shows the text of source lines.
     pub sources: Option<&'a SourceFiles<'a>>,
-    /// Makes a command for each view, which shows the same rows.
+    /// A function that makes a command for each view. The command shows the same rows as the view.
     pub commands: ViewCommands<'a>,
 }
 

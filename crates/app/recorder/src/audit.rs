@@ -5,12 +5,13 @@
 //! is the one from before the kill.
 //!
 //! * A forked child begins with its parent's table of blocks, so the address and the stack of each
-//!   inherited block are known. A thread's number tells its process, and so the generation of a
-//!   stack. Events do not get longer for this.
+//!   inherited block are known. The number of a thread also identifies the thread's process, and so
+//!   the generation of each stack. Events need no additional field for this.
 //! * A child waits without any of the engine's locks. It sends a message to `record`. Only `record`
 //!   reads pages, and it does so from outside.
-//! * The kernel says which pages are shared (`heapprof-process`), and the ledger says whose
-//!   allocations lie on them (`heapprof-fork`). The parts add up to the size of the pages.
+//! * The kernel shows which pages are shared (`heapprof-process`), and the ledger shows the stacks
+//!   that allocated the blocks on them (`heapprof-fork`). The bytes of all stacks, known or not,
+//!   add up to the size of the pages.
 //! * The results go into a separate profile, beside the child's profile. `heapprof fork-audit`
 //!   joins the two profiles.
 
@@ -39,7 +40,7 @@ use crate::rights::{ProcessNamer, ProcessRights};
 
 /// Maximum number of children that are audited.
 const MAX_CHILDREN: usize = 10_000;
-/// Maximum number of file loads that are noted for all children together.
+/// Maximum number of file loads that the audit stores, for all children together.
 const MAX_LOADS: usize = 500_000;
 /// Longest total time for inspecting the children that still run at the end.
 const FINAL_INSPECTION_TIMEOUT: Duration = Duration::from_secs(10);
@@ -47,17 +48,17 @@ const FINAL_INSPECTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// The audit of a recording's children.
 #[derive(Default)]
 pub(crate) struct ForkAuditor {
-    /// The process that `record` started.
+    /// Process id of the program that `record` started.
     main: u32,
     children: HashMap<u32, AuditedChild>,
     ended: Vec<EndedChild>,
-    /// Children that were found to have ended. Their last messages may not have been read yet.
+    /// Children that have ended, but whose last messages may not have been read yet.
     gone: Vec<u32>,
     /// Earliest time of the next inspection.
     next: Option<Instant>,
-    /// Number of children that exceeded `MAX_CHILDREN`.
+    /// Number of children that are not audited, because there are more than `MAX_CHILDREN`.
     left_out: usize,
-    /// Number of loads that children reported.
+    /// Number of file loads that children reported.
     loads: usize,
 }
 
@@ -141,8 +142,8 @@ impl ForkAuditor {
             .extend(self.children.remove(&pid).map(AuditedChild::end));
     }
 
-    /// Whether other processes may share the memory that a child has inherited, because another
-    /// child or the program still runs.
+    /// Whether another child or the program still runs, and may share the memory that a child
+    /// inherited.
     fn has_others(&self) -> bool {
         self.children.len() > 1 || is_there(self.main)
     }
@@ -168,8 +169,8 @@ impl ForkAuditor {
         found
     }
 
-    /// Removes ended children from the running ones, and inspects the child that has been due for
-    /// longest.
+    /// Moves children that have ended to the list `ended`, and inspects the running child that has
+    /// been due for longest.
     pub(crate) fn inspect_due(&mut self) {
         let now = Instant::now();
         // All messages that these children sent before they ended have been read by now.

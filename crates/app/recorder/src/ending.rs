@@ -17,7 +17,7 @@ pub struct ProcessEndings {
     pub unwritten: Vec<u32>,
     /// The processes whose ledgers were in private memory, and why.
     pub private: Vec<PrivateLedger>,
-    /// The processes that were not recorded, although they had the library.
+    /// The processes that were not recorded, although the library was loaded in them.
     pub unrecorded: Vec<UnrecordedProcess>,
     /// The resident memory of the program and of its descendants.
     pub(crate) residents: ResidentHistories,

@@ -17,7 +17,7 @@ use rustix::process::Pid;
 use crate::rights::ProcessRights;
 
 /// Maximum number of files that are kept open for this user. Other users have separate limits, so
-/// they can't use up this one.
+/// they can't exhaust this limit.
 const MAX_FILES: usize = 256;
 /// Maximum number of files that are kept open for one other user.
 const MAX_FILES_PER_OTHER_USER: usize = 32;
@@ -94,7 +94,7 @@ impl OpenExecutables {
     }
 
     /// Returns the paths below `/proc/self/fd` at which a user's files can be opened again. The
-    /// rights of the opener are then checked.
+    /// kernel then checks the rights of the opener.
     pub(crate) fn paths_for(&self, owner: FileOwner) -> Vec<PathBuf> {
         let of_user = self
             .0
@@ -120,7 +120,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns a temporary file with this content.
+    /// Returns a temporary file with the content `text`.
     fn file(text: &[u8]) -> Option<File> {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(text).unwrap();

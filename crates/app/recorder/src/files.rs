@@ -78,21 +78,21 @@ pub struct UnnamedCode {
     pub file: String,
     /// Build id of `file`.
     pub build_id: String,
-    /// What became of `file`, if it is no longer the file that the program loaded.
+    /// The fate of `file`, if it is no longer the file that the program loaded.
     pub fate: Option<FileFate>,
 }
 
 /// The fate of a file after a program had loaded it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileFate {
-    /// Another file has the name now.
+    /// Another file has the file's name now.
     Replaced,
-    /// No file has the name any more.
+    /// No file has the file's name any more.
     Deleted,
 }
 
 impl FileFate {
-    /// Returns what became of a file that a process with the rights `rights` named. With public
+    /// Returns the fate of a file that a process with the rights `rights` named. With public
     /// rights, the file is not inspected.
     fn find_with_rights(file: &str, build_id: &str, rights: ProcessRights) -> Option<Self> {
         match rights {
@@ -101,8 +101,8 @@ impl FileFate {
         }
     }
 
-    /// Returns what became of the file with this build id; `None` if the file is unchanged, or if
-    /// that is not known.
+    /// Returns the fate of the file with this build id; `None` if the file is unchanged, or if that
+    /// is not known.
     fn find_fate(file: &str, build_id: &str) -> Option<Self> {
         if !file.starts_with('/') || build_id.is_empty() {
             return None;
@@ -144,9 +144,9 @@ fn open(one: &WrittenProfile) -> io::Result<(FilePlace, OpenedFile)> {
 }
 
 /// Calls `work` for each entry, with the rights of the entry's owner. `executables` are files that
-/// may name code. Each set of rights has a namer of its own, so files that were read with some
-/// rights never name code of processes with other rights. If heapprof can't act as an owner, the
-/// result comes from `refused`.
+/// may name code. Each set of rights has a separate namer, so files that were read with some rights
+/// never name code of processes with other rights. If heapprof can't act as an owner, the result
+/// comes from `refused`.
 fn each<T: Send>(
     entries: &[&WrittenProfile],
     executables: &OpenExecutables,
@@ -230,8 +230,8 @@ fn resolve_entry(one: &WrittenProfile) -> io::Result<EntryTarget> {
     }
 }
 
-/// Whether a link leads to something other than a plain file. In a pipeline, `/dev/stdout` does: it
-/// is a link to `/proc/self/fd/1`.
+/// Whether a link leads to something other than a plain file. An example is `/dev/stdout` in a
+/// pipeline, which is a link to `/proc/self/fd/1`.
 fn is_kernel_link(place: &FilePlace) -> bool {
     rustix::fs::statat(place.folder(), place.name(), rustix::fs::AtFlags::empty())
         .is_ok_and(|led| !rustix::fs::FileType::from_raw_mode(led.st_mode).is_file())
@@ -336,7 +336,7 @@ fn find_unnamed_code(profile: &Profile, rights: ProcessRights) -> Option<Unnamed
         })
 }
 
-/// Adds up the sampling data of all samples.
+/// Adds up the sampling data of a profile's samples.
 fn sum_up_sampling(profile: &Profile) -> SamplingSummary {
     let mut sampled = SamplingSummary {
         period: profile.period,
@@ -391,7 +391,7 @@ pub(crate) fn rename_folder(from: &Path, to: &Path) -> bool {
     heapprof_files::rename_folder(from, (to.folder(), to.name())).is_ok()
 }
 
-/// Removes the children's folder if it is empty.
+/// Removes the folder of the children's profiles if it is empty.
 pub(crate) fn remove_folder(path: &Path) {
     if let Ok(place) = FilePlace::resolve(path, PathTrust::OwnLinks) {
         let _ = rustix::fs::unlinkat(place.folder(), place.name(), rustix::fs::AtFlags::REMOVEDIR);

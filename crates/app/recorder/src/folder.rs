@@ -28,7 +28,8 @@ const LIST_MODE: u32 = 0o1733;
 const LIST_NAME: &str = "list";
 /// The maximum number of folders of killed recordings that are removed at once.
 const MAX_REMOVED: usize = 64;
-/// The maximum depth of folders that processes have made in a recording's folder.
+/// Maximum depth of nested folders that are removed in a recording's folder. Processes may have
+/// made them.
 const MAX_DEPTH: usize = 32;
 
 const FOLDER_FLAGS: OFlags = OFlags::RDONLY

@@ -1,6 +1,7 @@
 //! The ledger keeper: keeps the ledgers of the recording's processes, which hand them over as files
-//! in memory. If a process ends without having written its profile, the keeper writes it. While a
-//! process runs, the keeper gives the file to other commands of the same user on request.
+//! in memory. If a process ends without having written its profile, the keeper writes the profile.
+//! While a process runs, the keeper gives the process's ledger file to other commands of the same
+//! user on request.
 
 mod callers;
 mod handle;
@@ -41,16 +42,17 @@ use crate::sockets::ListeningSocket;
 
 /// Maximum number of processes whose ledgers are kept at a time.
 const MAX_PROCESSES: usize = 4096;
-/// Maximum number of other users' processes whose ledgers are kept at a time, all together.
+/// Maximum number of processes of all other users together whose ledgers are kept at a time.
 const MAX_PROCESSES_OF_OTHERS: usize = 1024;
 /// Maximum number of callers that are accepted in a row, before the keeper does other work.
 const MAX_ACCEPTED_CALLERS: usize = 1024;
-/// Longest time that the other processes of a killed program may take to end, too.
+/// Longest time that the keeper waits for the other processes of a killed program to end.
 const KILL_GRACE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest time that a killed process may take to end: on a busy machine, it may wait long for a
 /// processor.
 const END_TIMEOUT: Duration = Duration::from_secs(60);
-/// Longest time that the last forked child may take to report itself.
+/// Longest time that the keeper waits for the last forked child to report itself after the program
+/// has ended.
 const LAST_FORK_TIMEOUT: Duration = Duration::from_millis(200);
 /// Usual time for reading a ledger. Only the time beyond it counts towards the limit of the
 /// ledger's user.
@@ -62,10 +64,10 @@ const MAX_MESSAGE_BYTES: usize = 8192;
 const MAX_REPLACED_PROGRAMS: u32 = 200;
 /// Maximum number of notes that are kept.
 const MAX_NOTES: usize = 20;
-/// Longest delay of a signal. The delay lets the keeper inspect the children that the signal may
-/// end.
+/// Longest time for which a signal to the program is delayed. The delay lets the keeper inspect the
+/// children that the signal may end.
 const SIGNAL_DELAY_TIMEOUT: Duration = Duration::from_secs(2);
-/// Time after which the keeper accepts callers again, if it had no room for one.
+/// Time after which the keeper tries again to accept a caller that it could not accept.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A message to the ledger keeper.
@@ -95,9 +97,10 @@ struct KeeperTask {
     /// Number of programs that an exec replaced without a report: programs of other users, and
     /// programs of this user.
     replaced: [u32; 2],
-    /// Whether the program has handed over a file.
+    /// Whether the program has handed over a ledger file.
     has_begun: bool,
-    /// Whether a caller could not be accepted, for lack of room or of a file descriptor.
+    /// Whether a caller could not be accepted, because there are too many callers or no free file
+    /// descriptors.
     is_short: bool,
     /// The observed rights of processes.
     rights: RightsLedger,
@@ -110,7 +113,7 @@ struct KeeperTask {
 }
 
 impl KeeperTask {
-    /// Runs until the handle ends the keeper. Returns the results.
+    /// Does the work of the keeper, until the keeper's handle ends it. Returns the results.
     fn run(mut self) -> KeeperOutcome {
         self.keep();
         if let Some(note) = self.callers.note() {
@@ -333,7 +336,7 @@ impl KeeperTask {
         }
     }
 
-    /// Keeps the ledger of a process, and its executable.
+    /// Keeps the ledger and the executable that a process has handed over.
     fn add_process(&mut self, caller: &KeeperCaller, file: File, executable: Option<File>) {
         let pid = caller.pid;
         let mut line = command_line(number_of(pid));

@@ -66,7 +66,7 @@ const MAX_FRAMES: usize = 1 << 26;
 /// Maximum number of frames in the ledger of another user's process.
 const MAX_FRAMES_OF_OTHERS: usize = 1 << 24;
 
-/// The way in which a process ended that did not write its profile.
+/// The way in which a process ended without having written its profile.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProcessEnd {
     Death,
@@ -85,8 +85,9 @@ pub(crate) struct EndedProcess<'a> {
     pub(crate) rights: ProcessRights,
 }
 
-/// Writes the profile of a process where the process would have written it, with its user's rights.
-/// If that user may not write there, the profile becomes a file of `record`'s user.
+/// Writes the profile of a process to the path that the process would have used, with the rights of
+/// the process's user. If that user may not write there, the profile becomes a file of `record`'s
+/// user.
 ///
 /// # Errors
 /// The ledger can't be read, or the profile can't be written. The error is `NoPlaceError` if the

@@ -1,4 +1,5 @@
-//! Adds up how much each line of one user's processes has grown since it was last reported.
+//! Adds up the growth of each line of code in the processes of one user, since the line was last
+//! reported.
 
 use std::collections::HashMap;
 
@@ -25,7 +26,7 @@ pub(crate) struct FollowedProcesses {
     messages: u64,
 }
 
-/// A process that is followed.
+/// A process whose growing lines of code are reported.
 #[derive(Default)]
 struct FollowedProcess {
     /// When the process's recording began.

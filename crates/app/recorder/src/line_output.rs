@@ -1,4 +1,5 @@
-//! Writes the lines about growth to the messages, or to a separate file or pipe.
+//! Writes the reports of growing lines of code to the front end's messages, or to a separate file
+//! or pipe.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -17,7 +18,7 @@ const PIPE_TIMEOUT: Duration = Duration::from_secs(10);
 /// bytes without a wait.
 const PIPE_CHUNK_BYTES: usize = 4096;
 
-/// The destination of the lines.
+/// The destination of the reports of growing lines of code.
 pub(crate) enum LineOutput {
     /// The messages of the front end.
     Messages(Arc<dyn RecordingObserver>),
@@ -60,8 +61,8 @@ impl LineOutput {
         }
     }
 
-    /// Writes the added lines. Waits until `deadline` for the reader of a pipe, or not at all
-    /// without a deadline. Returns false if some lines still have to be written.
+    /// Writes the added lines. Waits until `deadline` for the reader of a pipe; without a deadline,
+    /// does not wait. Returns false if some lines still have to be written.
     pub(crate) fn write(&mut self, deadline: Option<Instant>) -> bool {
         let Self::File(pipe, observer) = self else {
             return true;

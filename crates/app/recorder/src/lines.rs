@@ -1,4 +1,4 @@
-//! Reports, while the program runs, which lines have grown.
+//! Reports the lines of code whose memory has grown, while the program runs.
 //!
 //! The library decides when to report the growth of a stack. It writes the growth into a file
 //! beside the list of profiles (`tail.rs`), as a small profile with raw addresses. A thread here
@@ -49,17 +49,18 @@ const FILE_READ_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of bytes that are printed about other users' processes in a second.
 const MAX_OTHER_USER_BYTES_PER_SECOND: f64 = 65_536.0;
 
-/// The options for following lines that grow.
+/// The options for reporting lines of code whose memory grows.
 pub struct LineFollowOptions {
     /// The smallest growth in bytes that is reported.
     pub least: u64,
     /// Whether addresses get names.
     pub symbolizes: bool,
-    /// The file or pipe for the lines, with its path; `None` if they are messages.
+    /// The file or pipe for the reports, with its path; `None` if the reports go to the front end's
+    /// messages.
     pub output: Option<(File, PathBuf)>,
 }
 
-/// The thread that follows lines.
+/// The handle of the thread that reports growing lines of code.
 pub(crate) struct LineFollowThread {
     has_ended: Arc<AtomicBool>,
     thread: JoinHandle<()>,
@@ -125,7 +126,7 @@ impl LineFollowThread {
     }
 }
 
-/// The state of the thread that follows lines.
+/// The state of the thread that reports growing lines of code.
 struct FollowTask {
     folder: PathBuf,
     /// The users whose processes are followed; heapprof's own user comes first.
@@ -149,7 +150,7 @@ struct FollowedUser {
     followed: FollowedProcesses,
 }
 
-/// The reporter of lines that have grown.
+/// The reporter of lines of code that have grown.
 struct LineReporter {
     least: i64,
     symbolizes: bool,

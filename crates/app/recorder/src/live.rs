@@ -34,7 +34,7 @@ use crate::rights::RightsLedger;
 
 /// Time between two requests for a profile.
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
-/// Time between two blocks of lines, unless the user chooses another one.
+/// Time between two blocks of lines, unless the user chooses another interval.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long the last block of lines waits for the program's last profile.

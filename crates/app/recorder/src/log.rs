@@ -248,8 +248,7 @@ struct LogText {
     stacks: Vec<(String, bool)>,
     /// The frames of an unknown stack (number 0), and whether these frames were written.
     unknown: (String, bool),
-    /// Number that is added to a stack's number, because earlier programs used the numbers below
-    /// it.
+    /// Number that is added to a stack's number, because earlier programs used the smaller numbers.
     base: usize,
     /// The kernel's id of each thread.
     threads: Vec<Option<u32>>,
@@ -513,7 +512,7 @@ fn push_hex(line: &mut Vec<u8>, number: u64) {
     push_digits(line, number, 16, 1);
 }
 
-/// Appends seconds, with six digits behind the point.
+/// Appends a time in seconds, with six decimal places.
 fn push_time(line: &mut Vec<u8>, nanoseconds: u64) {
     let micros = nanoseconds / 1000;
     push_number(line, micros / 1_000_000);

@@ -56,8 +56,8 @@ impl ProfileNamePatterns {
     }
 
     /// Returns the path of a process's last profile, and whether it replaces a file that exists.
-    /// `main` is the process that `record` started. `own` and `program` are the number and the name
-    /// that the process reports. These never change the folder of the path.
+    /// `main` is the process that `record` started. `own` and `program` are the process id and the
+    /// program name that the process reports. These never change the folder of the path.
     pub fn last_profile_path(
         &self,
         main: u32,

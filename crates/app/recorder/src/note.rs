@@ -38,7 +38,7 @@ pub enum RecordingNote {
         what: AuditLimit,
         /// Number of children or loads that were left out.
         count: usize,
-        /// Number of children or loads that are in the audit.
+        /// Maximum number of children or loads in the audit.
         limit: usize,
     },
     /// The audit of a child could not be written, for this reason.
@@ -54,7 +54,7 @@ pub enum AuditLimit {
     Loads,
 }
 
-/// The error of a profile that neither the process's user nor `record` can write.
+/// The error for a profile that neither the process's user nor `record` can write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoPlaceError {
     /// Process id of the process.

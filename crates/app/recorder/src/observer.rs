@@ -17,10 +17,10 @@ pub trait RecordingObserver: Send + Sync {
     /// Receives an event.
     fn event(&self, event: RecordingEvent<'_>);
 
-    /// Returns the text of a line that has grown.
+    /// Returns the text that reports a line of code whose memory has grown.
     fn growth_text(&self, growth: &LineGrowth<'_>) -> String;
 
-    /// Prints the text of a line that has grown.
+    /// Prints a text that [`growth_text`](Self::growth_text) returned.
     fn line(&self, text: &str);
 
     /// Prints a line of the view, for a recording without a terminal.
@@ -49,9 +49,10 @@ pub enum RecordingEvent<'a> {
     ShellNeeded(&'a PreloadCheck),
     /// Some messages of processes about growing lines are damaged.
     DamagedLines,
-    /// Some lines that grew are left out, because there were too many.
+    /// Some growing lines of code are not reported, because there were too many.
     SkippedLines,
-    /// The file or pipe for lines could not be written, so no more lines are written.
+    /// The file or pipe for reports of growing lines could not be written, so no more reports are
+    /// written.
     LineOutputFailed(&'a Path, &'a LineOutputError),
     /// The view ended early, or did not begin. The recording goes on.
     ViewFailed(&'a anyhow::Error),
@@ -68,7 +69,7 @@ pub enum RecordingEvent<'a> {
     ProfilesRefused(&'a [(PathBuf, io::Error)]),
 }
 
-/// The reason why no more lines can be written.
+/// The reason why no more reports of growing lines can be written.
 #[derive(Debug, thiserror::Error)]
 pub enum LineOutputError {
     /// The reader of the pipe did not read the last lines in time.

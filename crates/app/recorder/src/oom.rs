@@ -34,8 +34,9 @@ pub(crate) struct OomCounts {
     next: Instant,
 }
 
-/// The number of kills that a cgroup counted: at the last reading (`last`), and at the reading
-/// before it (`earlier`). Each kill that was assigned to a process adds one to `earlier`.
+/// The number of OOM kills that a cgroup counted. `last` is the count at the last reading.
+/// `earlier` is the count at the reading before, plus one for each kill that was assigned to a
+/// process.
 struct CgroupOomCount {
     earlier: u64,
     last: u64,
@@ -97,8 +98,8 @@ impl CgroupOomCount {
         self.last = count.max(self.earlier);
     }
 
-    /// Assigns a kill to a process. Kills count if they are new since the reading before the last
-    /// one. Returns false if no such kill is left to assign.
+    /// Assigns a kill to a process. A kill counts if it came after the reading before the last one.
+    /// Returns false if no such kill is left to assign.
     fn take(&mut self, count: u64) -> bool {
         let is_one = count > self.earlier;
         if is_one {

@@ -25,7 +25,7 @@ pub struct RecordedProfile {
 }
 
 impl RecordedProfile {
-    /// Returns the largest resident memory of the program.
+    /// Returns the largest resident memory of the profile's process in bytes; 0 if it is not known.
     pub fn peak_resident(&self) -> i64 {
         let details = self.details.as_ref().ok();
         let peak = details.and_then(|details| details.peak);

@@ -109,7 +109,7 @@ pub fn root_of(pid: u32) -> Option<PathBuf> {
     is_other.then(|| PathBuf::from(format!("/proc/{pid}/root")))
 }
 
-/// Makes a namer of code, whose files are below `root`.
+/// Makes a namer of code that finds the code's files below the folder `root`.
 pub fn namer(root: Option<PathBuf>) -> ProcessNamer {
     ProcessNamer::new(SymbolizeOptions {
         number_functions: true,

@@ -83,8 +83,8 @@ pub struct UnrecordedProcess {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SmallChild {
     pub(crate) process: u32,
-    /// Whether the child then became another program. Later entries of the list may be about that
-    /// program.
+    /// Whether the child became another program instead of ending. Later entries of the list may be
+    /// about that program.
     pub(crate) is_before_exec: bool,
 }
 
@@ -107,7 +107,8 @@ pub(crate) struct ListContents {
 /// reported.
 const MAX_PRIVATE_LEDGERS: usize = 1000;
 
-/// Maximum number of different reasons for failed writes. Others are counted with the last reason.
+/// Maximum number of different reasons for failed writes. Failures for further reasons are counted
+/// with the last reason.
 const MAX_REASONS: usize = 10;
 
 /// Reads the list. If a profile has several entries, the last one counts. `is_settled` returns
@@ -263,7 +264,7 @@ fn parse_private(entry: &[u8], owner: FileOwner) -> Option<PrivateLedger> {
     })
 }
 
-/// Parses an entry about a child that was left out: its number, and whether it then ended or became
+/// Parses an entry about a child that was left out: its number, and whether it ended or became
 /// another program.
 fn parse_small_child(entry: &[u8]) -> Option<SmallChild> {
     let (process, when) = std::str::from_utf8(entry).ok()?.split_once(' ')?;

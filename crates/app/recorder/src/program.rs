@@ -33,7 +33,8 @@ pub struct PreloadCheck {
     pub name: String,
     /// Obstacles that prevent preloading, or make it of little use.
     pub obstacles: Vec<PreloadObstacle>,
-    /// Why the program has more rights than its user, if it has. The loader then preloads nothing.
+    /// The reason why the program has more rights than its user, if it has more. The loader then
+    /// preloads nothing.
     pub raised_rights: Option<RaisedRights>,
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct ResidentReader {
 
 /// Maximum number of moments in the history of a process.
 const MAX_MOMENTS: usize = 1000;
-/// Maximum number of processes that are read.
+/// Maximum number of processes whose resident memory is read.
 const MAX_PROCESSES: usize = 1000;
 /// Initial time between two readings.
 const INITIAL_READ_INTERVAL: Duration = Duration::from_millis(10);

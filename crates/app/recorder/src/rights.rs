@@ -72,8 +72,8 @@ impl ProcessRights {
         }
     }
 
-    /// Returns the owner of files that are written for the process. With public rights, this is the
-    /// user of the current process.
+    /// Returns the owner of files that are written for a process with these rights. With public
+    /// rights, this is the user of the current process.
     pub fn owner(self) -> FileOwner {
         match self {
             Self::User(owner) => owner,
@@ -133,7 +133,7 @@ pub fn is_root() -> bool {
     FileOwner::us().user == 0
 }
 
-/// Whether capabilities, in the kernel's text form, include all those of this process.
+/// Whether capabilities, in the kernel's text form, include all capabilities of this process.
 fn has_our_capabilities(effective: &str) -> bool {
     // This process as a whole keeps its capabilities. Only single threads act for others.
     static OWN_CAPABILITIES: OnceLock<Option<u64>> = OnceLock::new();

@@ -44,14 +44,15 @@ pub struct RecordingSettings {
     pub keeps_small_children: bool,
     /// Whether the mappings that the program makes itself are counted as allocations.
     pub counts_mappings: bool,
-    /// Whether each thread's share is recorded.
+    /// Whether the memory of each thread is recorded separately.
     pub by_thread: bool,
     /// Whether forked children are audited.
     pub audits_forks: bool,
-    /// Which frames of stacks through an interpreter are kept, as the value of the environment
-    /// variable that selects them.
+    /// Which frames are kept in stacks through an interpreter, as the value of the environment
+    /// variable `HEAPPROF_FRAMES`.
     pub frames: &'static str,
-    /// The naming of Perl's evals, as the value of the environment variable.
+    /// The way of naming Perl's evals, as the value of the environment variable
+    /// `HEAPPROF_PERL_EVALS`.
     pub perl_evals: &'static str,
     /// Whether Perl's values are traced.
     pub traces_perl_values: bool,
@@ -65,7 +66,7 @@ pub struct RecordingSettings {
     pub symbolizes: bool,
     /// The options for showing the program while it runs; `None` if it is not shown.
     pub view: Option<LiveViewOptions>,
-    /// The options for following lines that grow; `None` if lines are not followed.
+    /// The options for reporting growing lines of code; `None` if they are not reported.
     pub lines: Option<LineFollowOptions>,
     /// The file for the log of events, and its largest size in bytes, if there is to be a log.
     pub log: Option<(File, u64)>,

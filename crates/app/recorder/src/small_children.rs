@@ -9,8 +9,9 @@ use crate::profile_entries::{SmallChild, WrittenProfile};
 /// count.
 pub const MIN_OWN_BYTES: i64 = 64 << 10;
 
-/// Removes the profiles of children that held few bytes besides inherited ones, except those in
-/// `kept`. Returns how many children are left out, including small ones that wrote no profile.
+/// Removes the profiles of children that held few bytes besides inherited ones. The processes in
+/// `kept` keep their profiles. Returns how many children are left out, including small ones that
+/// wrote no profile.
 pub(crate) fn leave_out(
     written: &mut Vec<WrittenProfile>,
     wrote_none: &[SmallChild],

@@ -97,8 +97,8 @@ fn open(folder: &Path) -> io::Result<OwnedFd> {
     }
 }
 
-/// Returns the address of a name in an opened folder. It stays valid if another folder takes over
-/// the folder's path.
+/// Returns the address of the socket `name` in an opened folder. The address stays valid if another
+/// folder takes over the folder's path.
 pub fn address(folder: &OwnedFd, name: &str) -> io::Result<SocketAddrUnix> {
     let path = format!("/proc/self/fd/{}/{name}", folder.as_raw_fd());
     Ok(SocketAddrUnix::new(path)?)

@@ -13,7 +13,7 @@ pub enum RecordingStartError {
     /// No file can be made in the folder of the recording.
     #[error("no temporary file can be made")]
     NoFile(#[source] io::Error),
-    /// No thread can be made that follows lines.
+    /// The thread that reports growing lines of code can't be made.
     #[error("no thread can be made that follows lines")]
     NoLineThread(#[source] io::Error),
 }

@@ -1,7 +1,8 @@
 //! Reads the file of one user's messages while the user's processes write it.
 //!
-//! A message may be cut short, because a process was killed or its disk is full. Then the next
-//! message begins in the middle of it, and is found by the prefix of every message.
+//! A message may be incomplete, because its process was killed or the disk was full. The next
+//! message then begins in the middle of the incomplete one. It is found by the prefix that every
+//! message has.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions, Permissions};
@@ -63,8 +64,7 @@ pub(crate) struct MessageTail {
     /// The text that was read; the bytes before `at` are parsed.
     text: Vec<u8>,
     at: usize,
-    /// Number of bytes of the last message, counted from `at`. The message is shorter if another
-    /// one begins before its end.
+    /// Number of bytes from `at` on that end the last message, but may also begin the next message.
     end: usize,
     /// Number of bytes that were read.
     read: u64,

@@ -32,13 +32,13 @@ pub struct SourceSettings {
     pub is_db_named: bool,
     /// The options for reading files.
     pub options: FormatReadOptions,
-    /// Whether the sample types `objects` and `space` get the names of types in use. jeprof does
-    /// not distinguish them.
+    /// Whether the sample types `objects` and `space` are renamed to `inuse_objects` and
+    /// `inuse_space`, because jeprof does not distinguish these types.
     pub names_in_use: bool,
-    /// The store in which selectors are looked up. If it is not the database, names are looked up
-    /// in it, too.
+    /// The store in which selectors are looked up. If the store is not the database, names are
+    /// looked up in the store, too.
     pub backend: StoreBackend,
-    /// Whether the profiles that are read get stored in the backend. A name then never means a
+    /// Whether the profiles that are read will be stored in the backend. A name then never means a
     /// profile of the backend.
     pub is_loading: bool,
     /// Whether moments of one process may be added up.

@@ -74,7 +74,7 @@ impl<'a> DatabaseLoader<'a> {
 
     /// Stores a profile under `name`; `read` returns the profile. Skips the profile if the database
     /// already has it. Fails if the database has another profile of this name. `progress` gets the
-    /// amount that is stored so far, and the total amount.
+    /// amount of work that is done so far, and the amount of all work.
     pub fn load(
         &mut self,
         name: &str,

@@ -54,7 +54,7 @@ impl RetentionPlan {
     pub fn new(moments: &[StoredMoment], keep: &[RetentionRule], rolls_up: bool, now: i64) -> Self {
         let nanos = |time: std::time::Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
         let mut rules = keep.to_vec();
-        // Of the rules that a moment is young enough for, the one with the smallest age decides.
+        // If several rules apply to a moment, the rule with the smallest age is used.
         rules.sort_by_key(|rule| (rule.age, rule.step));
         let mut plan = Self::default();
         let mut kept: BTreeSet<(usize, i64, i64)> = BTreeSet::new();
@@ -105,8 +105,8 @@ impl RetentionPlan {
         plan
     }
 
-    /// Removes the moments from the plan that were loaded too late: `all` moments already contain
-    /// the sum of their group. Returns these sums.
+    /// Removes from the plan the moments that were loaded too late: `all` already contains the sum
+    /// of their group. Returns these sums.
     pub fn leave_late_moments(&mut self, all: &[StoredMoment]) -> Vec<RolledUpLate> {
         let groups = self.together.keys();
         let groups: BTreeMap<String, RollupGroup> =
@@ -302,7 +302,8 @@ mod tests {
     #[test]
     fn old_moments_are_thinned_out_and_removed() {
         let moments: Vec<StoredMoment> = (1..=20).map(|hour| moment(hour, "a")).collect();
-        // All of four hours, one in four hours until ten, and nothing older.
+        // Keeps all moments of the last four hours, one moment in four hours until ten hours, and
+        // no older moments.
         let keep = [rule(Some(4), 10), rule(None, 4)];
         let plan = RetentionPlan::new(&moments, &keep, false, 20 * HOUR);
         let stays = |at: &usize| !plan.removed.contains(at);

@@ -306,8 +306,8 @@ pub(crate) struct GrownFunction {
     pub(crate) last: i64,
 }
 
-/// Returns how much functions grew over several moments, the function with the largest growth
-/// first. For fewer than three moments, the result is empty.
+/// Returns the growth of functions over several moments, the largest growth first. For fewer than
+/// three moments, the result is empty.
 pub(crate) fn grown(sources: &[QuestionSource], ask: &ViewQuestion) -> Result<Vec<GrownFunction>> {
     if sources.len() < 3 {
         return Ok(Vec::new());

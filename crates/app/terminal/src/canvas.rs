@@ -84,7 +84,7 @@ impl ScreenCanvas<'_> {
         1 + self.put(area.x + 1, y, area.width.saturating_sub(1), text, style)
     }
 
-    /// Returns the style of a row. The selected row has a style of its own.
+    /// Returns the style of a row. The selected row has a special style.
     pub(super) fn row_style(&self, is_selected: bool) -> Style {
         match is_selected {
             true => Style::new().add_modifier(Modifier::REVERSED),

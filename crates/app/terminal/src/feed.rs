@@ -93,8 +93,8 @@ pub struct SnapshotPeak {
 }
 
 impl SnapshotPeak {
-    /// Returns the largest peak in the profiles of `moments`, of which the oldest comes first.
-    /// Times count from the start of the recording of `first`.
+    /// Returns the largest peak in the profiles of `moments`, which are in the order of time. Times
+    /// count from the start of the recording of `first`.
     pub fn from_moments(moments: &[Arc<ViewSnapshot>], first: &ViewSnapshot) -> Option<Self> {
         let named = moments.iter().filter_map(|moment| moment.facts.peak);
         let peak = LargestHeap::largest(named)?;

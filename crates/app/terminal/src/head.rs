@@ -8,7 +8,7 @@ use super::feed::ProcessChoice;
 use super::state::ViewState;
 use super::view_data::ViewData;
 
-/// Smallest width, in columns, at which both lines are drawn as one.
+/// Smallest width, in columns, at which the first two lines are drawn as one line.
 const MIN_ONE_LINE_COLUMNS: u16 = 150;
 
 /// Returns the text of the heap, RSS and the peak, shortened to `room` columns. The words that mark

@@ -44,8 +44,8 @@ pub(super) fn visible_lines(nodes: &[ViewNode], unfolded: &HashSet<u64>) -> Vec<
     lines
 }
 
-/// Unfolds the largest visible node, again and again. Stops when that node has at most half of the
-/// value of the node that was unfolded before it.
+/// Repeatedly unfolds the largest visible node that is not unfolded. Stops when that node has at
+/// most half of the value of the node that was unfolded before it.
 pub(super) fn unfold_largest(nodes: &[ViewNode], unfolded: &mut HashSet<u64>) {
     let mut most = i64::MAX;
     loop {

@@ -46,8 +46,8 @@ pub struct ViewSignals {
 }
 
 impl ViewSignals {
-    /// Begins to listen. An interrupt ends the view only if `for_interrupt` is true. A signal stays
-    /// ignored if `is_ignored` returns true for it.
+    /// Starts to listen for signals. An interrupt ends the view only if `for_interrupt` is true. A
+    /// signal stays ignored if `is_ignored` returns true for it.
     pub fn listen(for_interrupt: bool, is_ignored: fn(c_int) -> bool) -> io::Result<Self> {
         let mut signals = Self {
             ends: Arc::default(),

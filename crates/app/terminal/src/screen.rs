@@ -145,8 +145,9 @@ pub fn wait(time: Duration) -> io::Result<TerminalWait> {
 }
 
 /// Makes the terminal report waiting input once more. crossterm notices input only when it arrives,
-/// and forgets it if the size changes at the same time: the key would then wait for the next one.
-/// The kernel reports input again when settings are made, even unchanged ones (`n_tty.c`).
+/// and forgets it if the size changes at the same time. The key would then be read only after the
+/// next key. The kernel reports input again when settings are made, even unchanged settings
+/// (`n_tty.c`).
 pub fn tell_again() {
     if let Some(taken) = lock_terminal().as_ref().filter(|taken| is_ours(&taken.tty))
         && let Ok(settings) = tcgetattr(&taken.tty)

@@ -233,8 +233,8 @@ impl ViewState {
         };
     }
 
-    /// Goes back one step: closes the details, then the other view, then the focus, then the
-    /// selection.
+    /// Goes back one step, which is the first possible step of these: closing the details,
+    /// returning to the table, removing the focus, removing the selection.
     fn back(&mut self) {
         match () {
             () if self.is_open => self.is_open = false,
@@ -244,7 +244,7 @@ impl ViewState {
         }
     }
 
-    /// Selects the next sample type of the same kind, bytes or objects.
+    /// Selects the next sample type that has the present unit, which is bytes or objects.
     fn next_kind(&mut self, data: &ViewData) {
         let Some(answer) = &data.answer else { return };
         let kinds = &answer.kinds;

@@ -11,8 +11,8 @@ use super::view_data::ViewData;
 
 /// Number of columns for the scale.
 const SCALE_COLUMNS: u16 = 11;
-/// Largest ratio of RSS to the heap at which RSS is drawn. With a larger one, the heap would be too
-/// low to see.
+/// Largest ratio of RSS to the heap at which RSS is drawn. With a larger ratio, the heap would be
+/// too low to see.
 const MAX_RSS_TO_HEAP_RATIO: i64 = 20;
 
 /// Returns the curve with a point for the peak, which is visible in a chart of `columns` columns.

@@ -1,8 +1,9 @@
 //! Watches the memory of processes from outside, whether they are recorded or not.
 //!
 //! A [`ProcessWatcher`] scans processes and their children, and returns the results as batches for
-//! the database. A [`WatchRule`] is a condition for which a watch can wait: a limit for a number of
-//! a process. A [`WatchMark`] is a named moment, which a program sends in a datagram.
+//! the database. A [`WatchRule`] is a condition for which a watch can wait: a limit for a value of
+//! a process, such as its resident set. A [`WatchMark`] is a named moment, which a program sends in
+//! a datagram.
 #![forbid(unsafe_code)]
 
 mod mark;

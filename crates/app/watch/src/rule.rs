@@ -1,9 +1,9 @@
-//! The condition for which a watch can wait: a number of a process, or of all processes together,
-//! and a limit.
+//! The condition for which a watch can wait: a limit for a value, such as the resident set, of one
+//! process or of all processes together.
 
 use heapprof_process::{MemoryUsage, StatmSizes};
 
-/// The number of a process that a rule compares with its limit.
+/// The value of a process that a rule compares with its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RuleNumber {
     Rss,
@@ -25,7 +25,7 @@ const RULE_NUMBERS: [(&str, RuleNumber); 7] = [
     ("threads", RuleNumber::Threads),
 ];
 
-/// The numbers of a process in one scan.
+/// The values of a process that one scan has read.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessReading<'a> {
     /// Process id.
@@ -44,7 +44,7 @@ pub struct WatchRule {
     number: RuleNumber,
     /// Whether the rule compares the sum over all processes.
     is_total: bool,
-    /// Whether the rule holds above the limit, and not below it.
+    /// Whether the rule holds for values above the limit. Otherwise it holds for values below it.
     is_above: bool,
     /// Whether the rule also holds at the limit itself.
     with_limit: bool,
@@ -52,7 +52,7 @@ pub struct WatchRule {
 }
 
 impl WatchRule {
-    /// Parses a rule. `size` parses its limit if that is a number of bytes.
+    /// Parses a rule. `size` parses the limit if the limit is a number of bytes.
     pub fn parse(text: &str, size: impl Fn(&str) -> Result<u64, String>) -> Result<Self, String> {
         let wrong = || {
             let names: Vec<&str> = RULE_NUMBERS.iter().map(|(name, _)| *name).collect();
@@ -104,8 +104,9 @@ impl WatchRule {
         self.number != RuleNumber::Threads
     }
 
-    /// Returns the process for which the rule holds, and its number. For a rule about the sum,
-    /// returns the process with the largest number, and the sum.
+    /// Returns the id and the value of the first process for which the rule holds. For a rule about
+    /// the sum over all processes, returns the id of the process with the largest value, and the
+    /// sum.
     pub fn holds(&self, all: &[ProcessReading<'_>]) -> Option<(u32, u64)> {
         let known = || {
             all.iter()

@@ -11,8 +11,8 @@ use crate::mark::{ACCEPTED_ANSWER, WatchMark};
 use crate::rule::{ProcessReading, WatchRule};
 
 /// Number of scans from one full scan of a process to its next one. A full scan reads the sums in
-/// `smaps_rollup`, which cost time for each page of the process. So only every tenth scan is full,
-/// and not at the same time for all processes.
+/// `smaps_rollup`, which cost time for each page of the process. So only every tenth scan of a
+/// process is full, and processes have their full scans at different times.
 const FULL_SCAN_PERIOD: i64 = 10;
 /// Maximum number of processes that are watched at a time.
 const MAX_PROCESSES: usize = 4096;
@@ -41,7 +41,7 @@ pub struct ProcessWatcher {
     /// Number of processes that were watched so far.
     count: i64,
     with_children: bool,
-    /// Whether there was a note about too many processes.
+    /// Whether a note about too many processes was already added.
     is_over: bool,
     scan_count: i64,
     ticks_per_second: u64,
@@ -144,8 +144,8 @@ impl ProcessWatcher {
             );
             self.note(mark.pid, now_ms, "unseen", text);
         }
-        // A mark that names no process is of the first one. It may have been set by a process that
-        // has ended by now, or by the program that waits for the watch.
+        // A mark that names no process belongs to the first process. The mark may have been set by
+        // a process that has ended by now, or by the program that waits for the watch.
         let first = || self.alive.iter().find(|one| one.about.process == 1);
         let (found, statm) = match (mark.pid, mark.of_all_but) {
             (Some(pid), _) => (self.find(pid), mark.statm),
@@ -204,7 +204,7 @@ impl ProcessWatcher {
         });
     }
 
-    /// Returns the process for which a rule holds, and its number.
+    /// Returns the id of a process for which a rule holds, and the value that the rule compares.
     pub fn holds(&self, rule: &WatchRule) -> Option<(u32, u64)> {
         let all: Vec<ProcessReading<'_>> = self
             .alive
@@ -368,10 +368,10 @@ impl ProcessWatcher {
     }
 }
 
-/// Whether a stack that begins at `now` belongs to another program than one that began at `before`.
-/// A beginning of 0 means unknown: the process belongs to another user, or is in the middle of an
-/// exec. During an exec the kernel moves the beginning a little, so a small difference does not
-/// count.
+/// Whether a process has started another program. `before` and `now` are the beginnings of its
+/// stack at an earlier time and now. A beginning of 0 means unknown: the process belongs to another
+/// user, or is in the middle of an exec. During an exec the kernel moves the beginning a little, so
+/// a small difference does not count.
 fn is_another(before: u64, now: u64) -> bool {
     const MAX_STACK_SHIFT: u64 = 128 << 10;
     before != 0 && now != 0 && before.abs_diff(now) > MAX_STACK_SHIFT

@@ -52,8 +52,8 @@ macro_rules! variables {
             };
         )*
 
-        /// All variables: first heapprof's, then gperftools' variables, which an existing setup may
-        /// have.
+        /// All variables: first heapprof's variables, then gperftools' variables, which an existing
+        /// gperftools setup may contain.
         pub const ALL: &[EnvironmentVariable] = &[$($constant),*];
     };
 }

@@ -1,6 +1,7 @@
 //! The words of a stack: addresses of native frames, frames of interpreters, and labels.
 //!
-//! A word that is not an address of code has the highest bits `10`, which no such address has.
+//! A word that is not an address of code has the highest bits `10`. No address of code has these
+//! bits.
 
 use crate::ledger::word::{FRAME, KIND_MASK, LABEL, THREAD, UNNAMED};
 use crate::{FrameAddress, FrameNumber, ThreadNumber};
@@ -38,8 +39,8 @@ impl FrameWord {
         }
     }
 
-    /// Whether `word` is a label of the whole stack instead of one of its frames. Such words are a
-    /// stack's newest ones.
+    /// Whether `word` is a label of the whole stack instead of one of its frames. Labels are the
+    /// newest words of a stack.
     #[inline]
     #[must_use]
     pub fn is_label(word: u64) -> bool {

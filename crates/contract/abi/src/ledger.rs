@@ -74,9 +74,10 @@ pub struct LedgerHeader {
     pub mappings: TableAddress,
     /// [`chunks`] of [`LedgerMapping`]s.
     pub mapping: TableAddress,
-    /// The parts of the table of blocks in use, [`PART_COUNT`] in number.
+    /// Array of the [`PART_COUNT`] parts of the table of blocks in use.
     pub parts: TableAddress,
-    /// Length of a part in bytes, and offset of the [`table`] in a part.
+    /// Two numbers about a part of the table of blocks in use: the part's length in bytes, and the
+    /// offset, in the part, of its [`table`].
     pub part: [u32; 2],
     /// Offsets of the fields of a [`thread`], in bytes.
     pub thread: thread::ThreadOffsets,
@@ -195,9 +196,9 @@ pub mod counters {
     pub const FALL: usize = 48;
 }
 
-/// The uncertainty of a thread's counters of one stack. For allocations and then for frees, an
-/// entry has the number of samples (`u64`), the variance of objects and the variance of bytes
-/// (`f64` each).
+/// The uncertainty of a thread's counters of one stack. An entry has a half for allocations, and
+/// then a half for frees. Each half has the number of samples (`u64`), the variance of objects and
+/// the variance of bytes (`f64` each).
 pub mod spread {
     /// Length of one entry in bytes.
     pub const LEN: usize = 48;
@@ -240,19 +241,21 @@ pub mod stack_end {
     pub const NO_TABLES: u32 = 1;
     /// Reason: the unwind tables of the file do not cover the code of the oldest frame.
     pub const NOT_COVERED: u32 = 2;
-    /// Reason: the unwind tables describe how to find the caller, but there is none.
+    /// Reason: the unwind tables describe how to find the caller, but no caller was found in that
+    /// way.
     pub const NO_CALLER: u32 = 3;
     /// Reason: the code of the oldest frame is in no file.
     pub const NO_FILE: u32 = 4;
     /// Bits for the reason.
     pub const REASON_MASK: u32 = 0xff;
     /// Flag in addition to the reason: the reason is about the callee of the oldest frame. The
-    /// oldest frame's code is in no file, and it was found by a frame pointer that the callee may
-    /// not have set.
+    /// oldest frame's code is in no file. The oldest frame was found by a frame pointer, which the
+    /// callee may not have set.
     pub const CALLEE_FLAG: u32 = 0x100;
 }
 
-/// Kinds of a frame, in its four highest bits. A frame without a kind is a return address.
+/// Kinds of the words of a stack. The four highest bits of a word are its kind. A word without a
+/// kind is a return address.
 pub mod word {
     /// Bits for the kind.
     pub const KIND_MASK: u64 = 0xf << 60;
@@ -340,7 +343,7 @@ pub mod table {
     /// size divided by 2^32. The lower 32 bits of the second word are the number of the stack, and
     /// its upper 32 bits are the lower part of the size. Both words of an empty entry are zero.
     pub const ENTRY: usize = 0;
-    /// Number of bits of the first word for the address.
+    /// Number of bits of an entry's first word that are for the address.
     pub const ADDRESS_BITS: u32 = 45;
     /// `u64`: capacity of the part in entries, less one.
     pub const MASK: usize = 8;
@@ -352,12 +355,12 @@ pub mod table {
 /// address at which a block may begin. A block is either in a shadow or in [`table`].
 ///
 /// The first chunk has 16 shadows, the next one 32, and so on. A chunk begins with its shadows.
-/// Then it has a `u64` for each of them: the address of the shadow's region divided by the region's
-/// size, or 0 while the shadow is not in use.
+/// After the shadows, it has a `u64` for each shadow: the address of the shadow's region divided by
+/// the region's size, or 0 while the shadow is not in use.
 pub mod shadow {
     /// Number of words of a shadow.
     pub const WORDS: usize = 4096;
-    /// Binary logarithm of the number of bytes for each word.
+    /// Binary logarithm of the number of bytes of the region that each word is for.
     pub const GRAIN_BITS: u32 = 4;
     /// Bit of a word that is set if a block begins at the word's address. The lower 32 bits are the
     /// number of the stack, and the bits between are the block's size.

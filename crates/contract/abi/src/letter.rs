@@ -17,16 +17,16 @@ pub const CODE_LEN: usize = 4096;
 /// Offset of the saved processor state from the beginning of the letter. The length of the state
 /// depends on the processor.
 pub const STATE_OFFSET: usize = 4096;
-/// Length in bytes of the part of the region that remains mapped. The stack begins behind the
-/// processor state and ends here. Behind this part are the library's bytes, until the library is
-/// loaded.
+/// Length in bytes of the part of the region that remains mapped. The stack is between the
+/// processor state and the end of this part. The library's bytes follow this part until the library
+/// is loaded.
 pub const REGION_LEN: usize = 384 << 10;
 
 /// Requests of an attacher to the library.
 pub mod request {
     /// Request: begin a recording.
     pub const ATTACH: u32 = 1;
-    /// Request: end the recording, and restore every slot.
+    /// Request: end the recording, and restore every slot (pointer to an allocation function).
     pub const DETACH: u32 = 2;
 }
 
@@ -78,7 +78,8 @@ pub mod failure {
     pub const NO_SLOTS: u32 = 8;
     /// Reason: no process is attached.
     pub const NOT_ATTACHED: u32 = 9;
-    /// Reason: another thread of the program is changing slots or loading an object.
+    /// Reason: another thread of the program is changing slots (pointers to allocation functions)
+    /// or loading an object.
     pub const BUSY: u32 = 11;
     /// Reason: the program was forked from a program that was attached to.
     pub const FORKED: u32 = 12;
@@ -148,7 +149,7 @@ pub struct AttachLetter {
     pub errno: AtomicU32,
     /// Whether the attacher has taken the file in [`file`](Self::file).
     pub is_file_taken: AtomicU32,
-    /// Number of the program's slots that lead to the library.
+    /// Number of the program's slots (pointers to allocation functions) that lead to the library.
     pub slots: AtomicU32,
     /// Whether this process is attached, or was forked from an attached process.
     pub is_attached: AtomicU32,

@@ -4,8 +4,7 @@
 //!   outlives a process. Readers outside the program use it to find the tables.
 //! * The numbers by which the ledger refers to its entries, such as [`StackNumber`].
 //! * The [`log`] of events, whose address is in the ledger.
-//! * The [`letter`] by which `heapprof attach` sends requests to a program that has loaded the
-//!   library.
+//! * The [`letter`] by which `heapprof attach` sends requests to the library inside a program.
 //! * The [`environment`] variables.
 //!
 //! This crate must not depend on the implementation of either side.

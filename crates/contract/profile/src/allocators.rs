@@ -147,14 +147,14 @@ pub const ALLOCATION_WRAPPERS: &[(&str, &[&str])] = wrappers!(as_rows);
 /// which containers call them, and all [`ALLOCATION_WRAPPERS`].
 pub const ALLOCATOR_REGEX: &str = wrappers!(as_text);
 
-/// The last part of [`ALLOCATOR_REGEX`] in profiles of earlier versions, which had the providers in
-/// the `heapprof` crate.
+/// The end of [`ALLOCATOR_REGEX`] in profiles that earlier versions of heapprof wrote. In those
+/// versions, the functions of today's crate `heapprof_providers` were in the crate `heapprof`.
 const EARLIER_OWN_FUNCTIONS: &str =
     r"|heapprof::python::objects::(wrappers::)?made_by_(malloc|calloc|realloc)(::<.*>)?";
 
 /// Returns the part of a profile's `drop_frames` that follows [`ALLOCATOR_REGEX`]; `None` if
-/// `drop_frames` does not begin with this expression. The shorter expressions of earlier versions
-/// are accepted, too.
+/// `drop_frames` does not begin with this expression. A shorter expression that an earlier version
+/// of heapprof wrote is accepted, too.
 pub fn after_allocators(drop_frames: &str) -> Option<&str> {
     let shorter = |first_new: &str, instead: &str| {
         let (earlier, _) = ALLOCATOR_REGEX.split_once(first_new)?;

@@ -142,8 +142,8 @@ impl ProfileBuilder {
         self.location_by(lines.into(), mapping, address, is_folded, lines)
     }
 
-    /// Returns the index of a location, which is added with `lines` if it is new. It is not new if
-    /// an earlier location has an equal `key`, mapping, address and `is_folded`.
+    /// Returns the index of the location with this `key`, mapping, address and `is_folded`. If
+    /// there is none yet, a location with `lines` is added.
     pub(crate) fn location_by(
         &mut self,
         key: Box<[Line]>,

@@ -1,25 +1,27 @@
-//! Reads a process's script, or the title that it has set, from its command line. This
-//! distinguishes the workers of one interpreter, which all have the same program name.
+//! Reads the name of a process's script, or the title that the process has set, from its command
+//! line. These names distinguish processes that run the same interpreter, because the program name
+//! of all of them is the interpreter's name.
 //!
 //! A command line may hold passwords. So only the name of a script is taken from it, unless the
 //! user asks for the whole command line.
 
-/// Maximum number of bytes that are stored of a title.
+/// Maximum number of bytes of a title that are stored.
 const MAX_TITLE: usize = 100;
 
 /// Command-line options of an interpreter. After a letter that is in none of these lists, the rest
 /// of the command line is not interpreted.
 struct InterpreterOptions {
     names: &'static [&'static str],
-    /// Letters without a value. Other letters may follow them.
+    /// Option letters without a value. Other option letters may follow in the same word.
     flags: &'static str,
-    /// Letters that a number may follow. Other letters may follow the number.
+    /// Option letters that a number may follow. Other option letters may follow the number.
     numbers: &'static str,
-    /// Letters whose value is the rest of the word, which may be empty.
+    /// Option letters whose value is the rest of the word, which may be empty.
     rests: &'static str,
-    /// Letters whose value is the rest of the word, or the next word.
+    /// Option letters whose value is the rest of the word or, if that is empty, the next word. In a
+    /// shell, the value is always the next word.
     values: &'static str,
-    /// Letters whose value is code.
+    /// Option letters whose value is program text to run.
     codes: &'static str,
     /// Long options without a value. Options whose value follows a `=` need not be listed.
     long_flags: &'static [&'static str],
@@ -140,8 +142,8 @@ enum OptionEffect {
 }
 
 impl InterpreterOptions {
-    /// Returns the effect of a word on the meaning of the next words. The word is an option: it
-    /// begins with `-` or `+`.
+    /// Returns the effect of an option on the meaning of the next words. `word` is the option,
+    /// which begins with `-` or `+`.
     fn behind(&self, word: &str) -> OptionEffect {
         if word.starts_with("--") {
             return match word {

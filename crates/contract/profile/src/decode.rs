@@ -22,8 +22,8 @@ pub(crate) use samples::{SAMPLED_FIELD, VARIANCE_FIELD};
 
 /// Number of bytes that are read between two checks of the memory in use.
 const MEMORY_CHECK_INTERVAL: u64 = 256 << 10;
-/// Smallest length, in bytes, at which a value is checked against the memory limit before it is
-/// read.
+/// Minimum size in bytes of a field's value that is checked against the memory limit before it is
+/// decoded.
 const MIN_LONG_VALUE: usize = 256 << 10;
 
 /// Maximum number of sample types in a profile. Real profiles have up to a dozen, and everything is
@@ -43,7 +43,8 @@ pub struct ReadOptions {
     /// callers that only pass the profile on. Once a caller has asked for frames, both the encoded
     /// bytes and the frames are in memory.
     pub stacks_as_written: bool,
-    /// Whether to ignore the spread of samples, whose fields pprof does not know and ignores, too.
+    /// Whether to ignore the fields for the spread of samples. pprof ignores them, too, because it
+    /// does not know them.
     pub without_spread: bool,
     /// Whether to skip samples, locations and functions. This suits callers that want only the
     /// header, the mappings and the texts of a profile.
@@ -208,8 +209,8 @@ struct RawValueType {
     unit: u64,
 }
 
-/// A profile that is being decoded. Texts are numbers of the string table until the whole table is
-/// read.
+/// A profile that is being decoded. Texts are indices into the file's string table until the whole
+/// table is read.
 #[derive(Default)]
 struct ProfileDecoder {
     sample_type: Vec<RawValueType>,
@@ -224,8 +225,8 @@ struct ProfileDecoder {
     comment: Vec<u64>,
     default_sample_type: u64,
     doc_url: u64,
-    /// Whether two profiles are in one stream. The sign is a second empty text, or a sample type
-    /// after the string table and samples.
+    /// Whether the stream contains two profiles. It does if there is a second empty text, or a
+    /// sample type after texts and samples.
     concatenated: bool,
 }
 
@@ -236,8 +237,8 @@ impl ProfileDecoder {
         comment as u64 + self.samples.memory() + self.tables.memory()
     }
 
-    /// Checks that the memory limit allows a long value: the buffer that holds it now, and its
-    /// decoded form.
+    /// Checks that the memory limit allows a long value, both its encoded bytes in the buffer and
+    /// its decoded form.
     #[inline]
     fn fits(&self, field: u32, value: WireValue<'_>, limit: u64) -> Result<(), Error> {
         match value {

@@ -17,7 +17,7 @@ pub enum EarlyEndReason {
     NoTables,
     /// The unwind tables of the file do not cover the code of the frame.
     NotCovered,
-    /// The unwind tables describe how to find the caller, but there is none.
+    /// The unwind tables describe how to find the caller, but no caller was found in that way.
     NoCaller,
     /// The code belongs to no file, because a program generated it at run time.
     NoFile,
@@ -59,8 +59,8 @@ pub struct EarlyEnds {
 }
 
 impl EarlyEndReason {
-    /// Returns the reason that the collector gives this number; `None` for another number, such as
-    /// 0, which marks a complete stack.
+    /// Returns the reason with the collector's number `number`; `None` if no reason has this
+    /// number. The number 0 marks a complete stack.
     pub fn from_number(number: u32) -> Option<Self> {
         let index = usize::try_from(number).ok()?.checked_sub(1)?;
         REASONS.get(index).map(|(reason, _)| *reason)
@@ -115,7 +115,7 @@ impl EarlyEnds {
         comments.into_iter().filter_map(Self::parse).collect()
     }
 
-    /// Returns the sum of both: these stacks, with the counts of `other` added.
+    /// Returns these stacks with the counts of `other` added.
     fn and(self, other: &Self) -> Self {
         Self {
             stacks: self.stacks.saturating_add(other.stacks),
@@ -134,9 +134,9 @@ pub struct EarlyEndCounts {
 }
 
 impl EarlyEndCounts {
-    /// Adds a stack, if it ends before its outermost frame. `end` is the ledger's word about the
-    /// stack's end, `words` are the stack's words, newest first, and `allocated` are the blocks and
-    /// bytes that the stack has allocated.
+    /// Adds a stack, if it ends before its outermost frame. `end` is the reason for the stack's
+    /// end, as one of [`stack_end`]. `words` are the frames and labels of the stack, newest first.
+    /// `allocated` are the numbers of blocks and bytes that the stack has allocated.
     pub fn add_stack(
         &mut self,
         code: &RecordedCode<'_>,
@@ -166,8 +166,9 @@ impl EarlyEndCounts {
         });
     }
 
-    /// Adds a stack that ends in the mapping with a number, and that has allocated `objects` blocks
-    /// of `bytes` bytes in total. `file` names the mapping.
+    /// Adds a stack that ends early in the mapping with the number `mapping`. The stack has
+    /// allocated `objects` blocks of `bytes` bytes in total. `file` returns the name of the
+    /// mapping's file.
     fn add(
         &mut self,
         mapping: Option<usize>,

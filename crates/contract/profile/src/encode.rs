@@ -222,7 +222,8 @@ impl<W: Write> ProfileEncoder<W> {
         new.iter().for_each(|location| self.ids.push(location.id));
     }
 
-    /// Returns the range of a set's labels in `labels`. The labels are encoded if they are new.
+    /// Returns the range in `self.labels` with the encoded labels of a set. The labels are encoded
+    /// if they are new.
     fn labels(&mut self, profile: &Profile, set: LabelSetIndex) -> Range<usize> {
         if let Some(Some(known)) = self.label_sets.get(set.index()) {
             return known.clone();

@@ -48,7 +48,7 @@ pub enum Error {
         object: ProfileElement,
         /// Defect of the data.
         defect: WireDefect,
-        /// Text to add after the defect.
+        /// Advice that follows the defect in the message; may be empty.
         hint: &'static str,
     },
     /// The messages are well formed but contradict each other.
@@ -60,7 +60,7 @@ pub enum Error {
         object: ProfileElement,
         /// Defect of the object.
         defect: String,
-        /// Text to add after the defect.
+        /// Advice that follows the defect in the message; may be empty.
         hint: &'static str,
     },
     /// A sum or product does not fit in 64 bits.

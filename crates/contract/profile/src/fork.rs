@@ -152,8 +152,7 @@ pub struct ForkedChild {
     pub ending: ChildEnding,
     /// Memory of the child at the last inspection.
     pub figures: Figures,
-    /// Mean number of bytes between samples, if the child's blocks were sampled; 1 if all are
-    /// known.
+    /// Mean number of bytes between samples of the child's blocks; 1 if all blocks are known.
     pub period: i64,
     /// Reason why some data is missing; empty if the data is complete.
     pub missing: String,
@@ -206,9 +205,9 @@ pub struct LoadAttempt {
     pub micros: i64,
     /// Frames that led to the attempt, newest first, each as `FILE:LINE`, with ` < ` between them.
     pub site: String,
-    /// Number of system calls during the search that query a file's status.
+    /// Number of system calls that query a file's status while the requested file is searched for.
     pub stats: i64,
-    /// Number of system calls during the search that open a file.
+    /// Number of system calls that open a file while the requested file is searched for.
     pub opens: i64,
 }
 
@@ -325,7 +324,7 @@ impl LoadAttempt {
         line.0
     }
 
-    /// Reads the attempt that a comment holds; `None` if it holds none.
+    /// Reads the attempt that a comment describes; `None` if the comment describes no attempt.
     #[must_use]
     pub fn from_comment(comment: &str) -> Option<Self> {
         let mut load = Self::default();

@@ -40,8 +40,8 @@ enum InflateState<R: Read> {
     Done,
 }
 
-/// Stream of the plain bytes of a gzipped or plain file. [`Read`] wraps a gzip [`Error`] in an
-/// `io::Error`.
+/// Stream of the plain bytes of a gzipped or plain file. Its implementation of [`Read`] wraps a
+/// gzip [`Error`] in an `io::Error`.
 pub struct InflateReader<R: Read> {
     state: InflateState<R>,
     /// First bytes of the file, which show the kind of a file that is not a profile.

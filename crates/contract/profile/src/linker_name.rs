@@ -1,6 +1,6 @@
-//! Recognizes Rust functions by the form of their linker's names.
+//! Recognizes Rust functions by the form of their symbols.
 
-/// Whether a linker's name is a Rust name, in the `_R` scheme or in the older scheme.
+/// Whether a symbol is a Rust name, mangled in the `_R` scheme or in Rust's older scheme.
 pub fn is_rust_name(symbol: &str) -> bool {
     // A path begins with a tag, which is a capital letter. A version may precede it.
     let tag = symbol
@@ -10,8 +10,8 @@ pub fn is_rust_name(symbol: &str) -> bool {
         || is_legacy_rust_name(symbol)
 }
 
-/// Whether a linker's name belongs to Rust's older scheme. It is the scheme of C++ with a hash at
-/// the end: `17h` and 16 digits.
+/// Whether a symbol is a Rust name, mangled in Rust's older scheme. This is C++'s scheme with a
+/// hash at the end: `17h` and 16 digits.
 pub fn is_legacy_rust_name(symbol: &str) -> bool {
     let hash = |at: usize| {
         let digits = symbol.as_bytes().get(at + 3..at + 19);

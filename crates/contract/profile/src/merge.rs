@@ -463,7 +463,7 @@ impl ProfileMerger {
     }
 }
 
-/// New positions, in the sum, of the table entries of a profile that is being added.
+/// Positions in the sum that the table entries of an added profile get.
 struct MergedPositions<'a> {
     profile: &'a Profile,
     string: Vec<Option<StringId>>,
@@ -486,8 +486,8 @@ impl<'a> MergedPositions<'a> {
     }
 }
 
-/// Whether an address lies in its mapping. Other addresses do not move with the file. The address 0
-/// means that there is no address.
+/// Whether an address lies in the mapping `m`. Other addresses do not move with the mapped file.
+/// The address 0 means that there is no address.
 fn holds(m: &Mapping, address: u64) -> bool {
     m.memory_start <= address && address < m.memory_limit
 }

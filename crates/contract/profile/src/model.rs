@@ -507,8 +507,8 @@ impl Profile {
         lines.all(|line| self.is_nameless(&self.function[line.function.index()]))
     }
 
-    /// Updates the flags of each mapping for which `which` returns true: whether functions, files
-    /// and lines are known. The mapping's locations show this.
+    /// Updates the flags of each mapping for which `which` returns true. A flag is set if a
+    /// location of the mapping has a function, a file, a line number or an inlined function.
     pub fn mark_symbolized(&mut self, which: impl Fn(MappingIndex) -> bool) {
         let nameless: Vec<bool> = self.function.iter().map(|f| self.is_nameless(f)).collect();
         for location in &self.location {

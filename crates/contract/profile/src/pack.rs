@@ -31,8 +31,9 @@ pub(crate) struct GzipPacker<W> {
     untried: usize,
 }
 
-/// Number of consecutive failed trials after which the next blocks are stored without a trial. As
-/// many blocks as have failed are stored in this way, because they are likely to be similar.
+/// Number of consecutive failed trials after which the next blocks are stored without a trial,
+/// because they are likely to be similar. This is also the number of blocks that are stored in this
+/// way.
 const MAX_FAILED_TRIALS: usize = 16;
 
 impl<W: Write> GzipPacker<W> {

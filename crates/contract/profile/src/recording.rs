@@ -11,14 +11,14 @@ use crate::{Label, ProfileBuilder, recording_texts};
 pub use code::{RecordedCode, RecordedMapping};
 pub use frames::{LedgerSource, RecordedFrame, RecordedLocations};
 
-/// A thread whose name is a label of the samples of its stacks.
+/// A thread that a recording knows. The labels of a sample name the thread that allocated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedThread {
     /// Name of the thread, or [`OTHER_THREADS`](recording_texts::OTHER_THREADS).
     pub name: String,
     /// Kernel's id of the thread, if this is one thread and its id is known.
     pub id: Option<u32>,
-    /// Number of forks between the first process and the one to which the thread belonged.
+    /// Number of forks between the first process and the thread's process.
     pub generation: u8,
 }
 

@@ -3,7 +3,7 @@
 
 use crate::{ALLOCATOR_REGEX, command_line};
 
-/// Sample types of a recording, each with its unit. A sampled recording has the first six.
+/// Sample types of a recording, each with its unit. A sampled recording has only the first six.
 pub const SAMPLE_TYPES: [(&str, &str); 8] = [
     ("alloc_objects", "count"),
     ("alloc_space", "bytes"),
@@ -75,9 +75,9 @@ pub fn recording_comments(program: &str, pid: i64, period: u64, reason: &str) ->
     ]
 }
 
-/// Returns the comments that distinguish a process from others of its program: the script that it
-/// runs, or the title that it has set. `command_line` is the text of `/proc/PID/cmdline`. Nothing
-/// else is taken from it, because it may hold passwords.
+/// Returns the comments that distinguish a process from other processes of the same program: the
+/// script that it runs, or the title that it has set. `command_line` is the text of
+/// `/proc/PID/cmdline`. Nothing else is taken from it, because it may hold passwords.
 pub fn process_name_comments(program: &str, command_line: &[u8]) -> impl Iterator<Item = String> {
     let script = command_line::script(program, command_line);
     let title = command_line::title(program, command_line);
@@ -106,8 +106,8 @@ pub fn resident(now: u64, peak: u64) -> [String; 2] {
     ]
 }
 
-/// Returns the comment that the first `most` threads are listed by name, and `others` more threads
-/// are not; `None` if `others` is 0.
+/// Returns the comment about threads without a name in the profile: the first `most` threads are
+/// listed by name, and `others` more threads are not. `None` if `others` is 0.
 pub fn threads(most: u32, others: u32) -> Option<String> {
     (others != 0).then(|| format!("threads: {most} by name; {others} more are {OTHER_THREADS}"))
 }
@@ -132,8 +132,9 @@ pub fn dropped_comments(counts: [u64; DROPPED_TEXTS.len() + 1]) -> impl Iterator
         })
 }
 
-/// Reads the number and the bytes of unseen frees from a profile's comments: blocks whose addresses
-/// were allocated again before a free was seen. In a sampled recording, only sampled blocks count.
+/// Reads the number and the bytes of unseen frees from a profile's comments. The free of a block is
+/// unseen if the block's address was allocated again before a free was recorded. In a sampled
+/// recording, only sampled blocks count.
 pub fn unseen_frees<'a>(comments: impl IntoIterator<Item = &'a str>) -> [u64; 2] {
     let parse = |comment: &str| {
         let (count, rest) = comment.strip_prefix("dropped: ")?.split_once(' ')?;

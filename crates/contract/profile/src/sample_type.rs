@@ -104,8 +104,9 @@ pub fn find_sample_type(names: &[&str], asked: &str) -> Result<usize, SampleType
         })
 }
 
-/// Returns the position of the sample type to show first. This is the type `chosen`, which the
-/// profile names (empty if it names none), otherwise `inuse_space`, otherwise the last type.
+/// Returns the position of the sample type to show first. This is the type `chosen` if it is among
+/// `names`, otherwise `inuse_space`, otherwise the last type. `chosen` is the profile's default
+/// type; it may be empty.
 pub fn default_sample_type(names: &[&str], chosen: &str) -> usize {
     let position = |name: &str| names.iter().position(|n| *n == name);
     Some(chosen)

@@ -32,13 +32,14 @@ pub(crate) fn varint_len(number: u64) -> usize {
     (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-/// Returns how many bytes fields with one number each take. Numbers that are 0 are not written.
+/// Returns the number of bytes that `fields` take in protobuf's format. Each field has one number.
+/// Fields with the number 0 are not written.
 pub(crate) fn fields_len(fields: &[(u8, u64)]) -> usize {
     let there = fields.iter().filter(|(_, number)| *number != 0);
     there.map(|&(_, number)| 1 + varint_len(number)).sum()
 }
 
-/// Adds fields with one number each. Numbers that are 0 are not written.
+/// Appends `fields`, each of which has one number. Fields with the number 0 are not written.
 pub(crate) fn fields(out: &mut Vec<u8>, fields: &[(u8, u64)]) {
     for &(field, number) in fields.iter().filter(|(_, number)| *number != 0) {
         out.push(field << 3);

@@ -319,8 +319,8 @@ pub(crate) struct WireStream<R: Read> {
     base: u64,
     limit: u64,
     max_memory: u64,
-    /// Part of `max_memory` that remains after the data that was read so far. At most half of it is
-    /// for this buffer, because the decoded content of the buffer takes memory, too.
+    /// Number of bytes of `max_memory` that the data read so far has not used. At most half of them
+    /// are for this buffer, because the decoded content of the buffer takes memory, too.
     pub(crate) room: u64,
     head: Vec<u8>,
 }

@@ -145,9 +145,9 @@ impl EncodedDatagram {
         self.piece(&[b'%', digits[0], digits[1]], end, cut)
     }
 
-    /// Appends a piece of a value, which must end before `end`. If the piece does not fit, cuts the
-    /// value back to `cut`, appends the mark, and returns false. `cut` is the last position at
-    /// which the mark fits.
+    /// Appends a piece of a value. The piece must not go beyond the position `end`. If the piece
+    /// does not fit, cuts the value back to `cut`, appends the mark, and returns false. `cut` is
+    /// the last position at which the mark fits.
     fn piece(&mut self, piece: &[u8], end: usize, cut: &mut usize) -> bool {
         if self.length + piece.len() > end {
             self.length = *cut;

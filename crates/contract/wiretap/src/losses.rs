@@ -8,8 +8,8 @@ use crate::datagram::{WiretapDatagram, WiretapEvent};
 /// for the longest time are forgotten.
 pub const MAX_SENDERS: usize = 16_384;
 
-/// Number of a sender's newest datagrams whose receipt is remembered for each datagram. Older
-/// datagrams are refused, because it is not known whether they were received before.
+/// Number of a sender's newest datagrams for which the tracker remembers whether each was received.
+/// Older datagrams are refused, because it is not known whether they were received before.
 const SEQ_WINDOW: u64 = 4096;
 
 /// Silence in milliseconds after which the end of a sender counts as unknown.
@@ -276,8 +276,8 @@ impl LossTracker {
     }
 
     /// Forgets the senders that have ended. If at most a quarter of all senders have ended, also
-    /// forgets the quarter of the others that was silent for the longest time. The ends of these
-    /// senders are then unknown.
+    /// forgets a quarter of the other senders: those that were silent for the longest time. Their
+    /// ends are then unknown.
     fn forget(&mut self) {
         let before = self.senders.len();
         let (gone, forgotten) = (&mut self.forgotten_senders, &mut self.forgotten_sums);
@@ -318,8 +318,8 @@ impl LossTracker {
         self.take_marked(|known| now_ms.saturating_sub(known.heard_ms) > SILENCE_TIMEOUT_MS)
     }
 
-    /// Returns the senders that have changed, for the end of the listener. Ends that were not
-    /// reported become unknown.
+    /// Returns the senders that have changed since the last call. This is for the end of the
+    /// listener, so ends that were not reported become unknown.
     pub fn take_final(&mut self) -> Vec<SenderLosses> {
         self.take_marked(|known| known.is_heard)
     }

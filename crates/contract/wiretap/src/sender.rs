@@ -20,7 +20,7 @@ const MAX_TRIES: u32 = 1000;
 pub struct DatagramSender {
     route: OnceLock<WiretapRoute>,
     /// The id of the process to which the other fields belong, and whether a thread is changing
-    /// them now.
+    /// these fields now.
     process: AtomicU64,
     parent: AtomicU32,
     id: AtomicU64,
@@ -138,7 +138,8 @@ impl DatagramSender {
     }
 
     /// Returns the id of this process and its random number. `None` if a signal handler calls this
-    /// while its own thread chooses the number. Then the datagram is not sent, and gets no number.
+    /// while the interrupted thread chooses the random number. Then the datagram is not sent, and
+    /// gets no sequence number.
     fn origin(&self) -> Option<(u32, u64)> {
         let pid = std::process::id();
         for _ in 0..MAX_TRIES {
@@ -161,8 +162,8 @@ impl DatagramSender {
         None
     }
 
-    /// Chooses a new number for the process, and counts datagrams from 1 again. Only one thread may
-    /// call this at a time.
+    /// Chooses a new random number for the process, and counts datagrams from 1 again. Only one
+    /// thread may call this at a time.
     fn renew(&self, pid: u32) {
         let parent = std::os::unix::process::parent_id();
         self.parent.store(parent, Ordering::Relaxed);

@@ -8,8 +8,8 @@ use heapprof_profile::{Profile, is_place_of_code};
 use crate::diff::DiffReport;
 use crate::session::AnalysisSession;
 
-/// A mapped file that can't be compared between two profiles, because each profile names its code
-/// differently. A diff shows its rows as new or gone.
+/// A mapped file that can't be compared between two profiles, because the two profiles name its
+/// code differently. A diff shows the rows of the file as new or gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IncomparableFile {
     /// The file's name, without its folders.
@@ -17,7 +17,7 @@ pub struct IncomparableFile {
     /// The number of the file's rows that appear as new or gone.
     pub rows: usize,
     /// Whether the profiles have different builds of the file, and neither profile has names for
-    /// all of its code. If false, only one profile has these names.
+    /// all of the file's code. If false, only one profile has names for all of it.
     pub is_rebuilt: bool,
 }
 
@@ -64,8 +64,8 @@ pub fn incomparable_files(session: &AnalysisSession, diff: &DiffReport) -> Vec<I
     found.collect()
 }
 
-/// Returns the mapped file in the name of code without symbols, such as `libc.so` for
-/// `libc.so+0x1f`; `None` for other names.
+/// Returns the file name in the name of code without symbols: `libc.so` for `libc.so+0x1f`. Returns
+/// `None` for other names.
 fn nameless_file(name: &str) -> Option<&str> {
     let (file, _) = name.rsplit_once("+0x")?;
     is_place_of_code(name).then_some(file)

@@ -139,8 +139,8 @@ pub struct ProfiledProcess {
     start: i64,
 }
 
-/// Largest difference between the start times of two profiles that still count as one process, in
-/// nanoseconds.
+/// Largest difference, in nanoseconds, between the start times of two profiles for which the
+/// profiles can be of one process.
 const MAX_CLOCK_SKEW_NANOS: u64 = 10_000_000;
 
 impl ProfiledProcess {

@@ -78,10 +78,10 @@ pub enum RunDifference {
 /// Significance level: a result counts as a difference if its probability by chance alone is below
 /// this.
 const SIGNIFICANCE_LEVEL: f64 = 0.01;
-/// Least share of the base that counts as a difference.
+/// Least difference that counts as a difference, as a share of the base variant's median.
 const MIN_DIFFERENCE: f64 = 0.01;
 
-/// Compares the values of a variant's runs with the values of the base's runs.
+/// Compares the values of one variant's runs with the values of the base variant's runs.
 #[must_use]
 pub fn run_difference(base: &[i64], other: &[i64]) -> RunDifference {
     let medians = RunSpread::from_values(base).zip(RunSpread::from_values(other));

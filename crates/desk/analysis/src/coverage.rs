@@ -26,7 +26,7 @@ pub struct RssBreakdown {
 }
 
 impl RssBreakdown {
-    /// Returns the resident bytes without those of the collector.
+    /// Returns the resident bytes of the process, without the collector's own tables.
     pub fn program_bytes(self) -> i64 {
         self.bytes - self.own
     }

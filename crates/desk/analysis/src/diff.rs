@@ -166,15 +166,15 @@ pub struct DiffReport {
     pub after: ReportHeader,
     /// The value that the rows are ordered by.
     pub sort: SortKey,
-    /// The signed sums of both profiles.
+    /// The signed sum of the values of each profile.
     pub total: ValueChange,
     /// The factor by which the values of the later profile were scaled to make both totals equal;
     /// `None` if they were not scaled.
     pub normalized: Option<f64>,
     /// All rows, including those that did not change: by size of the change, then by name.
     pub rows: Vec<DiffRow>,
-    /// The signed sums of every sample type that both profiles have, in the order of the earlier
-    /// profile.
+    /// Every sample type that both profiles have, with its signed sum in each profile, in the order
+    /// of the earlier profile.
     pub types: Vec<(crate::SampleType, ValueChange)>,
     /// The spread of `total`.
     pub(crate) total_spread: ChangeSpread,

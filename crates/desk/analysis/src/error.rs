@@ -14,7 +14,7 @@ pub enum AnalysisError {
     /// The profile has no sample types, so no report could name what the profile counts.
     #[error("has no sample types, so there is nothing to report")]
     NoTypes,
-    /// The profile does not have the memory in use.
+    /// The profile lacks a sample type of memory in use.
     #[error("has no {missing}, so it does not say what is in use; it has {}", listed(.present))]
     NotInUse {
         /// The sample type that is missing.
@@ -108,7 +108,7 @@ pub enum AnalysisError {
     /// Growth was requested for a sample type whose values never shrink.
     #[error("{0} only counts what was allocated; growth is about values in use")]
     OnlyGrows(String),
-    /// There are too few moments for the growth; the field is their number.
+    /// There are too few moments to judge growth. The field is the number of moments.
     #[error("has {0} of the at least 3 moments in time that growth needs")]
     TooFewSteps(usize),
     /// A [`GateRule`](crate::gate::GateRule) cannot be read, or cannot be judged.

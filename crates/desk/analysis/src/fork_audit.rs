@@ -60,7 +60,7 @@ pub struct ForkLoad {
     pub outcome: String,
     /// The number of children that tried to load the file or module.
     pub children: i64,
-    /// The number of attempts of all children.
+    /// The number of attempts to load the file or module, in all children.
     pub attempts: i64,
     /// The largest number of bytes that loading the file took in one child process. Files that the
     /// loaded file loads are included.
@@ -77,7 +77,7 @@ pub struct ForkLoad {
     pub stats: i64,
     /// The number of system calls that open a file, in all searches for the file.
     pub opens: i64,
-    /// The code that requested the load first, and its callers.
+    /// The code that first requested the load, and its callers.
     pub site: String,
 }
 
@@ -103,13 +103,14 @@ pub struct ForkUnsharedPlace {
 pub struct ForkAudit {
     /// The children, in the order of their forks.
     pub children: Vec<ForkChild>,
-    /// The loads with another outcome than `not found`, ordered by the bytes in all children.
+    /// The loads whose outcome is `loaded` or `failed`, ordered by the bytes that they took in all
+    /// children.
     pub loads: Vec<ForkLoad>,
     /// The names that were searched for and not found, ordered by the number of system calls that
     /// the searches took.
     pub missing: Vec<ForkLoad>,
     /// The places whose memory lies on pages that are not shared any more, ordered by the bytes in
-    /// all children. The limit of the report bounds their number.
+    /// all children. There are at most as many places as the limit of the report allows.
     pub unshared: Vec<ForkUnsharedPlace>,
     /// The bytes of the places that the limit left out, and the number of these places.
     pub unshared_other: [i64; 2],
@@ -203,8 +204,8 @@ pub fn fork_audit(
     })
 }
 
-/// Returns the loads whose outcome compares with `not found` by the SQL operator `is`, which is `=`
-/// or `<>`.
+/// Returns the loads whose outcome is `not found` (if `is` is the SQL operator `=`), or all other
+/// loads (if `is` is `<>`).
 fn loads(session: &AnalysisSession, is: &str, order: &str) -> Result<Vec<ForkLoad>, AnalysisError> {
     // Of equal loads, the first attempt comes last, so its site stays in the map.
     let sites = session.rows(

@@ -48,8 +48,8 @@ pub(crate) struct ForkLoadRow {
     pub(crate) site: String,
     pub(crate) stats: i64,
     pub(crate) opens: i64,
-    /// The bytes in use that the load allocated, without files that it loaded in turn. `cum`
-    /// includes these files.
+    /// Number of bytes in use that loading the file allocated, without the files that the loaded
+    /// file loads. `cum` includes these files.
     pub(crate) flat: i64,
     pub(crate) cum: i64,
 }
@@ -66,7 +66,7 @@ pub(crate) struct ForkUnsharedRow {
     pub(crate) bytes: i64,
 }
 
-/// Largest number of frames in a site.
+/// Largest number of frames in a [`ForkLoadRow::site`].
 const MAX_SITE_FRAMES: usize = 8;
 /// The name of the frame of a text that is evaluated.
 const EVAL_FRAME_NAME: &str = "(eval string)";

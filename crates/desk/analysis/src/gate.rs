@@ -162,7 +162,7 @@ impl GateRule {
         }
     }
 
-    /// Whether the sample type that the rule judges is a peak.
+    /// Whether the rule judges a sample type whose values were taken when the heap was largest.
     pub fn is_about_peak(&self, diff: &DiffReport) -> bool {
         is_peak(self.sample_type().unwrap_or(&diff.after.sample_type.r#type))
     }

@@ -18,7 +18,7 @@ pub enum GrowthVerdict {
     GrowsInSteps,
     /// The values have stopped growing.
     LevelsOff,
-    /// The values were much higher in between.
+    /// The values rose to a much higher level for a short time, and fell again.
     BurstFreed,
     /// No other verdict holds.
     NoTrend,
@@ -99,7 +99,8 @@ const MAX_FREED_END_SHARE: f64 = 0.5;
 /// In growth by steps: least rise from the highest value of the first quarter to the lowest value
 /// of the last quarter, as a share of the largest value.
 const MIN_STEPS_RISE_SHARE: f64 = 0.1;
-/// Least number of values that are put into groups. With fewer values, each is a group of its own.
+/// Least number of values that are put into groups. If there are fewer values, each value is a
+/// group.
 const MIN_GROUPED_VALUES: usize = 12;
 const NANOS_PER_HOUR: f64 = 3_600e9;
 
@@ -238,7 +239,7 @@ fn median(mut of: Vec<f64>) -> f64 {
     }
 }
 
-/// Sorts functions by verdict, with those that grow first, and then by slope.
+/// Sorts functions by verdict, with growing functions first, and then by slope.
 pub(crate) fn sort_by_verdict(all: &mut [FunctionGrowth]) {
     all.sort_by(|a, b| {
         let by_slope = b.slope.total_cmp(&a.slope);

@@ -182,7 +182,8 @@ fn folded_values(session: &AnalysisSession, profile: i64, query: &Query) -> Opti
     Some(part.view.fold_sums(&part.profile.samples, part.column))
 }
 
-/// Returns the sample types of a profile that have values.
+/// Returns the sample types of a profile whose total is not 0, each with its name, unit and total.
+/// Returns none if a total does not fit in 64 bits.
 fn elsewhere(
     session: &AnalysisSession,
     profile: i64,

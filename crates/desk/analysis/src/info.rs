@@ -22,7 +22,7 @@ pub struct TypeTotal {
     pub total: i64,
     /// The signed sum.
     pub net: i64,
-    /// Whether reports show this type first.
+    /// Whether reports show this type by default.
     pub is_default: bool,
     /// The range of `net`; `None` if it is exact or not known.
     pub estimate: Option<ValueEstimate>,
@@ -96,7 +96,7 @@ pub struct InfoReport {
     pub comments: Vec<String>,
     /// The regular expression for frames that reports cut.
     pub drop_frames: String,
-    /// The regular expression for frames that `drop_frames` does not cut.
+    /// The regular expression for frames that reports keep even if `drop_frames` matches them.
     pub keep_frames: String,
     /// The address of a page that explains the profile.
     pub doc_url: String,
@@ -228,7 +228,8 @@ fn is_shown_as_fact(comment: &str) -> bool {
     comment.starts_with(UNSEEN_ALLOCATOR_PREFIX) || EarlyEnds::parse(comment).is_some()
 }
 
-/// Returns the total of a sample type in bytes.
+/// Returns the total of the sample type `name`, converted to bytes; `None` if the profile lacks the
+/// type, or if the unit is no unit of bytes.
 fn heap_bytes(types: &[TypeTotal], name: &str) -> Option<i64> {
     let found = types.iter().find(|t| t.sample_type.r#type == name)?;
     let unit = Unit::parse(&found.sample_type.unit).filter(|u| u.family == UnitFamily::Bytes)?;

@@ -91,7 +91,7 @@ pub struct LeaksReport {
     pub rules: Vec<(SuppressionRule, InUseAmount)>,
     /// The spreads of the objects and the space, without suppressed and filtered-out samples.
     spread: [Option<SumSpread>; 2],
-    /// The number that the session has for the sample type that rows are ordered by.
+    /// The number, in the session, of the sample type that rows are ordered by.
     by: i64,
 }
 
@@ -399,7 +399,7 @@ impl LeaksReport {
 /// Sums by function, identified by its name and its file. Several places may belong to one
 /// function.
 struct FunctionSums<'a> {
-    /// The number of the function of each place.
+    /// For each place, the number of the place's function.
     function_of: Vec<u32>,
     /// Each function with its sum, and with the stack that was last added to it.
     rows: Vec<(&'a CodePlace, Option<ValueWithSpread>, i64)>,

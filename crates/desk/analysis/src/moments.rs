@@ -63,7 +63,7 @@ pub(crate) fn moments(part: usize, profile: &Profile) -> Vec<MomentRow> {
 pub(crate) struct SizeRow {
     /// The position of the row's profile among the profiles of the question.
     pub(crate) part: usize,
-    /// The least and the largest size; `None` for mappings.
+    /// The least and the largest size of the objects, in bytes; `None` for mappings.
     pub(crate) sizes: Option<[i64; 2]>,
     pub(crate) alloc_objects: i64,
     pub(crate) inuse_objects: i64,
@@ -85,7 +85,7 @@ pub(crate) fn sizes(part: usize, profile: &Profile) -> Vec<SizeRow> {
         .collect()
 }
 
-/// Returns the least and the largest size of a class.
+/// Returns the least and the largest size of a size class.
 fn bounds(class: usize) -> [i64; 2] {
     let least = if class == 0 { 0 } else { power(class) };
     [least, power(class + 1).saturating_sub(1)]

@@ -13,10 +13,10 @@ use heapprof_totals::frames::ProfileFrame;
 use heapprof_totals::query::Query;
 use heapprof_totals::view::{ProfileView, libraries};
 
-/// The function that would come first with `own_code`.
+/// The function that would come first in a report with [`Query::own_code`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnCode {
-    /// The name of the function that comes first.
+    /// The name of the function.
     pub function: String,
     /// The flat value of the function, regardless of sign.
     pub value: i128,

@@ -21,7 +21,8 @@ pub struct PeekRow {
 /// The callers and callees of an entity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeekNeighbours {
-    /// The callers, by size; `None` is the caller of a root. Their values add up to `cum`.
+    /// The callers, by size; `None` stands for no caller, where the entity is the root of a stack.
+    /// The values of all callers add up to `cum`.
     pub callers: Vec<(Option<PlaceId>, i64)>,
     /// The callees, by size. Their values and `flat` add up to `cum`.
     pub callees: Vec<(PlaceId, i64)>,

@@ -17,11 +17,12 @@ pub enum ShownFile {
     #[default]
     Whole,
     /// Only this number of characters at the end of the file's path. They distinguish the function
-    /// from others with its name. The number is 0 if the name alone is enough.
+    /// from other functions with the same name. The number is 0 if the name alone is enough.
     End(u32),
 }
 
-/// The texts of a row; `None` for each text that the granularity does not distinguish.
+/// A place in the code, which a row is about. A field is `None` if the granularity does not
+/// distinguish it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CodePlace {
     /// The name of the function; with granularity `files` the name of the file.
@@ -57,8 +58,8 @@ impl CodePlace {
         }
     }
 
-    /// Returns the label with these texts in place of the function and the file. The texts may be
-    /// shorter.
+    /// Returns the label of the place, with other texts for the function and the file. The texts
+    /// may be shortened ones.
     pub fn label_as(&self, function: &str, file: Option<&str>) -> String {
         let mut label = String::new();
         let named = !self.is_address();

@@ -318,7 +318,7 @@ impl ProfileQuestion {
         notes
     }
 
-    /// Returns the histories of all parts.
+    /// Returns the histories of all profiles of the question.
     pub(crate) fn moments(&self) -> &[MomentRow] {
         let each = self.parts.iter().enumerate();
         let rows = || each.flat_map(|(at, part)| moments::moments(at, &part.profile));
@@ -532,8 +532,9 @@ impl ProfileQuestion {
         })
     }
 
-    /// Returns the callers and callees of the wanted entities, by block. Without a limit, all
-    /// entities are wanted.
+    /// Returns the callers and callees of the entities that
+    /// [`with_neighbours_of`](Self::with_neighbours_of) selected, by block. Without a selection,
+    /// returns them for all entities.
     pub(crate) fn neighbours(&self) -> &[NeighbourSums] {
         self.neighbours.get_or_init(|| {
             let all = vec![true; self.table.entity.len()];

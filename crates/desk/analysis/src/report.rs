@@ -326,15 +326,15 @@ impl ReportFunction {
     }
 }
 
-/// The values of one sample type of one profile. Each node has its own value, and the rest of its
-/// total that belongs neither to itself nor to its children.
+/// The values of one sample type of one profile. For each node, they are the value without the
+/// node's children, and the rest of the node's total that belongs to children that were cut.
 struct ReportBlock {
     profile: usize,
     /// The position of the sample type.
     r#type: usize,
     own: Vec<i64>,
     left: Vec<i64>,
-    /// The part of the whole sum that no root has.
+    /// The part of the block's signed sum that belongs to no root of the tree.
     whole_rest: i64,
 }
 
@@ -368,7 +368,8 @@ impl ReportBlock {
     }
 }
 
-/// Writes the tree. For the nodes that were cut below a node, it writes one `(other)` node.
+/// Writes the nodes of a tree to a report. Below each node whose children were cut, it adds one
+/// `(other)` node for them.
 struct TreeWithRest<'a> {
     report: &'a mut ReportContents,
     nodes: &'a [ReportNode],

@@ -30,8 +30,8 @@ pub struct AnalysisSession {
 }
 
 impl AnalysisSession {
-    /// Returns the functions of the profiles whose short names may equal the short name of a shown
-    /// function; empty for a database.
+    /// Returns the names of functions whose short names may equal the short name of a shown
+    /// function. Returns none for a database.
     pub(crate) fn similar_names<'n>(&self, shown: impl Iterator<Item = &'n str>) -> Vec<String> {
         let Some(question) = &self.question else {
             return Vec::new();

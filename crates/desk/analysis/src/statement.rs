@@ -249,7 +249,7 @@ fn limit_error(patience: Option<Duration>, error: rusqlite::Error) -> AnalysisEr
     }
 }
 
-/// Runs one read-only statement, and keeps its rows.
+/// Runs one read-only statement, and returns its columns and rows.
 pub fn run_statement(session: &AnalysisSession, sql: &str) -> Result<ResultTable, AnalysisError> {
     let mut statement = UserStatement::new(session, sql)?;
     let mut table = ResultTable {

@@ -56,7 +56,8 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
 /// An open database.
 pub struct ProfileStore {
     connection: Connection,
-    /// The number of steps that statements of heapprof itself may still take.
+    /// The number of steps of SQLite's virtual machine that heapprof's own statements may still
+    /// take.
     budget: StepBudget,
 }
 
@@ -99,7 +100,7 @@ fn plain_path(path: &Path) -> PathBuf {
     }
 }
 
-/// Opens a file of unknown origin.
+/// Opens a database file of unknown origin, with a limit on SQLite's steps.
 fn connect(path: &Path, flags: OpenFlags) -> Result<(Connection, StepBudget), AnalysisError> {
     let path = plain_path(path);
     // A file whose size can't be read can't be opened either.
@@ -137,7 +138,7 @@ impl ProfileStore {
         Ok(Self { connection, budget })
     }
 
-    /// Opens a database that a load has filled, for writing.
+    /// Opens an existing database for writing. An empty database is refused.
     pub fn open_to_write(path: &Path) -> Result<Self, AnalysisError> {
         Self::open(path)?;
         Self::open_or_create(path)
@@ -341,8 +342,8 @@ impl ProfileStore {
         Ok(stored == sums && times == (profile.time_nanos, profile.duration_nanos, samples))
     }
 
-    /// Raises the limit of SQLite's steps by the number that a file of this size may take, because
-    /// each profile may need all tables.
+    /// Raises the limit of SQLite's steps by the number of steps that is allowed for a file of this
+    /// size. This is needed between profiles, because each profile may need all tables.
     pub(crate) fn renew_budget(&self) -> Result<(), AnalysisError> {
         let pragma = |name| {
             self.connection

@@ -87,7 +87,7 @@ pub fn traces(session: &AnalysisSession, query: &Query) -> Result<TracesReport, 
 
 type TraceLabels = Vec<(String, LabelValue)>;
 
-/// Returns the labels of each label set that the filters show.
+/// Returns, for each label set, the labels that the filters show.
 fn label_sets(
     session: &AnalysisSession,
 ) -> Result<std::collections::HashMap<i64, TraceLabels>, AnalysisError> {

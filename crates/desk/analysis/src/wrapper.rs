@@ -22,7 +22,7 @@ pub struct AllocationWrapper {
     /// The sum that the wrapper allocated for its callers, regardless of sign, in the requested
     /// sample type.
     pub value: i128,
-    /// The sum of all values of that type, regardless of sign.
+    /// The sum of all values of the requested sample type, regardless of sign.
     pub total: i128,
 }
 

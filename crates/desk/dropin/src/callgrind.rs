@@ -177,8 +177,8 @@ impl CallgrindRecords {
         }));
     }
 
-    /// Writes a call from `place`. The call count is always 1, because a profile does not count
-    /// calls.
+    /// Writes a call of `callee` from the position `place` in the caller. The call count is always
+    /// 1, because a profile does not count calls.
     fn call(
         &mut self,
         graph: &CallGraph<'_>,

@@ -52,7 +52,7 @@ pub struct GraphOptions<'a> {
     /// Whether to leave out nodes with a negative flat, and nodes without a flat that have a
     /// negative cum.
     pub drop_negative: bool,
-    /// Whether nodes with the same name but different mapped files are different nodes.
+    /// Whether frames with the same name in different mapped files are different nodes.
     pub objects: bool,
     /// The prefixes to cut off file names.
     pub trim: PathTrimmer,
@@ -95,7 +95,7 @@ pub struct PictureOptions<'a> {
 }
 
 /// The call graph of a profile. Nodes are numbers from 0. The report shows the nodes in
-/// [`shown`](Self::shown). As in pprof, edges may also begin or end at other nodes.
+/// [`shown`](Self::shown). As in pprof, edges may also begin or end at nodes that are not shown.
 pub struct CallGraph<'a> {
     profile: &'a Profile,
     table: NodeTable,

@@ -30,8 +30,8 @@ pub struct ToolReadOptions {
 /// Options for fetching a profile from a server.
 #[derive(Debug, Default)]
 pub struct FetchOptions {
-    /// Longest time until an answer begins. The default is a minute, or more if the URL asks for
-    /// seconds of profiling.
+    /// Longest time until an answer begins. The default is a minute, or longer if the URL tells the
+    /// server how many seconds to profile.
     pub timeout: Option<Duration>,
     /// Files of the certificate and the private key with which the client identifies itself.
     pub client: Option<(PathBuf, PathBuf)>,

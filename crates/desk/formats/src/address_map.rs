@@ -16,8 +16,8 @@ pub(crate) struct AddressMap {
     /// For each position in `bounds`: the first mapping that contains the addresses from this bound
     /// to the next one.
     holding: RangeMinima,
-    /// For each position in `bounds`: the first mapping that would contain the addresses from this
-    /// bound to the next one after an extension to the beginning of its file.
+    /// For each position in `bounds`: the first mapping that, after it is extended to the beginning
+    /// of its file, would contain the addresses from this bound to the next one.
     extending: RangeMinima,
     fake: Option<usize>,
 }
@@ -66,8 +66,8 @@ impl AddressMap {
         map
     }
 
-    /// Returns the index of the mapping for this address. May extend a mapping or add the fake one.
-    /// Returns `None` only for address 0.
+    /// Returns the index of the mapping that contains this address. If there is none, extends a
+    /// mapping or adds a fake mapping of all addresses. Returns `None` only for address 0.
     pub(crate) fn find(&mut self, address: u64) -> Option<usize> {
         if address == 0 {
             return None;
@@ -97,7 +97,7 @@ impl AddressMap {
         }))
     }
 
-    /// Returns the mappings with all extensions. The fake mapping, if there is one, is last.
+    /// Returns the mappings with all extensions. If a fake mapping was added, it is last.
     pub(crate) fn into_files(self) -> Vec<MappedFile> {
         self.files
     }
@@ -110,8 +110,7 @@ impl AddressMap {
     }
 }
 
-/// Returns the address at which a mapping would begin if the whole beginning of its file were
-/// mapped.
+/// Returns the address at which a mapping would begin if it began with the first byte of its file.
 fn beginning(file: &MappedFile) -> u64 {
     file.start.wrapping_sub(file.offset)
 }
@@ -119,7 +118,7 @@ fn beginning(file: &MappedFile) -> u64 {
 /// Segment tree that stores numbers for ranges of positions, and finds the smallest number for a
 /// position.
 struct RangeMinima {
-    /// The nodes of the tree. The root is 1, the children of i are 2i and 2i + 1, and place p is
+    /// The nodes of the tree. The root is 1, the children of i are 2i and 2i + 1, and position p is
     /// leaf `places + p`.
     least: Vec<u32>,
     places: usize,
@@ -165,7 +164,7 @@ impl RangeMinima {
 mod tests {
     use super::*;
 
-    /// Searches as pprof does, without the tree.
+    /// Finds the mapping of each address as pprof does: by a search through all mappings.
     fn plainly(files: &mut Vec<MappedFile>, addresses: &[u64]) -> Vec<usize> {
         let mut fake = None;
         let mut found = Vec::new();

@@ -1,5 +1,5 @@
-//! Names of allocator functions, whose frames are at the leaf of every stack if a heap profile was
-//! written without names.
+//! Names of allocator functions that reports cut from stacks. In a heap profile that was written
+//! without names, their frames are at the leaf of every stack.
 //!
 //! The names are regular expressions for `drop_frames` and `keep_frames`, matched against whole
 //! function names. The lists are from pprof, jeprof and Go.
@@ -59,8 +59,8 @@ const PPROF_FRAMES: &[&str] = &[
     r"simple_alloc::allocate",
 ];
 
-/// Functions of Go's runtime that are called on the way into or out of its scheduler. They are kept
-/// although they match `runtime\..*`.
+/// Functions of Go's runtime that may be in the middle of a stack. Their frames are kept although
+/// their names match `runtime\..*`.
 const KEPT_FRAMES: &[&str] = &[
     r"runtime\.panic",
     r"runtime\.reflectcall",

@@ -80,7 +80,7 @@ pub enum FormatError {
     /// The lz4 layer is damaged.
     #[error("the lz4 data is damaged ({0}); copy or download it again")]
     Lz4(String),
-    /// The packed text is far longer than its file.
+    /// The file inflates to far more bytes than packed text usually does.
     #[error(
         "inflates to more than {bytes} bytes and {times} times its own size, which costs much time"
     )]
@@ -89,8 +89,8 @@ pub enum FormatError {
         bytes: u64,
         /// Maximum ratio of inflated size to file size for text that is longer than `bytes`.
         times: u64,
-        /// The limit for the inflated size that would be enough for sixteen times `bytes`. It is
-        /// shown to the user as a suggestion.
+        /// Suggested limit for the inflated size, in bytes: sixteen times the current limit. With
+        /// it, any file may inflate to sixteen times `bytes`.
         limit: u64,
     },
     /// The file is of no known format.

@@ -28,7 +28,8 @@ pub struct EventLog {
     /// Number of missing events; `None` if it is unknown, because the log has no complete end or
     /// lacks lines that were written.
     pub dropped: Option<u64>,
-    /// Whether the log names a program. If not, no program could be recorded.
+    /// Whether the log names a program. A log without a name has no events, because heapprof could
+    /// not record the program.
     pub has_program: bool,
 }
 

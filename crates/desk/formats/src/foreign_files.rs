@@ -1,5 +1,5 @@
-//! Recognizes files that are not profiles by their first bytes. Error messages say what such a file
-//! is and what to do with it.
+//! Recognizes other files than profiles. The first bytes of a file show its kind. Error messages
+//! name the kind, and say what to do with the file.
 //!
 //! No protobuf profile begins like one of these files. As protobuf, their first bytes would be
 //! fields that profiles do not have, or have with another type.
@@ -37,8 +37,8 @@ pub(crate) fn known_json(head: &[u8]) -> Option<String> {
     json::kind(text).filter(|kind| kind != ANY_JSON)
 }
 
-/// Table of first bytes: their position, the bytes, and the kind of the file. The first row that
-/// matches counts.
+/// Table of kinds of files: a position, the bytes that such a file has there, and the kind in
+/// words. The first row that matches counts.
 const MAGICS: &[(usize, &[u8], &str)] = &[
     // Profilers.
     (

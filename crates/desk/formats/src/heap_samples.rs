@@ -18,7 +18,7 @@ const EXPECTED_KINDS: &str = "heapprofile, heap_v2/PERIOD, heapz_v2/PERIOD, heap
                      fragmentation after the @";
 const EXPECTED_SAMPLE: &str = "`N: BYTES [N: BYTES] @ 0xADDRESS …`, a comment or MAPPED_LIBRARIES:";
 
-/// Properties of the samples that the header of a heap profile states.
+/// Facts about the samples of a heap profile, from the header of the profile.
 #[derive(Clone, Debug)]
 pub(crate) struct HeapProfileKind {
     /// The name of the kind, e.g. `heap_v2`.
@@ -27,7 +27,7 @@ pub(crate) struct HeapProfileKind {
     /// not give it.
     pub(crate) period: i64,
     is_sampled: bool,
-    /// Whether comments of heapprof are read. pprof does not read them.
+    /// Whether comments that heapprof wrote into the file are read. pprof does not read them.
     reads_notes: bool,
     /// Whether allocations are counted separately from memory in use.
     has_allocations: bool,

@@ -16,17 +16,18 @@ use crate::lines::LineReader;
 
 /// Maximum number of mappings that are read. The kernel allows a process far fewer.
 const MAX_MAPPINGS: usize = 1 << 20;
-/// Maximum number of definitions; more are ignored. gperftools writes one.
+/// Maximum number of `name=value` definitions; more are ignored. gperftools writes one.
 const MAX_DEFINITIONS: usize = 64;
-/// Longest name of a definition; definitions with longer names are ignored. The name in gperftools
-/// is `build`.
+/// Longest name in a `name=value` definition; definitions with longer names are ignored. The name
+/// in gperftools is `build`.
 const MAX_DEFINITION_NAME_BYTES: usize = 256;
-/// Maximum number of `$` in one line that are replaced by definitions. A line of gperftools has
-/// one.
+/// Maximum number of `$` in one line that are looked up in the definitions. A line of gperftools
+/// has one.
 const MAX_LOOKUPS_PER_LINE: usize = 64;
-/// Maximum number of bytes that definitions may add to the lines of a file, in total.
+/// Maximum number of bytes, in total, that values of `$name` may add to the lines of a file.
 const MAX_SUBSTITUTED_BYTES: usize = 16 << 20;
-/// Maximum length, in bytes, of a line after definitions were put into it.
+/// Maximum length, in bytes, of a line in which `$name` is replaced, both before and after the
+/// replacement. A line that exceeds it stays unchanged.
 const MAX_SUBSTITUTED_LINE_BYTES: usize = 64 << 10;
 
 /// A mapped file. Its path is stored as bytes, because paths need not be UTF-8.
@@ -44,7 +45,7 @@ pub(crate) struct MappedFile {
     pub(crate) build_id: Vec<u8>,
 }
 
-/// Whether a map begins after this line.
+/// Whether a memory map begins after this line.
 pub(crate) fn begins(line: &[u8]) -> bool {
     // Searching for an M first spares most lines the full search.
     memchr::memchr(b'M', line).is_some()
@@ -53,13 +54,13 @@ pub(crate) fn begins(line: &[u8]) -> bool {
             .any(|start| memchr::memmem::find(line, start.as_bytes()).is_some())
 }
 
-/// Reads a map to the end of the file. Returns the executable mappings in order, but the mapping of
-/// the program first. Mappings that belong together are joined.
+/// Reads a memory map that ends with the file. Returns the executable mappings in order, but the
+/// mapping of the program first. Mappings that belong together are joined.
 pub(crate) fn read(lines: &mut LineReader<'_>) -> Result<Vec<MappedFile>, FormatError> {
     read_until(lines, |_| false)
 }
 
-/// Reads a map up to a line that ends the section. `lines` stays on that line.
+/// Reads a memory map up to a line that ends the section. `lines` stays on that line.
 pub(crate) fn read_until(
     lines: &mut LineReader<'_>,
     ends: impl Fn(&[u8]) -> bool,

@@ -435,7 +435,7 @@ mod tests {
         assert!(error.to_string().contains("a trace of Chrome"), "{error}");
     }
 
-    /// Checks that a file of a known kind that is not a profile is recognized from its head alone.
+    /// Checks that the kind of a file that is no profile is recognized from its head alone.
     #[test]
     fn other_files_are_named_at_once() {
         struct CountingReader(u64);

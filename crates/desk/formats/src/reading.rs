@@ -24,8 +24,8 @@ pub struct FormatReadOptions {
     /// Whether fractions of unsampled values are truncated for each stack, as pprof does. Otherwise
     /// fractions are carried over, so that the sums are right.
     pub as_pprof: bool,
-    /// Whether threads have the numbers that the file has for them, instead of a share of the
-    /// total. These numbers need not add up to the total.
+    /// Whether the values of a thread are its counts in the file, which need not add up to the
+    /// total. Otherwise they are a share of the total.
     pub threads_as_counted: bool,
     /// Whether the stacks of a pprof profile stay encoded, as in the file, until a caller asks for
     /// frames. This suits callers that only pass the profile on.
@@ -36,8 +36,8 @@ pub struct FormatReadOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PartSelector {
-    /// The profile with a number: the file's own number if profiles have one, otherwise the
-    /// position, counted from 1.
+    /// The profile with this number. The number is in the file if its profiles are numbered,
+    /// otherwise it is the position, counted from 1.
     Number(u64),
     /// The profile with the most memory in use.
     Peak,
@@ -165,8 +165,8 @@ impl FormatReadOptions {
         self
     }
 
-    /// Sets whether threads have the numbers that the file has for them, instead of a share of the
-    /// total.
+    /// Sets whether the values of a thread are its counts in the file. Otherwise they are a share
+    /// of the total.
     pub fn threads_as_counted(mut self, yes: bool) -> Self {
         self.threads_as_counted = yes;
         self

@@ -14,8 +14,8 @@
 pub(crate) struct Unsampler {
     period: i64,
     as_pprof: bool,
-    /// Fraction of a count that is carried over, plus 0.5. The 0.5 makes sums rounded, although
-    /// only the whole part of a number is taken.
+    /// Fraction of a count that is carried over, plus 0.5. Results are the whole part of a sum with
+    /// this fraction, so the 0.5 rounds them.
     rest: f64,
 }
 
@@ -67,7 +67,7 @@ impl Unsampler {
     }
 }
 
-/// Values of a stack that are in use.
+/// Values of a stack's memory in use, before and after the estimate.
 pub(crate) struct InUseValues {
     /// The count and bytes as they were sampled.
     pub(crate) sampled: (i64, i64),

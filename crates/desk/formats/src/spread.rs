@@ -104,7 +104,8 @@ fn period(profile: &Profile) -> Option<f64> {
     (by_space && profile.period > 1 && !knows).then_some(profile.period as f64)
 }
 
-/// Returns the positions of the sample types in the pairs that the profile has.
+/// Returns the pairs of [`SAMPLE_TYPE_PAIRS`] that the profile has, as positions of its sample
+/// types.
 fn pairs(profile: &Profile) -> Vec<[usize; 2]> {
     let find = |(name, unit): (&str, &str)| {
         let mut types = profile.sample_type.iter();
@@ -115,7 +116,8 @@ fn pairs(profile: &Profile) -> Vec<[usize; 2]> {
     SAMPLE_TYPE_PAIRS.iter().filter_map(pair).collect()
 }
 
-/// Returns the size in the label of each sample.
+/// Returns the size in the label `bytes` of each sample; `None` for a sample without exactly one
+/// such label.
 fn sizes(profile: &Profile) -> Vec<Option<f64>> {
     let of_set = |set| {
         let labels = profile.label_sets.get(heapprof_profile::LabelSetIndex(set));

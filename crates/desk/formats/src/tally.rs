@@ -48,7 +48,7 @@ pub(crate) struct FrameModule<'a> {
     pub(crate) base: u64,
 }
 
-/// A profile under construction in which each sample has a distinct stack and labels.
+/// A profile under construction. Each sample has a distinct combination of stack and labels.
 pub(crate) struct SampleTally {
     pub(crate) builder: ProfileBuilder,
     /// Index of each sample, by its stack and labels.

@@ -396,7 +396,8 @@ mod tests {
         );
     }
 
-    /// Checks that decoding ends early. 182 KB of such blocks once took 12 s.
+    /// Checks that decoding ends early if a text is packed far too well. 182 KB of blocks of empty
+    /// lines once took 12 s.
     #[test]
     fn text_that_is_packed_too_well_ends_early() {
         let file = empty_lines(b"v 10400 3\nX ./app\n", 64);

@@ -1,8 +1,8 @@
 //! Reads frames of Valgrind's tools, such as `0x1091BC: label (pantry.c:15)` and `0x48417B4: malloc
 //! (in /usr/lib/x.so)`.
 //!
-//! Inlined functions are separate frames at the same address, innermost first. If the first of
-//! these frames occurs again, it is a recursive call instead.
+//! Inlined functions are separate frames at the same address, innermost first. But a frame that
+//! equals the first frame at the address is a recursive call.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::LocationIndex;

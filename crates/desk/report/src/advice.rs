@@ -44,8 +44,8 @@ pub enum ReportAdvice<'a> {
     LookBeforeEnd,
     /// Audit forked children. The words of this advice are a clause.
     AuditForks,
-    /// Build the module that reports what a Perl program loads. The words of this advice are a
-    /// clause without its subject, the module, which the sentence has already.
+    /// Build the module that reports what a Perl program loads. The words of this advice are the
+    /// rest of a clause whose subject is the module.
     BuildPerlModule,
 }
 

@@ -14,7 +14,8 @@ pub struct CandidatePeaks {
     pub name: String,
     /// The peak of each run, in bytes.
     pub peaks: Vec<i64>,
-    /// Whether the peaks include the memory that the empty candidate needs, too.
+    /// Whether these peaks include the peak of [`PeakComparison::empty`], which the report then
+    /// subtracts.
     pub has_empty: bool,
     /// The function or line that had the most bytes at the peak, and these bytes.
     pub most: Option<(String, i64)>,

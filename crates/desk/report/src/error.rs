@@ -27,12 +27,12 @@ pub enum ReportError {
     /// JSON could not be made.
     #[error(transparent)]
     Json(serde_json::Error),
-    /// The parts of a process's memory are not known, but only the whole.
+    /// The parts of a process's memory are not known; only the total is.
     #[error(
         "the parts of the process's memory are not known at both moments; ask as its user or as root"
     )]
     NoParts,
-    /// A profile in a comparison that is drawn has negative values.
+    /// A comparison can't be drawn, because one of its profiles has negative values.
     #[error("a side holds negative values, which have no width in a comparison")]
     NegativeSide,
     /// A picture would be empty.

@@ -33,8 +33,8 @@ pub struct FlameOptions {
 /// The position of the root of the picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FlameRootPosition {
-    /// At the bottom. The root is at the top in a tree that starts from the leaves, or if the
-    /// stacks are higher than a screen.
+    /// At the top if the tree starts from the leaves or the stacks are higher than a screen,
+    /// otherwise at the bottom.
     #[default]
     Auto,
     /// At the top.

@@ -7,8 +7,9 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::table::printable;
 
-/// Marks each row of a tree that is shown together with the next row. Rows are in pre-order. Each
-/// row takes one bit, because there may be many more rows than memory should hold.
+/// Marks for the rows of a tree. A mark means that the row is shown together with the next row.
+/// Rows are in pre-order. Each row takes one bit, because there may be many more rows than memory
+/// should hold.
 #[derive(Default)]
 pub(crate) struct RowFolds {
     bits: Vec<u64>,

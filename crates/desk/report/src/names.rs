@@ -16,7 +16,8 @@ use crate::table::{ColumnAlign, DEFAULT_TABLE_COLUMNS, ReportTable, printable};
 use heapprof_totals::fetch::fetch;
 
 /// A cache of the texts of places, because many rows share a place. The texts are next to each
-/// other in memory, because long reports spend most of their time on reading scattered memory.
+/// other in memory. Otherwise a long report would spend most of its time on reading scattered
+/// memory.
 pub(crate) struct NameCache {
     make: PlaceLabelFn,
     text: String,
@@ -33,7 +34,7 @@ impl NameCache {
         }
     }
 
-    /// [Fetches](fetch) the names that are read next into the processor's cache.
+    /// [Prefetches](fetch) names into the processor's cache, because they are read next.
     pub(crate) fn fetch(&self, ids: impl Iterator<Item = PlaceId>) {
         let text = self.text.as_bytes();
         fetch(ids.filter_map(|id| text.get(self.at.get(id.index())?.0).copied()));
@@ -257,8 +258,8 @@ fn short_file(place: &CodePlace, width: usize) -> Option<String> {
 /// A function that returns the text of a place.
 pub(crate) type PlaceLabelFn = Box<dyn Fn(&CodePlace) -> String>;
 
-/// Returns a function that names places, for names without a table column to themselves. Names for
-/// people take at most `width` columns.
+/// Returns a function that returns the name of a place, for lines in which other text stands beside
+/// the name. Names for people take at most `width` columns.
 pub(crate) fn short_labels(places: &PlaceTable, width: usize, style: &ReportStyle) -> PlaceLabelFn {
     match is_short(style) {
         true => short(ShortNames::new(places.iter(), std::iter::empty(), width)),

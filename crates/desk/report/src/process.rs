@@ -152,7 +152,7 @@ fn head(snapshot: &ProcessSnapshot, measure: &UnitFormatter) -> String {
     text + "\n"
 }
 
-/// Makes the table of the parts, with a row for the total.
+/// Makes the table of the parts of a process's memory, with a row for the total.
 fn parts(
     seen: &ProcessParts,
     options: ProcessOptions,
@@ -332,7 +332,7 @@ pub(super) fn group_document(group: &Cgroup) -> Value {
     })
 }
 
-/// Returns the pressure as JSON.
+/// Returns, as JSON, how long processes wait for memory.
 pub(super) fn pressure_document(pressure: &CgroupPressure) -> Value {
     let of = |three: &[f32; 3]| json!({"avg10": three[0], "avg60": three[1], "avg300": three[2]});
     json!({"some": of(&pressure.some), "full": of(&pressure.full)})

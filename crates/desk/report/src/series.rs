@@ -1,4 +1,4 @@
-//! The report `series`: the series of a database, one in a row, with a sparkline of the totals.
+//! The report `series`: one row for each series of a database, with a sparkline of its totals.
 
 use std::collections::BTreeMap;
 

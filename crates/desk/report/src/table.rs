@@ -269,7 +269,7 @@ impl ReportTable {
         self.width_of_others() + self.last_width()
     }
 
-    /// Returns the width of the widest cell of the last column on a terminal, including the
+    /// Returns the width, on a terminal, of the widest cell of the last column, including the
     /// column's name.
     pub(crate) fn last_width(&self) -> usize {
         let name = self.columns.last().map(|(name, _)| name.as_str());
@@ -279,7 +279,7 @@ impl ReportTable {
         widths.max().unwrap_or(0)
     }
 
-    /// Returns the width of the widest cell of each column on a terminal. A left-aligned last
+    /// Returns the width, on a terminal, of the widest cell of each column. A left-aligned last
     /// column counts with its name only.
     pub(crate) fn widths(&self) -> Vec<usize> {
         let names = self.columns.iter();

@@ -46,8 +46,8 @@ const MALLOC_FAMILY: &[&str] = &[
 const SHARED_REMEDY: &str =
     "a build that links it as a shared library, or without it, is seen whole";
 
-/// All known allocators. If several allocators have a function of one name, the first allocator in
-/// this list counts.
+/// All known allocators. If a function name fits several allocators, the first of them in this list
+/// is used.
 static KNOWN_ALLOCATORS: [KnownAllocator; 8] = [
     KnownAllocator {
         name: "jemalloc",
@@ -165,7 +165,7 @@ static KNOWN_ALLOCATORS: [KnownAllocator; 8] = [
     },
 ];
 
-/// Maximum number of called functions that are named for each file.
+/// Maximum number of allocator functions that a survey names for a file that calls them.
 const MAX_NAMED_FUNCTIONS: usize = 4;
 
 /// Whether a function of an allocator allocates or frees.
@@ -227,8 +227,8 @@ pub enum UnhookedAllocator {
         file: PathBuf,
         /// Names of some of the called functions.
         functions: String,
-        /// Role of the first named function. A function that allocates comes first, if there is
-        /// one.
+        /// Role of the first function in `functions`. Functions that allocate come before functions
+        /// that free.
         role: AllocatorRole,
     },
     /// A C library is loaded twice. dlmopen loads a second copy for a part of a program.

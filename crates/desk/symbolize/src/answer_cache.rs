@@ -1,6 +1,6 @@
-//! Cache of the lines that were found for addresses in files, for use in several profiles. The
-//! processes of one recording map the same libraries, and their stacks mostly contain the same
-//! addresses in them.
+//! Caches the lines that were found for addresses in files, so that several profiles can use them.
+//! The processes of one recording map the same libraries, and their stacks mostly contain the same
+//! addresses of these libraries.
 
 use std::collections::HashMap;
 
@@ -11,9 +11,9 @@ use crate::resolve::LocationQuestion;
 use crate::summary::SymbolSource;
 
 /// The position of an address in a file, regardless of where the file was mapped. It consists of
-/// the distance from the mapping's start, the offset of that start in the file, and whether the
-/// start is 0. If the start is 0, the profile does not describe the mapping, and addresses are the
-/// file's own virtual addresses.
+/// the distance from the mapping's start, the mapping's offset in the file, and whether the mapping
+/// starts at 0. If it does, the profile does not describe the mapping, and addresses are the file's
+/// own virtual addresses.
 type FilePosition = (u64, u64, bool);
 
 fn position(question: &LocationQuestion) -> FilePosition {
@@ -41,7 +41,7 @@ pub(crate) struct AnswerCache {
 
 /// Maximum size of the cache in bytes.
 const MAX_CACHED_BYTES: usize = 256 << 20;
-/// Approximate size in bytes of the stored lines of an address, without their texts.
+/// Approximate memory in bytes for the lines of one address, without their texts.
 const BYTES_PER_ANSWER: usize = 96;
 
 impl AnswerCache {
@@ -52,8 +52,8 @@ impl AnswerCache {
         }
     }
 
-    /// Sets the known lines of locations in the file with this name and build id. Returns the
-    /// questions about the other locations.
+    /// Copies the known lines of a file's locations to `answers`. Returns the questions for which
+    /// no lines are known yet. `file` is the name and the build id of the file.
     pub(crate) fn recall(
         &self,
         file: &(String, String),
@@ -83,7 +83,8 @@ impl AnswerCache {
         self.files.get(file)?.source
     }
 
-    /// Stores the lines of these locations of a file.
+    /// Stores the lines that `answers` has for the locations of `questions`, which are all in one
+    /// file.
     pub(crate) fn keep(
         &mut self,
         file: (String, String),

@@ -7,7 +7,7 @@ use heapprof_profile::{Function, FunctionIndex, Line, Profile, StringId};
 use crate::demangle::{demangle, is_mangled};
 use crate::dwarf::DwarfFrame;
 
-/// A line whose function has its linker name.
+/// A line of a location, with the linker name of its function.
 #[derive(Clone, Copy)]
 pub(crate) struct RawLine {
     name: StringId,
@@ -89,7 +89,7 @@ impl LocationLines {
         self.lines[location as usize].as_deref()
     }
 
-    /// Sets a location's lines to known lines.
+    /// Sets the lines of a location.
     pub(crate) fn set(&mut self, location: u32, lines: Box<[RawLine]>) {
         self.lines[location as usize] = Some(lines);
     }
@@ -177,7 +177,7 @@ impl LocationLines {
     }
 }
 
-/// The functions that were added to the profile, to add each only once.
+/// The functions that were added to the profile. They are stored so that each is added only once.
 struct AddedFunctions {
     index: HashMap<(StringId, StringId), FunctionIndex>,
     names: HashMap<StringId, StringId>,

@@ -150,12 +150,12 @@ impl<'a> DebugInfo<'a> {
         }
     }
 
-    /// Takes the warnings about missing or damaged parts that were collected.
+    /// Returns and removes the collected warnings about missing or damaged parts.
     pub(crate) fn warnings(&self) -> Vec<SymbolizeWarning> {
         self.warnings.take()
     }
 
-    /// Loads the part of the debug information that the compiler left in another file.
+    /// Loads the debug information of a unit that the compiler left in another file (split DWARF).
     fn split(
         &self,
         wanted: &SplitDwarfLoad<DwarfReader<'a>>,

@@ -185,10 +185,10 @@ struct ElfSegment {
     executable: bool,
 }
 
-/// Converts an address to a virtual address with a debug file alone. objcopy leaves the segments of
-/// a debug file without bytes (except for headers and notes), so their file offsets are
-/// meaningless. But a loader maps each segment from the page in which it begins. So the mapping
-/// shows which segment it is.
+/// Converts an address to a virtual address by the segments of a debug file. objcopy leaves these
+/// segments without bytes (except for headers and notes), so their file offsets are meaningless.
+/// But a loader maps each segment from the page in which it begins. So the offset and the length of
+/// the mapping show which segment is mapped.
 fn stripped_of_bytes(segments: &[ElfSegment], place: MappedRange, address: u64) -> Option<u64> {
     const PAGE_SIZE: u64 = 4096;
     let mut code = segments.iter().filter(|s| s.executable);

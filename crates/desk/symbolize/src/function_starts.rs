@@ -1,5 +1,5 @@
 //! Finds the starts of functions in code without symbols. They come from the unwind tables, which
-//! such code also has.
+//! code without symbols has, too.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Finds the symbol at a place in a file: a function, a variable or a table of a class.
+//! Finds the symbol at a position in a file: a function, a variable or a table of a class.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::demangle::demangle;
 use crate::elf::ElfBinary;
 use crate::storage::FileStorage;
 
-/// The symbols of a file, sorted by place.
+/// The symbols of a file, sorted by position.
 #[derive(Clone, Debug, Default)]
 pub struct FileSymbols {
     /// The start, end and linker name of each symbol. Start and end are distances in bytes from the
@@ -60,8 +60,8 @@ impl FileSymbols {
         Some(demangle(name).unwrap_or_else(|| name.to_string()))
     }
 
-    /// Returns the start and the linker name of the symbol at `place`. Both positions are distances
-    /// in bytes from the file's first byte in memory.
+    /// Returns the start and the linker name of the symbol at `place`. The start and `place` are
+    /// distances in bytes from the file's first byte in memory.
     #[must_use]
     pub fn around(&self, place: u64) -> Option<(u64, &str)> {
         let next = self.all.partition_point(|(start, ..)| *start <= place);

@@ -134,7 +134,7 @@ impl Symbolizer {
     }
 }
 
-/// Symbolizes a profile. The flag is false if a file was skipped because of the deadline.
+/// Symbolizes a profile. The returned flag is false if a file was skipped because of the deadline.
 fn run(
     profile: &mut Profile,
     options: &SymbolizeOptions,

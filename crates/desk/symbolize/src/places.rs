@@ -57,8 +57,8 @@ impl<'o> CandidatePaths<'o> {
         places
     }
 
-    /// Returns further candidates for a binary. Only the build id proves that one of them is the
-    /// right file.
+    /// Returns further candidates for a binary, to be tried after those of
+    /// [`binary`](Self::binary). Only the build id proves that a candidate is the right file.
     pub(crate) fn elsewhere(&self, name: &Path) -> Vec<PathBuf> {
         let mut places = Vec::new();
         if !name.as_os_str().is_empty() {

@@ -113,7 +113,7 @@ pub fn inspect(path: &Path) -> PreloadTarget {
     }
 }
 
-/// Returns the path of the dynamic loader in an executable of this word size.
+/// Returns the path of the dynamic loader that an executable with the word size of `H` requests.
 fn loader<H: FileHeader<Endian = Endianness>>(bytes: &[u8]) -> Option<PathBuf> {
     let header = H::parse(bytes).ok()?;
     let endian = header.endian().ok()?;

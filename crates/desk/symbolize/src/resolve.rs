@@ -1,5 +1,5 @@
-//! Looks up the addresses of one file in its sources, the best source first, until each address has
-//! a name.
+//! Looks up the addresses of one file in debug information and symbol tables, the best source of
+//! names first, until each address has a name.
 
 use heapprof_profile::Profile;
 
@@ -105,8 +105,8 @@ pub(crate) fn resolve(
     }
 }
 
-/// Returns the number to add to an address of the binary to get the address in the debug file. It
-/// is not 0 if prelink moved the binary.
+/// Returns the difference between addresses in the debug file and addresses in the binary. The
+/// difference is 0 unless prelink moved the binary.
 fn shift(binary: Option<&ElfBinary<'_>>, debug: Option<&ElfBinary<'_>>) -> u64 {
     let base = |elf: Option<&ElfBinary<'_>>| elf.and_then(ElfBinary::base);
     match (base(binary), base(debug)) {

@@ -28,7 +28,8 @@ const MAX_DEPTH: usize = 64;
 /// the split file, and the offset of the entry in the unit.
 type EntryPosition = (bool, usize, u64, usize);
 
-/// Finds scopes, and stores lists of children and units that many functions share.
+/// Finds the scopes of functions. Caches units and lists of child entries, which many functions
+/// share.
 #[derive(Default)]
 pub(crate) struct ScopeCache<'a> {
     children: RefCell<HashMap<EntryPosition, Rc<[usize]>>>,

@@ -43,7 +43,7 @@ pub fn simplify_names(profile: &mut Profile, style: NameStyle, anew: usize) {
     }
 }
 
-/// Returns the name in this style; `None` if the linker name is to be shown.
+/// Returns the name of a symbol in a style; `None` if the linker name is to be shown.
 fn simplified(symbol: &str, style: NameStyle) -> Option<String> {
     // macOS puts an underscore before each symbol.
     let inner = symbol.strip_prefix('_').filter(|s| s.starts_with('_'));
@@ -61,7 +61,7 @@ fn simplified(symbol: &str, style: NameStyle) -> Option<String> {
     })
 }
 
-/// Returns the demangled name in this style.
+/// Returns the demangled name of a symbol in a style.
 fn demangled(symbol: &str, style: NameStyle) -> Option<String> {
     let whole = match style {
         NameStyle::Full => demangle(symbol),
@@ -91,8 +91,8 @@ fn cut_name(symbol: &str, name: &str, style: NameStyle) -> String {
     }
 }
 
-/// Whether a linker name belongs to an entity that compilers generate for another entity, such as a
-/// vtable.
+/// Whether a linker name belongs to code or data that a compiler generates for a class, a function
+/// or a variable, such as a vtable.
 fn is_special(symbol: &str) -> bool {
     symbol.starts_with("_ZG") || symbol.starts_with("_ZT")
 }

@@ -51,7 +51,7 @@ impl FunctionSymbols {
                 around: NO_FUNCTION,
             });
         }
-        // Of several names for one place, the best is sorted last, and lookups find the last one.
+        // Of several names for one address, the best is sorted last, and lookups find the last one.
         functions.sort_unstable_by_key(|f| f.start);
         for same in functions.chunk_by_mut(|a, b| a.start == b.start) {
             if same.len() > 1 {

@@ -22,8 +22,8 @@ const fn begins_refused_character(byte: u8) -> bool {
     byte < 0x20 || matches!(byte, 0x7f | 0xc2 | 0xd8 | 0xe2 | 0xef)
 }
 
-/// Returns the index of the first byte that may begin a refused character. Blocks of 64 bytes
-/// without such a byte, which are nearly all, are skipped at once.
+/// Returns the index of the first byte that may begin a refused character. Most blocks of 64 bytes
+/// have no such byte, and are skipped at once.
 fn find_refused_character(bytes: &[u8]) -> Option<usize> {
     let block = |block: &&[u8]| {
         !block

@@ -259,7 +259,7 @@ enum ShortNamePart<'a> {
     Group(char, Vec<Vec<ShortNamePart<'a>>>),
 }
 
-/// Nesting depth of brackets at which a name is not parsed any more.
+/// Nesting depth of brackets from which on a name is not parsed.
 const MAX_NESTING: usize = 64;
 
 /// Whether the nesting depth of a name's brackets is below [`MAX_NESTING`].
@@ -405,8 +405,10 @@ fn format_name(parts: &[ShortNamePart<'_>], levels: usize) -> String {
     }
 }
 
-/// Returns the part of `text` that belongs to the name. A blank in `text` ends the return type,
-/// which is removed.
+/// Removes the return type from a name that is read in parts. `name` has the parts so far, and
+/// `text` is the next part. If a blank in `text` ends a return type, clears `name`, and returns the
+/// rest of `text` after the blank. If `text` begins with a special prefix such as `vtable for `,
+/// appends the prefix to `name`, and returns the rest.
 fn without_return_type<'t>(name: &mut String, text: &'t str) -> &'t str {
     const SPECIAL_PREFIXES: &[&str] = &[
         "non-virtual thunk to ",

@@ -126,7 +126,7 @@ impl CallTree {
     }
 
     /// Returns the number of nodes that the tree would have if it were built with the minimum
-    /// weights `least`. The tree must have been built with minimum weights that are not larger.
+    /// weights `least`. The tree must have been built with minimum weights of at most `least`.
     pub fn count_heavier(&self, least: &[i64]) -> usize {
         // A node's weight is at most that of its parent, so a node that is heavy enough has a
         // parent that is.

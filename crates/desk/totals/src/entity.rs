@@ -42,8 +42,8 @@ pub struct Entity {
 pub struct EntityTable {
     /// The texts of all names and files.
     pub strings: StringTable,
-    /// The number of texts of the first profile, with which the table begins; 0 after that profile
-    /// was added.
+    /// The number of texts at the beginning of `strings` that come from the first profile; 0 after
+    /// that profile was added.
     first_texts: usize,
     /// The functions by number.
     pub function: Vec<FunctionRow>,

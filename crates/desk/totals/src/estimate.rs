@@ -22,7 +22,8 @@ pub struct SumSpread {
     pub variance: f64,
 }
 
-/// The range that contains a true value, and the number of samples behind it.
+/// The range that contains the true value of an estimate, and the number of samples behind the
+/// estimate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ValueEstimate {
     /// The least possible true value.

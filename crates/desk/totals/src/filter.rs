@@ -28,11 +28,11 @@ pub mod bit {
     pub const DROP_LINE: u8 = 32;
 }
 
-/// Bits of a location: which of its lines `drop_frames` cuts.
+/// Bits of a location: which frames `drop_frames` cuts because it matches lines of the location.
 pub mod drop {
-    /// The whole location matched.
+    /// The outermost line of the location matched, so the whole location is cut.
     pub const ALL: u8 = 1;
-    /// Some inner lines of the location matched.
+    /// A line of the location matched, so all callees of the location are cut.
     pub const BENEATH: u8 = 2;
 }
 
@@ -41,7 +41,8 @@ pub mod drop {
 pub struct CompiledFilters {
     /// The bits of each frame; empty if no filter depends on frames.
     pub frame: Vec<u8>,
-    /// For each location, [`drop::ALL`], [`drop::BENEATH`] or 0; empty if no location is cut.
+    /// For each location, the bits [`drop::ALL`] and [`drop::BENEATH`]; empty if `drop_frames`
+    /// matches no location.
     pub drop: Vec<u8>,
     /// For each label set, whether samples with it are kept; empty if all samples are kept.
     pub label_set: Vec<bool>,

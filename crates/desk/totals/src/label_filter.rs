@@ -47,8 +47,8 @@ struct NumberBound {
 }
 
 impl LabelFilter {
-    /// Parses the text of the filter with a name. Fails if the text is neither a range nor a
-    /// regular expression.
+    /// Parses the text of a label filter. `filter` is the filter's name, which errors contain.
+    /// Fails if the text is neither a range nor a regular expression.
     pub fn parse(filter: &'static str, text: &str) -> Result<Self, TotalsError> {
         let error = |why: String| TotalsError::Filter {
             filter,
@@ -68,7 +68,8 @@ impl LabelFilter {
         Ok(Self { key, value })
     }
 
-    /// Parses a filter whose regular expressions are Go's. `range` parses ranges.
+    /// Parses the text of a label filter as pprof does, with regular expressions in Go's syntax.
+    /// `range` parses ranges.
     pub fn as_pprof(
         text: &str,
         range: impl FnOnce(&str) -> Result<Option<NumberTest>, String>,

@@ -24,10 +24,11 @@ pub enum NeighbourSide {
     Callee,
 }
 
-/// Neighbour of the root of a stack on the caller side, and of the leaf on the callee side.
+/// Stands for no neighbour: the missing caller of a stack's root, or the missing callee of a
+/// stack's leaf.
 pub const NO_NEIGHBOUR: u32 = u32::MAX;
 
-/// Approximate number of passes over the samples in which all pairs are processed.
+/// Approximate number of passes over the samples that are made to process all pairs.
 const TARGET_WALKS: usize = 4;
 
 /// Minimum number of pairs that a pass over the samples processes, if there are as many. Fewer

@@ -112,7 +112,8 @@ pub struct Query {
     pub wrappers: Option<String>,
     /// Whether allocations of libraries count for the nearest caller outside libraries.
     pub own_code: bool,
-    /// Whether frames that the profile's own `drop_frames` would cut are kept.
+    /// Whether the frames that the profile's `drop_frames` or [`wrappers`](Self::wrappers) matches
+    /// are kept.
     pub all_frames: bool,
     /// Whether percentages refer to the sum of the kept samples instead of the whole profile.
     pub relative_percentages: bool,
@@ -148,7 +149,8 @@ pub struct QueryFilters {
     /// Only the frames from the leaf up to the matching frame nearest to the root are kept. Samples
     /// without a matching frame are left out.
     pub show_from: Option<String>,
-    /// The callees of the matching frame that is nearest to the leaf are left out.
+    /// The callees of the matching frame that is nearest to the leaf are left out. Only function
+    /// names are matched.
     pub prune_from: Option<String>,
     /// Only samples with a matching label are kept.
     pub tag_focus: Option<String>,

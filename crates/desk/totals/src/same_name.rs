@@ -83,8 +83,8 @@ impl FileEnds {
     }
 }
 
-/// Returns the length, in characters, of the shortest end of each path that is not the end of
-/// another path. An end begins at the name of a folder or of a file.
+/// Returns, for each path, the number of characters of its shortest end that no other path has. An
+/// end begins at the name of a folder or of a file.
 fn distinct_ends(paths: &[&str]) -> Vec<u32> {
     // In this order, the path that shares the longest end with another one is beside it.
     let mut order: Vec<usize> = (0..paths.len()).collect();

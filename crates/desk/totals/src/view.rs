@@ -206,8 +206,8 @@ impl ProfileView {
         looks_at_none || self.frame_filters(stack)
     }
 
-    /// Returns the number of locations at the leaf that the profile's `drop_frames` cuts. From the
-    /// root, all locations up to the first one that does not match are kept, because otherwise
+    /// Returns the number of locations at the leaf that the profile's `drop_frames` cuts. The
+    /// outermost location that does not match is kept with all its callers, because otherwise
     /// nothing might be left of a stack.
     fn count_dropped(&self, locations: &[heapprof_profile::LocationIndex]) -> usize {
         let mut found_user = false;

@@ -33,8 +33,9 @@ impl PackedColumns {
         Ok(())
     }
 
-    /// Adds a column of indices or other unsigned numbers as differences. The caller must have
-    /// checked that none is larger than `i32::MAX`, so that differences fit into 32 bits.
+    /// Adds a column of indices or other unsigned numbers as differences: each number minus the
+    /// number before it. The caller must have checked that none is larger than `i32::MAX`, so that
+    /// differences fit into 32 bits.
     pub(crate) fn differences(&mut self, name: &str, values: impl Iterator<Item = u32>) {
         let mut before = 0;
         let steps = values.map(|value| {

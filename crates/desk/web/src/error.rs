@@ -29,7 +29,7 @@ pub enum PackError {
         refers: &'static str,
         /// The number of the missing row.
         index: usize,
-        /// The number of existing rows of that kind.
+        /// The number of existing rows of the kind `refers`.
         count: usize,
     },
     /// A node does not follow its parent or a descendant of its parent.

@@ -135,7 +135,7 @@ mod tests {
             "http-equiv=\"Content-Security-Policy\" content=\"",
             "\"",
         );
-        // The header adds what an element cannot say.
+        // The header adds frame-ancestors, which a meta element cannot set.
         assert_eq!(format!("{policy}; frame-ancestors 'none'"), served.policy);
         assert!(policy.starts_with("default-src 'none'; "), "{policy}");
         for (source, element) in [("script-src", PAGE_SCRIPT), ("style-src", PAGE_STYLE)] {

@@ -16,10 +16,11 @@ pub struct WebReport {
     pub types: Vec<PageSampleType>,
     /// The name of the type that is shown first.
     pub default_type: String,
-    /// The index of the base: at first, the page compares the last snapshot with this snapshot.
+    /// The index of the snapshot with which the page first compares the last snapshot; `None` for
+    /// no comparison.
     pub base: Option<usize>,
-    /// Whether the page first counts the memory of libraries for the nearest caller in the
-    /// program's own code.
+    /// Whether the page, when it opens, counts the memory of libraries for the nearest caller in
+    /// the program's own code.
     pub own_code: bool,
     /// The snapshots of the process, in order of time. There is at least one.
     pub snapshots: Vec<PageSnapshot>,
@@ -39,7 +40,7 @@ pub struct WebReport {
     pub left_out: OmittedNodes,
     /// Histograms of the sizes of allocations in the whole process.
     pub sizes: Option<PageSizeHistograms>,
-    /// The values of the last snapshot by recorded size.
+    /// The values of the last snapshot by node and by recorded size.
     pub size_rows: Option<SizeRows>,
     /// The size of the heap and of the process over time. Only for a report with one snapshot.
     pub history: Option<HistoryCurve>,
@@ -87,7 +88,7 @@ pub struct PageSnapshot {
     pub rss: Option<i64>,
     /// The largest resident set so far, in bytes.
     pub peak_rss: Option<i64>,
-    /// The total of each type, which is the whole in percentages.
+    /// The total of each type. Percentages are shares of this total.
     pub total: Vec<i64>,
     /// The indices of the nodes that have values, ascending.
     pub nodes: Vec<u32>,
@@ -194,12 +195,12 @@ pub struct HistoryPeak {
     pub bytes: i64,
 }
 
-/// The largest heap of several snapshots. Its time is mostly between two snapshots.
+/// The largest heap of several snapshots. It mostly occurred between two snapshots.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PageSeriesPeak {
     /// Bytes in use.
     pub bytes: i64,
-    /// Milliseconds since the first snapshot; negative if the time was before it, `None` if
+    /// Milliseconds since the first snapshot; negative if the largest heap was before it, `None` if
     /// unknown.
     pub since_ms: Option<f64>,
 }

@@ -17,9 +17,9 @@
 //! }
 //! ```
 //!
-//! `heapprof top heap.pb.gz` shows the file, as does any reader of pprof's format.
-//! `heapprof symbolize` names its addresses and needs the executable for it; the profile itself
-//! holds build ids and addresses only.
+//! `heapprof top heap.pb.gz` shows the file, as does any reader of pprof's format. The profile
+//! holds only build ids and addresses; `heapprof symbolize` adds the names of functions, and needs
+//! the executable for that.
 //!
 //! Nothing is recorded before [`start`]. Until then, an allocation costs one more load and one more
 //! branch. After that, in sampled mode (the default), it costs a few more instructions, and one
@@ -53,8 +53,8 @@ pub use heapprof_engine::{
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-/// Sends a datagram that the code with this name has run, to the address in `HEAPPROF_WIRETAP`.
-/// Does nothing if this variable is not set.
+/// Sends a datagram to the address in the variable `HEAPPROF_WIRETAP`, which reports that the code
+/// with this name has run. Does nothing if the variable is not set.
 ///
 /// ```
 /// heapprof_alloc::alive!("orders.cancel");

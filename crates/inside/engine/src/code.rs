@@ -109,7 +109,7 @@ impl ProgramCode {
     }
 
     /// Notes which of the known code stays mapped until the process ends. If dlopen may have loaded
-    /// some code, only the program's file, the loader, libc and this engine count as such.
+    /// some code, only the program's file, the loader, libc and this engine count as lasting.
     pub(crate) fn note_lasting(&self, process: &EngineProcess) {
         let own = [
             libc::getauxval as *const () as usize,

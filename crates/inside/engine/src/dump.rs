@@ -1,5 +1,5 @@
-//! The state of dumps that lasts from one dump to the next: options, names, turns, triggers, and
-//! the program's end.
+//! State for dumps that lasts from one dump to the next: options, names, turns, triggers, and the
+//! program's end.
 
 pub(crate) mod clock;
 pub(crate) mod dump_schedule;

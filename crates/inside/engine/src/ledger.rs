@@ -34,8 +34,8 @@ pub(crate) struct Ledger {
     /// Locked while a recording begins, so that no other recording fills the tables while they are
     /// cleared.
     pub(crate) starting: FutexLock<{ rank::STARTING }>,
-    /// The heir, in private memory: the sums of all live memory, for a child that is being forked,
-    /// and that does not get the threads' counters. Null while no such child is being forked.
+    /// The heir, in private memory: the sums of all live memory, for a child that is being forked
+    /// without the threads' counters. Null while no such child is being forked.
     heir: AtomicPtr<ThreadState>,
 }
 

@@ -106,7 +106,7 @@ pub struct DumpOutput {
     /// The folder to which a relative pattern refers. `None` means the process's working folder at
     /// the start of the recording.
     pub folder: Option<Vec<u8>>,
-    /// The process that started the recording. Its child is the main process.
+    /// Id of the process that started the recording. The child of that process is the main process.
     pub parent: Option<i32>,
     /// The folder of the list of dumps, which has a file for each user.
     ///

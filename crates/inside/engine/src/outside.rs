@@ -42,7 +42,8 @@ pub(crate) fn publish(engine: &Engine) {
     }
 }
 
-/// Hides the ledger of an engine in a forked process, because it is still the parent's.
+/// Hides the ledger of an engine in a forked process, because this ledger still belongs to the
+/// parent.
 pub(crate) fn hide(engine: &Engine) {
     if std::ptr::eq(engine, &raw const ENGINE) {
         LEDGER_HEADER
@@ -56,8 +57,8 @@ const fn address_of<T>(of: &'static T) -> TableAddress {
     TableAddress::new(from_ref(of).cast_mut().cast())
 }
 
-/// Builds the header for readers of a saved ledger. It has the addresses of the tables, and those
-/// of the copies of all other values in the file.
+/// Builds the header for readers of a saved ledger. It has the addresses of the tables, and for all
+/// other values the addresses of their copies in the file.
 pub(crate) fn build_shared_header(engine: &'static Engine, file: &TableFile) -> LedgerHeader {
     let mut ledger = engine.build_header();
     ledger.threads = address_of(&engine.threads.all_in_file);

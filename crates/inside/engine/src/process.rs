@@ -13,8 +13,8 @@ use heapprof_platform::sys::{self, NOT_BLOCKED, PAGE_SIZE};
 use crate::drop_counters::DroppedEvents;
 use crate::mode::RecordingState;
 
-/// The engine's state of its process. Functions that wait for a lock, count dropped events, or need
-/// memory for a table get this value.
+/// The engine's data about the process that it records. Functions that wait for a lock, count
+/// dropped events, or need memory for a table get this value.
 pub(crate) struct EngineProcess {
     pub(crate) recorded: RecordingState,
     pub(crate) dropped: DroppedEvents,
@@ -24,7 +24,8 @@ pub(crate) struct EngineProcess {
     pub(crate) id: AtomicI32,
     /// State that a forking thread must restore.
     pub(crate) fork: ForkRecord,
-    /// Whether a thread forks. This thread has all locks while the kernel copies the process.
+    /// Whether a thread is forking. The forking thread has all locks while the kernel copies the
+    /// process.
     forking: AtomicBool,
     /// Whether this process was forked while another thread of its parent may have had a lock. Such
     /// a process records nothing any more.
@@ -79,7 +80,7 @@ impl EngineProcess {
         }
     }
 
-    /// Notes that this process records, by its id.
+    /// Stores the id of this process as the id of the process that records.
     pub(crate) fn remember_id(&self) {
         self.id.store(sys::process_id(), Ordering::Relaxed);
     }
@@ -198,8 +199,8 @@ impl EngineProcess {
 }
 
 impl WaitPolicy for EngineProcess {
-    /// Whether [`abandon`](Self::abandon) was called. If this child was made without fork's
-    /// handlers, this calls it first.
+    /// Whether [`abandon`](Self::abandon) was called. A child that was made without fork's handlers
+    /// is abandoned here first.
     fn is_abandoned(&self) -> bool {
         if self.is_orphan() && !self.abandoned.load(Ordering::Relaxed) {
             self.abandon();

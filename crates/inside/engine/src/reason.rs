@@ -51,7 +51,7 @@ impl DumpReason {
         matches!(self, Self::Exit | Self::Terminated | Self::Sandbox)
     }
 
-    /// Whether a time or the heap's size triggers this dump, and no request.
+    /// Whether a time or the heap's size triggers this dump. False for a dump that is requested.
     pub(crate) fn is_automatic(self) -> bool {
         matches!(
             self,

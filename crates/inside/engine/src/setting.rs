@@ -95,7 +95,7 @@ pub const REGEX: SettingForm<String> = SettingForm {
 /// collector, preloaded or linked.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// The variable.
+    /// The setting's environment variable.
     pub variable: EnvironmentVariable,
     /// The values that the variable may have, in words.
     pub expected: &'static str,
@@ -172,7 +172,7 @@ pub fn apply_variables<T: AsRef<[u8]>>(
     Ok(())
 }
 
-/// Reads the value of a variable of the form `form`, if the variable is set.
+/// Parses the value of a variable, if the variable is set. The value must have the form `form`.
 ///
 /// # Errors
 /// Returns an error if the value does not have this form.

@@ -24,11 +24,11 @@ struct ArenaLists {
     left: usize,
     /// Address of the reserve: memory that is used when the kernel provides no memory any more.
     reserve: *mut u8,
-    /// Number of bytes of the reserve that are still unused. They are at its start.
+    /// Number of unused bytes of the reserve. The unused bytes are at its start.
     reserve_left: usize,
     /// Length of the reserve in bytes.
     reserve_len: usize,
-    /// Number of spare blocks in use.
+    /// Number of blocks in use that came from [`EngineArena::spare`].
     spare_blocks: usize,
     /// Start and length of each free range that spare blocks are cut from.
     spare: [(usize, usize); 64],
@@ -38,8 +38,8 @@ struct ArenaLists {
     chunks: usize,
     /// Start and length of each block that is a mapping of its own.
     mapped: [(usize, usize); 64],
-    /// Total length in bytes of the blocks that are mappings of their own, but for which `mapped`
-    /// has no room.
+    /// Total length in bytes of the blocks that are mappings of their own, but are not listed in
+    /// `mapped`, because the list is full.
     unlisted: usize,
 }
 
@@ -267,7 +267,7 @@ fn round_to_pages(size: usize) -> usize {
     size.next_multiple_of(PAGE_SIZE)
 }
 
-/// An arena and its process, which together are an allocator.
+/// A global allocator that consists of an arena and the process's [`WaitPolicy`].
 pub struct EngineAllocator<'a, P>(pub &'a EngineArena, pub &'a P);
 
 impl<P: WaitPolicy> EngineAllocator<'_, P> {

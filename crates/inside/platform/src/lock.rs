@@ -86,7 +86,7 @@ pub trait WaitPolicy {
 
 /// A lock that fork takes.
 pub trait ForkLock {
-    /// The lock's rank.
+    /// Returns the lock's rank.
     fn rank(&self) -> u8;
     /// Takes the lock, unless another thread has it for longer than
     /// [`wait_timeout`](WaitPolicy::wait_timeout). Returns whether it was taken.
@@ -308,7 +308,7 @@ fn wait_for(word: &AtomicU32, process: &dyn WaitPolicy, may_give_up: impl Fn() -
 }
 
 /// A lock that is taken for only a few loads and stores. Its release is a plain store. A thread has
-/// only one lock of a rank at a time, except that fork takes all of them.
+/// only one lock of a rank at a time, except during a fork, which takes all locks.
 pub struct SpinLock<const RANK: u8>(AtomicU32);
 
 impl<const RANK: u8> SpinLock<RANK> {

@@ -38,9 +38,9 @@ unsafe impl Send for PageRegion {}
 /// Whether a table will be mostly filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableFill {
-    /// Few of its pages will be written.
+    /// Few of the table's pages will be written.
     Sparse,
-    /// Nearly all of its pages will be written.
+    /// Nearly all of the table's pages will be written.
     Dense,
 }
 
@@ -176,7 +176,7 @@ impl PageSource {
         }
     }
 
-    /// Discards the content of a part of the memory, which is not needed any more.
+    /// Discards the content of `len` bytes of memory at `at`. The content is not needed any more.
     ///
     /// # Safety
     /// `at..at+len` came from this source, and nothing refers to it any more.

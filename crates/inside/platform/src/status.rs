@@ -3,7 +3,8 @@
 use crate::sys;
 use crate::weak::single_threaded;
 
-/// Returns the text behind a name in a status file.
+/// Returns the rest of the line that begins with `name`. `text` is the content of a status file of
+/// /proc.
 fn find_line<'a>(text: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let mut lines = text.split(|&b| b == b'\n');
     let line = lines.find_map(|line| line.strip_prefix(name))?;

@@ -151,8 +151,8 @@ pub fn nanoseconds(clock: libc::clockid_t) -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// Returns the id of this process. A child of the engine that shares the memory of a process gets
-/// the id of that process, for which it works.
+/// Returns the id of this process. A child of the engine may share the memory of the process that
+/// it works for. In such a child, this returns the id of that process.
 pub fn process_id() -> i32 {
     match tls::works_for() {
         0 => kernels_process_id(),

@@ -154,9 +154,10 @@ impl TableFile {
         self.is_shared.load(Ordering::Relaxed)
     }
 
-    /// Locks the pieces until [`unlock_pieces`](Self::unlock_pieces). Another thread may have them
-    /// locked, but for no longer than the kernel takes to copy a process that forks. Returns false
-    /// if they are locked for longer, because that thread is suspended.
+    /// Locks the pieces until [`unlock_pieces`](Self::unlock_pieces), and waits while another
+    /// thread has them locked. A running thread locks them for no longer than the kernel takes to
+    /// copy a process that forks. Returns false if they are locked for longer, because the other
+    /// thread is suspended.
     pub fn lock_pieces(&self) -> bool {
         const MAX_YIELDS: usize = 1000;
         const MAX_NAPS: usize = 40_000;
@@ -258,9 +259,9 @@ impl TableFile {
                 .unwrap_or(true)
     }
 
-    /// Takes zeroed memory of the file. Returns `None` if tables of this lifetime are not kept in
-    /// the file, or if the file is full. A full file is marked as such in its header, and the table
-    /// must be in private memory.
+    /// Takes `len` bytes of zeroed memory from the file. Returns `None` if tables of this lifetime
+    /// are not kept in the file, or if the file is full. A full file is marked as such in its
+    /// header. The caller then puts the table into private memory.
     pub fn take(&self, len: usize, lot: TableLifetime) -> Option<*mut u8> {
         if lot == TableLifetime::Own || !self.is_there() {
             return None;
@@ -319,8 +320,8 @@ impl TableFile {
         found
     }
 
-    /// Sets which values are copied from now on, each by its address and its length in bytes.
-    /// Returns the addresses of the copies.
+    /// Sets the values that are copied into the header from now on, each by its address and its
+    /// length in bytes. Returns the addresses of the copies.
     pub fn set_copies(&self, all: [(usize, usize); COPY_COUNT]) -> [usize; COPY_COUNT] {
         let values = self.header().cast::<u8>();
         // SAFETY: the caller has a file, which begins with a header.
@@ -374,7 +375,7 @@ impl TableFile {
         unsafe { self.header().cast::<u8>().add(to) }
     }
 
-    /// Copies all values.
+    /// Copies all values of [`set_copies`](Self::set_copies) into the header.
     pub fn copy_all(&self) {
         if self.is_there() {
             self.copies.iter().for_each(|copied| self.copy_one(copied));
@@ -477,8 +478,8 @@ macro_rules! word {
 word!(AtomicU32, u32);
 word!(AtomicU64, u64);
 
-/// Copies words that other threads may change and copy at the same time. In the end, the copies
-/// equal the words.
+/// Copies words that other threads may change and copy at the same time. Once no thread changes the
+/// words any more, the copies equal the words.
 ///
 /// # Safety
 /// `count` words are at both places.

@@ -9,9 +9,9 @@ use crate::sys::{self, EngineFile, PAGE_SIZE, call};
 const CHILD_TIMEOUT: u32 = 2_000;
 
 /// Whether a process survives a filter of system calls, which the system call `n` installs with
-/// `args`. A child of this process installs it, and makes the system calls of dumps, of events, and
-/// of an inspection of an executable. The result is also true if the filter can't be installed at
-/// all.
+/// `args`. A child of this process installs the filter, and makes the system calls of dumps, of
+/// events, and of an inspection of an executable. The result is also true if the filter can't be
+/// installed at all.
 pub fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
     lives_through(|| {
         // SAFETY: the child has its own copy of everything, and only it gets the filter.
@@ -94,8 +94,9 @@ pub fn makes_first_process() -> bool {
         != sys::read_link(c"/proc/thread-self/ns/pid_for_children", &mut children)
 }
 
-/// Makes the system calls of dumps and events, by the same functions, in the child. Their arguments
-/// are chosen so that nothing changes outside the child, which ends next.
+/// Makes the system calls of dumps and events in the child, through the functions that dumps and
+/// events call. The arguments are chosen so that nothing changes outside the child, which ends
+/// next.
 fn try_all() {
     let none = c"/nonexistent/heapprof";
     let mut buffer = [0; 64];

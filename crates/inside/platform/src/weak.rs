@@ -93,7 +93,8 @@ pub enum StreamLockAction {
     Reset,
 }
 
-/// Takes or releases the lock of libc's streams, if libc has it.
+/// Applies an action to the lock of libc's list of streams. Does nothing if libc does not export
+/// the function for this action.
 pub fn streams(what: StreamLockAction) {
     // SAFETY: functions without arguments, called in pairs around fork by one thread.
     unsafe {

@@ -53,8 +53,9 @@ pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) 
     })
 }
 
-/// Returns the output for a recording that this process starts itself. If this process runs under
-/// `record`, `list` is the list of `record`, which then also learns of the recording's dumps.
+/// Returns the output for a recording that this process starts itself. `list` is the path of the
+/// file in which `heapprof record` collects reports; it is empty if there is no such file. The
+/// recording's dumps are reported in the file.
 fn own_output(pattern: &[u8], list: Vec<u8>) -> DumpOutput {
     DumpOutput {
         pattern: pattern.to_vec(),
@@ -392,7 +393,7 @@ pub unsafe extern "C" fn heapprof_perl_values_since(
 }
 
 /// gperftools: starts a recording of every allocation into `PREFIX.NNNN.heap`. The variables of
-/// gperftools set the intervals of its dumps.
+/// gperftools set the intervals between dumps.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn HeapProfilerStart(prefix: *const c_char) {
     if ENGINE.lifecycle().is_running() || ENGINE.lifecycle().is_sandboxed() {

@@ -296,8 +296,9 @@ impl AttachState {
         led
     }
 
-    /// Whether another library defines malloc or free, too. For some objects, the loader may find
-    /// that library's function first (RTLD_DEEPBIND).
+    /// Whether a second library, besides the one whose functions the hooks call, defines malloc or
+    /// free. For some objects, the loader may find the second library's function first
+    /// (RTLD_DEEPBIND).
     fn has_others(&self) -> bool {
         let names = [c"malloc", c"free"];
         let mut has_others = false;

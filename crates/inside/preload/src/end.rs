@@ -296,7 +296,7 @@ unsafe extern "C" fn after_fork_in_child() {
     wiretap::restart_in_child();
 }
 
-/// Resets this module's state in a forked child, which inherits it from its parent.
+/// Resets the state of this module that a forked child has inherited from its parent.
 pub fn forget_end() {
     LAST_DUMP_STATE.store(NOT_BEGUN, Ordering::Relaxed);
     WAS_STOPPED.store(false, Ordering::Relaxed);

@@ -62,7 +62,7 @@ fn variables() -> *const *const c_char {
     }
 }
 
-/// Whether the environment can be read at this early time.
+/// Whether the list of environment variables can be read already.
 pub fn is_there() -> bool {
     !variables().is_null()
 }
@@ -221,7 +221,8 @@ pub fn watch() -> Option<&'static [u8]> {
     get(variable::WATCH.name)
 }
 
-/// Returns the name of the variable whose value is wrong: the wiretap's key file or its address.
+/// Returns the name of the variable for the wiretap's key file if `is_of_key`, else of the variable
+/// for the wiretap's address. The name is for a report that the variable's value is wrong.
 pub fn wrong_wiretap(is_of_key: bool) -> &'static str {
     match is_of_key {
         true => variable::WIRETAP_KEY_FILE.name,
@@ -306,9 +307,9 @@ pub fn read() -> Result<Option<EnvironmentRequest>, SettingError> {
     }))
 }
 
-/// Whether a variable was inherited from a recorded process. Also marks the variable for this
-/// process's children. The mark is that of gperftools, the upper bit of the value's first
-/// character. It shows children that they are not the first process.
+/// Whether a variable was inherited from a recorded process. Also marks the variable, so that
+/// children of this process see that they are not the first process. As in gperftools, the mark is
+/// the upper bit of the value's first character.
 fn mark_inherited(name: &str) -> bool {
     let Some(first) = value_of(name) else {
         return false;
@@ -324,10 +325,10 @@ fn mark_inherited(name: &str) -> bool {
     }
 }
 
-/// Returns the id for [`DumpOutput::parent`] under `record`. This is the parent's id in the program
-/// that `record` started, and an id that no process has in all other processes. The first process
-/// that calls this function is the program, also after an exec. The parent's id alone would not
-/// identify the program, because an orphan may have the same parent.
+/// Returns the id for [`DumpOutput::parent`] under `record`: the parent's id if this process is the
+/// program that `record` started, otherwise an id that no process has. The first process that calls
+/// this function is the program, also after an exec. The parent's id alone would not identify the
+/// program, because an orphan may have the same parent.
 fn parent_of_program((record, program): (i32, i32)) -> i32 {
     const NO_PARENT: i32 = -1;
     let own = heapprof_platform::sys::process_id();

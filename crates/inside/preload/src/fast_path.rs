@@ -3,8 +3,8 @@
 //!
 //! malloc subtracts its size plus one (so that empty blocks count) from the thread's countdown. It
 //! jumps to the real function, unless the countdown ran out. Then it jumps to the recording
-//! function, and also passes the place of its call. free looks up one byte by the address. Both
-//! leave the stack unchanged, so that the real function returns to the program.
+//! function, and also passes its call site. free looks up one byte by the address. Both leave the
+//! stack unchanged, so that the real function returns to the program.
 
 use std::arch::naked_asm;
 

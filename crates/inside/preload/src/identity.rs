@@ -17,14 +17,14 @@ use crate::real_functions::HookedFunction;
 /// Argument for a user id that is to stay unchanged.
 const NO_CHANGE: u32 = u32::MAX;
 
-/// Runs before a function whose change is not reported. It is needed because the ledger keeper may
-/// not recognize the process after the change.
+/// Runs before a function that changes the process without a report to the engine: only ends the
+/// library's thread and moves the ledger to its file. The ledger keeper may not recognize the
+/// process after the change.
 unsafe extern "C" fn before_call() {
     before_others();
 }
 
-/// Makes the preparations that all functions of this module need: ends the library's thread, and
-/// moves the ledger to its file.
+/// Ends the library's thread, and moves the ledger to its file. All hooks of this module need this.
 fn before_others() {
     ENGINE.lifecycle().end_clock();
     ENGINE.lifecycle().move_ledger_to_file();

@@ -1,7 +1,7 @@
-//! Hooks on functions that make it impossible to move the ledger to its file. The hooks move it
-//! before. A move needs four things: the process has only one thread, it can reach the ledger
-//! keeper, it has a free file descriptor, and the leader of its session is known, because the
-//! leader identifies the other processes.
+//! Hooks on functions after which the ledger can't be moved to its file any more. The hooks move
+//! the ledger before they call the function. A move needs four things: the process has only one
+//! thread, it can reach the ledger keeper, it has a free file descriptor, and the leader of its
+//! session is known, because the leader identifies the other processes.
 
 use heapprof_engine::ENGINE;
 

@@ -32,9 +32,9 @@ pub fn prepare() {
     }
 }
 
-/// Makes the program's call. If another library has a function between the hook and libc, that
-/// function is called; otherwise this makes the system call, as libc does. Returns the kernel's
-/// result, to which the other function's -1 and errno are converted.
+/// Calls the function behind a hook with the program's arguments. If another library defines the
+/// function before libc does, its definition is called; otherwise the system call `n` is made, as
+/// libc does. Returns the result in the kernel's form: a negative errno on failure.
 unsafe fn call(behind: &HookedFunction, n: libc::c_long, args: [usize; 6]) -> isize {
     type MappingCallFn =
         unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> *mut c_void;
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, len: usize) -> c_int {
 
 /// Makes an unmapping call, and records the end of the mappings. The map of regions is locked only
 /// during the kernel's call. It is not locked while another library's function runs, because that
-/// may wait for a lock.
+/// function may wait for a lock.
 fn count_unmapping(
     behind: &HookedFunction,
     at: usize,

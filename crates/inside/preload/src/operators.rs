@@ -26,8 +26,8 @@ static TARGET: OperatorSlots = [const { AtomicPtr::new(std::ptr::null_mut()) }; 
 /// The real operators.
 static REAL: OperatorSlots = [const { AtomicPtr::new(std::ptr::null_mut()) }; COUNT];
 
-/// Returns the real operator: the next definition after that of this library, or else the
-/// definition in a C++ library that was loaded only for a plugin.
+/// Returns the real operator: the definition that the loader finds next after this library's, or
+/// else the definition in a C++ library that was loaded only for a plugin.
 fn find(name: &CStr) -> *mut c_void {
     if let Some(found) = next(name) {
         return found.cast_mut();
@@ -160,7 +160,7 @@ macro_rules! operators {
     };
 }
 
-/// Defines the exported hook of an operator, which jumps to the function in the operator's slot.
+/// Defines the exported hook of an operator, which jumps to the operator's function in `TARGET`.
 macro_rules! hook {
     ($name:ident) => {
         #[unsafe(naked)]
@@ -195,8 +195,9 @@ macro_rules! hook {
     };
 }
 
-/// Defines the recording operator for an operator. A delete then jumps to the real operator; a new
-/// returns to its caller. If a new fails, it jumps to the real operator, which may throw.
+/// Defines the recording operator for an operator. A recording delete ends with a jump to the real
+/// operator. A recording new returns to its caller if it succeeds; otherwise it jumps to the real
+/// operator, which may throw.
 macro_rules! look {
     ($name:ident, $chosen:path) => {
         #[unsafe(naked)]

@@ -244,10 +244,10 @@ fn fill(find: impl Fn(&CStr) -> Option<*const c_void>) {
     }
 }
 
-/// Returns the next definition, after that of this library, of a function of malloc's family. The
-/// search is made with and without a version: glibc's malloc debugging (libc_malloc_debug.so)
-/// defines the functions only with a version, and definitions of other libraries are found only
-/// without one.
+/// Returns the definition of a function of malloc's family that the loader finds next after this
+/// library's definition. The search is made with and without a version: glibc's malloc debugging
+/// (libc_malloc_debug.so) defines the functions only with a version, and definitions of other
+/// libraries are found only without one.
 fn next_of_family(name: &CStr) -> Option<*const c_void> {
     let found = next(name).filter(|found| !is_libc(*found));
     let by_version = || {
@@ -262,9 +262,9 @@ fn next_of_family(name: &CStr) -> Option<*const c_void> {
     found.or_else(by_version).or_else(|| next(name))
 }
 
-/// Returns the next definition of a function after that of this library. If there is none, the
-/// loader stores an error in memory of the program. A caller whose function may be missing must
-/// clear this error with `dlerror`.
+/// Returns the definition of a function that the loader finds next after this library's definition.
+/// If there is none, the loader stores an error in memory of the program. A caller whose function
+/// may be missing must clear this error with `dlerror`.
 pub fn next(name: &CStr) -> Option<*const c_void> {
     // SAFETY: a name that ends in zero.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };

@@ -65,8 +65,8 @@ unsafe extern "C" fn before_syscall(
 /// Runs before a system call filter is installed. `number` and `args` are the system call that
 /// installs it.
 fn before_filter(strict: bool, filter: bool, number: libc::c_long, args: [usize; 6]) {
-    /// Flag of a filter with a listener: the program itself answers system calls. It would not
-    /// answer them in a trial.
+    /// Flag of a filter with a listener, for which the program answers system calls. Such a filter
+    /// is not tried out in a child process, because the program would not answer the child's calls.
     const NEW_LISTENER: usize = 1 << 3;
     let listens = number == libc::SYS_seccomp && args[1] & NEW_LISTENER != 0;
     if !(strict || filter)

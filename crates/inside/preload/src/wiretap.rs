@@ -1,4 +1,4 @@
-//! The wiretap of a program: `heapprof_alive` reports that code ran. At its end, the process
+//! The wiretap of a program: `heapprof_alive` reports that code ran. When the process ends, it
 //! reports the number of datagrams that it has sent.
 
 use std::ffi::{OsStr, c_char};

@@ -13,8 +13,8 @@ use crate::loaded_objects::{loaded_objects, note};
 use crate::provider::ScannedObject;
 use crate::{PROVIDERS, examine_each};
 
-/// Declares the list of interpreters, and what is generated from it. An interpreter is the static
-/// value of a module.
+/// Declares the list of providers, and defines a function that calls each of them. Each entry is
+/// the module of an interpreter, and the static value that is its provider.
 macro_rules! interpreters {
     ($($module:ident::$provider:ident)*) => {
         /// The providers of all interpreters.
@@ -34,7 +34,8 @@ macro_rules! interpreters {
 
 pub(crate) use interpreters;
 
-/// Looks for each interpreter in an object.
+/// Looks for each interpreter in a loaded object. `is_early` is true if the program has no other
+/// threads yet.
 fn examine_object<M: Memory>(memory: M, object: LoadedObject, is_early: bool) {
     let scanned = ScannedObject {
         object,

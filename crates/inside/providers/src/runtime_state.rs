@@ -27,7 +27,7 @@ pub(crate) enum ReadState {
     /// The runtime's structures are unknown, so it cannot be read.
     Unreadable,
     /// The runtime was given up, because the data that were read from it differ from the result of
-    /// its own function.
+    /// the runtime's own function.
     Differs,
     /// The runtime was given up, because the data that were read from it are implausible.
     Broken,

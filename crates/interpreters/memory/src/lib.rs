@@ -2,7 +2,7 @@
 //!
 //! A walker of an interpreter is generic over [`Memory`]. So the same walk runs inside the process,
 //! where memory is read directly, and outside of it, where each read may fail. [`loaded_modules`]
-//! finds the loaded objects and their symbols in such a memory.
+//! finds the loaded objects and their symbols in a [`Memory`].
 //!
 //! This crate must not depend on an interpreter, an allocator or a profile.
 #![no_std]
@@ -56,7 +56,7 @@ pub trait Memory: Copy {
         Some(fields)
     }
 
-    /// Reads like [`fields`](Self::fields), where an implementation may leave out checks of the
+    /// Does the same as [`fields`](Self::fields), but an implementation may leave out checks of the
     /// address. The caller knows that `at` is readable: a structure was read there before, and is
     /// still in use.
     #[inline(always)]

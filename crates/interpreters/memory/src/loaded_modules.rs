@@ -103,8 +103,8 @@ pub fn auxiliary_value(auxiliary: &[u8], key: u64) -> Option<u64> {
     Some(u64::from_ne_bytes(pair[1]))
 }
 
-/// Iterates over the loaded objects of a process, of which only the executable is known. The
-/// executable comes first.
+/// Iterates over the loaded objects of a process, starting from its executable. The executable
+/// comes first.
 pub fn objects_from_executable<M: Memory>(
     memory: M,
     executable: LoadedObject,
@@ -115,7 +115,8 @@ pub fn objects_from_executable<M: Memory>(
 }
 
 impl LoadedObject {
-    /// Makes an object from its base and the address of its dynamic section; 0 if it has none.
+    /// Makes an object from its base and the address of its dynamic section. `dynamic` is 0 if the
+    /// object has no dynamic section.
     pub const fn at(base: u64, dynamic: u64) -> Self {
         Self { base, dynamic }
     }

@@ -32,8 +32,8 @@ const LIST_ENTRY_SIZE: usize = 24;
 const MAX_LIST_ENTRIES: usize = 169;
 /// The number of types of bodies, by Perl's numbers.
 pub(crate) const TYPE_COUNT: usize = crate::sv::TYPE_COUNT;
-/// The type number for the bodies of hashes with auxiliary data, from 5.36. It is the number of
-/// integers, which need no body.
+/// The type number for the bodies of hashes with auxiliary data, from 5.36. Perl uses the type
+/// number of integers for them, because integers need no body.
 const HASH_AUX_TYPE: usize = 1;
 /// The type number of floating-point numbers.
 const NUMBER_TYPE: usize = 2;
@@ -42,8 +42,8 @@ const MAX_CALLER_WORDS: usize = 24;
 /// Maximum number of arenas. A longer list counts as an endless loop.
 const MAX_ARENAS: u64 = 1 << 26;
 
-/// Determines, for each range of `code`, whether it contains the return address of an innermost
-/// call.
+/// Returns, for each range of `code`, whether one of the first [`MAX_CALLER_WORDS`] words of
+/// `above` is a return address in this range.
 fn are_callers<const N: usize>(
     above: impl Iterator<Item = u64>,
     code: [(u64, u64); N],
@@ -108,7 +108,7 @@ impl ArenaType {
     }
 }
 
-/// The use of all arenas of one type.
+/// The number, size and usage of all arenas of one type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArenaTypeUsage {
     /// The number of arenas.
@@ -121,7 +121,7 @@ pub struct ArenaTypeUsage {
     pub used_bytes: u64,
 }
 
-/// The use of all arenas of an interpreter.
+/// The number, size and usage of all arenas of an interpreter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArenaUsage {
     heads: ArenaTypeUsage,
@@ -139,7 +139,7 @@ impl ArenaTypeUsage {
 }
 
 impl ArenaUsage {
-    /// The use of no arenas.
+    /// The usage of an interpreter that has no arenas.
     pub const NONE: Self = Self {
         heads: ArenaTypeUsage::NONE,
         bodies: [ArenaTypeUsage::NONE; TYPE_COUNT],
@@ -281,7 +281,7 @@ impl PerlRuntime {
         Some(())
     }
 
-    /// Returns the use of an interpreter's arenas; `None` if they can't be read.
+    /// Returns the number, size and usage of an interpreter's arenas; `None` if they can't be read.
     pub fn arenas<M: Memory>(
         &self,
         memory: M,
@@ -413,7 +413,8 @@ pub(crate) fn each_head_arena<M: Memory>(
     Some(())
 }
 
-/// Returns the use of the arenas of heads, from the newest arena on.
+/// Returns the number, size and usage of the arenas of heads. `newest` is the address of the newest
+/// arena.
 fn head_usage<M: Memory>(memory: M, newest: u64) -> Option<ArenaTypeUsage> {
     let (mut all, mut read) = (ArenaTypeUsage::NONE, [0; ARENA_SIZE]);
     each_head_arena(memory, newest, |first, count| {

@@ -69,8 +69,8 @@ pub(crate) struct ContextFields {
 pub(crate) enum ContextRole {
     /// The context is a frame.
     Frame(PerlFrameKind),
-    /// The context is a frame that `caller` does not show. The next frame has the statement from
-    /// which this frame was entered.
+    /// The context is a frame that `caller` does not show. The next outer frame has the statement
+    /// from which the hidden frame was entered.
     Hidden,
     /// The context is no frame.
     Other,
@@ -261,9 +261,9 @@ impl<M: Memory> ContextReader<'_, M> {
     /// Returns the address of a frame's statement, or 0 if the statement may have been freed. `ix`
     /// is the index of the frame's context; -1 if it has none.
     ///
-    /// C code calls the first sub of a copied interpreter, mostly in an eval. Inner frames have
-    /// statements of the copy itself, even if an address is equal to that of a statement of the
-    /// original.
+    /// The statement at which a copied interpreter began may have been freed. C code calls the
+    /// first sub of a copy, mostly in an eval, so only the two oldest contexts can have this
+    /// statement. In inner frames, an equal address belongs to a statement of the copy itself.
     #[inline(always)]
     pub(crate) fn statement(self, cop: u64, ix: i32) -> u64 {
         match cop == self.foreign && ix <= 1 {
@@ -323,8 +323,8 @@ impl<M: Memory> ContextReader<'_, M> {
         self.memory.u64(cop + u64::from(offset))
     }
 
-    /// Returns a number for the file that is being compiled. It distinguishes the file from others,
-    /// because one statement represents all files that are compiled.
+    /// Returns a number that distinguishes the file that is being compiled from other files. It is
+    /// needed because one statement represents all files that are compiled.
     #[cold]
     pub(crate) fn version_of_file(self, cop: u64) -> Option<u32> {
         let mut room = [0; 256];
@@ -348,7 +348,7 @@ pub(crate) fn debugger_of<M: Memory>(perl: &PerlRuntime, memory: M, glob: u64) -
 }
 
 impl PerlRuntime {
-    /// Whether `context` looks like that of a sub, but belongs to code in a regular expression.
+    /// Whether `context` looks like a sub's context, but belongs to code in a regular expression.
     pub fn is_fake<M: Memory>(&self, memory: M, context: u64) -> bool {
         let layout = &self.layout;
         let flags = memory.u8(context.wrapping_add(layout.cx_type.into()));

@@ -23,7 +23,7 @@ pub enum PerlFrameKind {
     Start,
     /// The end of Perl, when it frees everything.
     Destruct,
-    /// Memory from which Perl takes values for any line: arenas.
+    /// Arenas: memory from which Perl takes values for any line.
     Arenas,
     /// A callback from C code to Perl. The number is the kind of callback, such as a sort.
     Callback(u8),
@@ -53,7 +53,8 @@ const TAG_MASK: u64 = 7;
 const CALLBACK_CODE: u64 = 0x100;
 
 impl PerlFrameKind {
-    /// Returns the code of a frame of this kind, for the sub, format or file name at `address`.
+    /// Returns the [`PerlFrame::code`] of a frame of this kind. `address` is the address of the
+    /// sub, the format or the file name.
     #[inline(always)]
     pub(crate) const fn code(self, address: u64) -> u64 {
         let tag = match self {
@@ -82,7 +83,7 @@ impl PerlFrame {
         PerlFrameKind::Sub.code(address)
     }
 
-    /// Returns a frame of a kind without an address and a line.
+    /// Returns a frame of the kind `kind`, without an address and without a line.
     pub fn from_kind(kind: PerlFrameKind) -> Self {
         Self {
             code: kind.code(0),

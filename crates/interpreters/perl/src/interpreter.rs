@@ -29,7 +29,7 @@ pub struct XsubCall {
     pub sub: u64,
     /// Address of the op that called the sub.
     pub op: u64,
-    /// Address of the stack info at the time of the call.
+    /// Address of the interpreter's current stack info (Perl's `PERL_SI`) at the time of the call.
     pub info: u64,
     /// The index of the newest context in [`info`](Self::info) at the time of the call.
     pub ix: u32,
@@ -366,8 +366,8 @@ impl PerlRuntime {
         Some(place).filter(|&place| place != 0 && place != start)
     }
 
-    /// Whether an interpreter is still in a call of a sub that is written in C. It is, if it runs
-    /// the op of the call with an unchanged number of contexts.
+    /// Whether an interpreter is still in a call of a sub that is written in C. This is true if the
+    /// interpreter still runs the op of the call, and the number of contexts is unchanged.
     pub fn is_in_call<M: Memory>(&self, memory: M, interpreter: u64, call: &XsubCall) -> bool {
         let read = |at: u64| memory.u64(interpreter.wrapping_add(at));
         let is_same = [read(self.variable.op), read(self.variable.curstackinfo)]

@@ -142,7 +142,8 @@ impl LastWalk {
 
     /// Ends a walk that visited all new contexts and the newest unchanged context. Returns the
     /// number of unchanged frames. The frame of the file's code outside of any sub is counted, too.
-    /// The frame of the newest unchanged context is not, because its statement may have changed.
+    /// The frame of the newest unchanged context is not counted, because its statement may have
+    /// changed.
     #[inline(always)]
     pub(crate) fn finish(&mut self, memo: WalkMemo) -> usize {
         let same = memo.holds.saturating_sub(1);

@@ -36,7 +36,7 @@ pub struct PerlValueMemory {
 
 impl PerlRuntime {
     /// Calls `each` with the memory of every value of an interpreter. Returns `None` if the values
-    /// can't be read. `each` may have been called for some values before.
+    /// can't be read. In this case, `each` may already have been called for some values.
     pub fn each_value<M: Memory>(
         &self,
         memory: M,
@@ -87,8 +87,8 @@ impl PerlRuntime {
     }
 
     /// Calls `each` with the address of every key that hashes share. Returns `None` if the keys
-    /// can't be read, or as soon as `each` returns `None`. `each` may have been called for some
-    /// keys before.
+    /// can't be read, or as soon as `each` returns `None`. In this case, `each` may already have
+    /// been called for some keys.
     pub fn each_key<M: Memory>(
         &self,
         memory: M,

@@ -90,7 +90,7 @@ impl SvHead {
 
 const REFERENCE_TYPE: u8 = 17;
 
-/// The names that Perl's `ref` has for types, by type number. The last entry is the name of
+/// The names that Perl's `ref` returns for types, by type number. The last entry is the name of
 /// references.
 pub const TYPE_NAMES: [&str; 18] = [
     "SCALAR", "SCALAR", "SCALAR", "SCALAR", "INVLIST", "SCALAR", "SCALAR", "SCALAR", "REGEXP",
@@ -124,7 +124,7 @@ pub(crate) fn arena_body(head: &SvHead) -> Option<u64> {
     (head.kind() >= NUMBER && head.any != 0).then_some(head.any)
 }
 
-/// Whether a value has a text that belongs only to it.
+/// Whether a value has a text in a buffer. Other values may share the buffer.
 fn has_text(head: &SvHead) -> bool {
     let may_have = matches!(head.kind(), TEXT..REGEXP | LVALUE);
     may_have && head.u != 0 && !head.has(IS_REFERENCE)

@@ -32,7 +32,8 @@ pub trait PerlFrameSink {
 
     /// Receives a frame near the root of a deep stack, which has more frames than
     /// [`newest`](Self::newest) receives. The outermost frame comes first. `callers` is the number
-    /// of frames that were received here before. There are at most [`MAX_FRAMES_PER_END`] calls.
+    /// of frames that this function has received before. There are at most [`MAX_FRAMES_PER_END`]
+    /// calls.
     fn oldest(&mut self, callers: usize, frame: PerlFrame);
 }
 
@@ -69,7 +70,7 @@ struct SubWalk<'a> {
     stop: i32,
     cop: u64,
     count: &'a mut usize,
-    /// Whether no frame of a callback is next, outside of the walked subs.
+    /// Whether the walk adds no callback frame after the outermost frame of this stack of contexts.
     has_no_callback: bool,
     memo: Option<&'a mut WalkMemo>,
     last: &'a mut LastWalk,
@@ -364,8 +365,8 @@ impl<M: Memory> ContextReader<'_, M> {
 
     /// Counts the last walk's contexts that are unchanged, from the outermost one.
     ///
-    /// Each context has the index of the next older context. So if both of them are unchanged, the
-    /// frame's callers are unchanged, too.
+    /// Each context has the index of the next older frame's context. So an unchanged context whose
+    /// next older context is unchanged, too, still has the same callers.
     #[inline(always)]
     fn match_last_walk<const USUAL: bool>(
         self,

@@ -12,7 +12,8 @@ const MAX_KEY_LEN: usize = 256;
 
 /// Offset, in a dictionary object, of the address of its keys.
 const KEYS_OFFSET: u64 = 32;
-/// Offset, in a dictionary object, of the address of values that are stored apart from the keys.
+/// Offset, in a dictionary object, of the address of values that are stored separately from the
+/// keys.
 const VALUES_OFFSET: u64 = 40;
 
 /// The entries of a dictionary.

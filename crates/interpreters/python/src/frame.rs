@@ -43,7 +43,8 @@ pub(crate) fn version_of<M: Memory>(memory: M, layout: &PythonLayout, code: u64)
     ))
 }
 
-/// Returns the number of [`version_of`] for a code object that was read before.
+/// Returns the result of [`version_of`] for a code object that was read before, so that its address
+/// need not be checked again.
 #[inline(always)]
 pub(crate) fn known_version_of<M: Memory>(
     memory: M,

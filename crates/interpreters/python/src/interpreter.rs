@@ -83,7 +83,7 @@ pub enum UnreadablePython {
     Size(u64),
     /// This Python is a debug build.
     Debug(PythonVersion),
-    /// This Python exports other offsets of its structures than its version should have.
+    /// The offsets of structures that this Python exports are not the offsets of its version.
     Offsets(PythonVersion),
     /// A variable is not exported.
     Variable(PythonVersion),

@@ -1,8 +1,8 @@
 //! Remembers a thread's last stack, so that only new frames need to be written.
 //!
-//! The next stack mostly has all frames but the newest ones in common with the last one. A frame is
-//! unchanged if its address, code, instruction and entry are equal, and all of its callers are
-//! unchanged.
+//! A stack mostly has the same frames as the thread's previous stack, except for the newest frames.
+//! A frame is unchanged if its address, code, instruction and entry are equal, and all of its
+//! callers are unchanged.
 
 use heapprof_memory::Memory;
 
@@ -30,8 +30,8 @@ pub struct LastPythonStack {
 /// Receives the new frames of a stack.
 pub trait FramePlaceWriter {
     /// Receives a frame, and its index in an array of all frames. The index is the frame's number,
-    /// counted from the innermost frame. Only in a deep stack, the oldest frames are in a ring at
-    /// the end of the array, where they overwrite each other.
+    /// counted from the innermost frame. In a deep stack, the oldest frames have other indices:
+    /// they are in a ring at the end of the array, where they overwrite each other.
     fn write(&mut self, place: usize, frame: PythonFrame);
 }
 
@@ -148,8 +148,8 @@ impl<W: FramePlaceWriter> StackComparison<'_, W> {
         }
     }
 
-    /// Ends the current run of frames that seemed unchanged, and writes its frames, up to number
-    /// `n`. They count as changed, because one of their callers has changed.
+    /// Ends the current run of frames that seemed unchanged, and writes the run's frames, up to
+    /// number `n`. They count as changed, because one of their callers has changed.
     #[cold]
     #[inline(never)]
     fn end_run(&mut self, n: usize) {

@@ -36,7 +36,7 @@ pub(crate) enum LineTableFormat {
 pub(crate) enum ModulesOffset {
     /// A fixed offset from the interpreter's beginning.
     Fixed(u64),
-    /// An offset that is in the runtime: the value of its word with this index (from 3.13 on).
+    /// The value of the runtime's word with this index is the offset (from 3.13 on).
     RuntimeWord(u64),
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct PythonLayout {
     /// Offset, in the runtime, of a flag of 32 bits: whether there is a key for threads' states.
     /// The key follows.
     pub(crate) key_is_made: u64,
-    /// Offset, in the runtime, of the flag whether Python is initialized.
+    /// Offset, in the runtime, of the flag that says whether Python is initialized.
     pub(crate) initialized: u64,
     /// Size of the runtime in versions that export no version number; `None` in others.
     pub(crate) runtime_size: Option<u64>,
@@ -65,7 +65,7 @@ pub(crate) struct PythonLayout {
     /// Offset, in a thread's state, of the address of its newest frame, or of the structure that
     /// points to this frame.
     pub(crate) newest: u64,
-    /// Offset of the pointer to the newest frame in the structure on the native stack.
+    /// Offset, in the structure on the native stack, of the pointer to the newest frame.
     pub(crate) newest_in: u64,
     /// Offset, in a frame, of its caller's frame.
     pub(crate) previous: u32,
@@ -76,7 +76,8 @@ pub(crate) struct PythonLayout {
     /// Offset, in a frame, of its owner. In 3.11, the field says whether native code entered the
     /// evaluator there.
     pub(crate) owner: u32,
-    /// The owner of shims: frames on the native stack that end a run of frames.
+    /// The value of a frame's owner that marks a shim: a frame on the native stack that ends a run
+    /// of frames.
     pub(crate) shim: u8,
     /// Offset, in a code object, of its file name. The fields from here to `copies` are offsets in
     /// a code object.
@@ -91,7 +92,7 @@ pub(crate) struct PythonLayout {
     /// Offset of the copies of the instructions. There is a copy for each thread that runs the
     /// code; `None` if all threads share the instructions.
     pub(crate) copies: Option<u32>,
-    /// The shift to the lowest bit of a text's form in the word at [`FORM_OFFSET`].
+    /// Position of the lowest bit of a text's form in the word at [`FORM_OFFSET`].
     pub(crate) form: u32,
     /// Offset, in a text, of its characters if they are ASCII. The next field is the offset of the
     /// characters of other texts.
@@ -103,7 +104,7 @@ pub(crate) struct PythonLayout {
     pub(crate) elements: u64,
 }
 
-/// Offset of the address of the caller's structure in the structure on the native stack (3.11).
+/// Offset, in the structure on the native stack, of the address of the caller's structure (3.11).
 pub(crate) const OUTER_OFFSET: u64 = 16;
 /// Offset, in every object, of the address of its type. This offset and those below are for a
 /// header of 16 bytes.

@@ -1,6 +1,6 @@
 //! Checks whether a thread's stack is unchanged since the last walk. The check writes nothing.
 //!
-//! Most allocations come from the same stack as the previous one. This walk reads the same fields
+//! Most allocations come from the same stack as the previous one. The check reads the same fields
 //! as [`walk`](crate::walk). It compares each frame with the expected one, and stops at the first
 //! difference.
 

@@ -18,8 +18,8 @@ pub trait PythonFrameSink {
     /// Receives a frame, with its address `at`. `n` is its number from the innermost one. Returns
     /// whether the following frames may be exactly the [`expected`](Self::expected) ones.
     fn put(&mut self, n: usize, at: u64, frame: PythonFrame) -> bool;
-    /// Returns the callers that are expected of the last received frame, the outermost one first.
-    /// The list is empty if no frames are expected.
+    /// Returns the expected callers of the last received frame, the outermost one first. The list
+    /// is empty if no frames are expected.
     #[inline(always)]
     fn expected(&self) -> &[LocatedPythonFrame] {
         &[]
@@ -41,7 +41,7 @@ pub struct PythonWalkSummary {
 }
 
 impl PythonWalkSummary {
-    /// A stack without frames.
+    /// The result of a walk of a stack without frames.
     const NOTHING: Self = Self {
         frames: 0,
         is_whole: true,

@@ -23,7 +23,8 @@ pub struct AttachOutcome {
     /// The file to which the program writes its ledger from now on; `None` if the program could not
     /// make one.
     pub shared_ledger: Option<File>,
-    /// Number of the program's slots that now lead to the library.
+    /// Number of the program's slots (pointers to functions of malloc) that now lead to the
+    /// library.
     pub slots: u32,
     /// How long the thread that loaded the library was suspended.
     pub suspended_for: Duration,

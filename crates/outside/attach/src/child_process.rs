@@ -1,7 +1,7 @@
 //! Runs work in a child process, so that the work is finished even if heapprof is killed meanwhile.
 //!
-//! For some microseconds a thread of the program has registers that are not its own. If the tracing
-//! process died then, the kernel would resume the thread with these registers.
+//! For some microseconds a thread of the program has registers that heapprof has set. If the
+//! tracing process died then, the kernel would resume the thread with these registers.
 
 use std::fs::File;
 use std::io::{Read, Write};

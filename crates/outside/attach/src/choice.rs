@@ -84,7 +84,7 @@ impl<'a> SafeThreadSelector<'a> {
         let is_loader = |path: &[u8]| loader.as_deref() == Some(path);
         let loader = process.maps.iter();
         let loader = loader.filter(|map| map.is_code && is_loader(&map.path));
-        // A thread that was sent there before may not be back yet.
+        // A thread that was diverted into the region before may still be there.
         let of_region = region.map(AttachRegion::code);
         Self {
             process,
@@ -111,7 +111,7 @@ impl<'a> SafeThreadSelector<'a> {
                     Ok(Some(stopped)) => return Ok((tid, stopped)),
                     Ok(None) => {}
                     Err(error) => match error.raw_os_error() {
-                        // A thread that ends can't be traced, nor one that another process traces.
+                        // A thread that is ending, or that another process traces, can't be traced.
                         Some(libc::EPERM) if self.is_free(tid) => {
                             refused = Some(permission_error())
                         }
@@ -357,7 +357,7 @@ mod tests {
             work.join().unwrap()
         });
         program.echo();
-        // The next one to come finds what was left.
+        // The next attachment finds the region that was left.
         drop(process);
         let next = TargetProcess::open(pid).unwrap();
         assert_eq!(AttachRegion::find(&next), Some(region));

@@ -279,8 +279,8 @@ mod tests {
         assert_eq!(denied_calls(&[]), []);
     }
 
-    /// Whether a filter with the instructions `instructions` computes `expected`. The filter allows
-    /// the call if it does.
+    /// Whether the instructions `instructions` compute `expected`. They run in a filter that allows
+    /// a call only with this result.
     fn computes(instructions: &[sock_filter], expected: u32) -> bool {
         let mut filter = instructions.to_vec();
         filter.extend([

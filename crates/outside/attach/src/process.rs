@@ -262,7 +262,7 @@ impl TargetProcess {
     /// the loader, the allocator, the functions that start threads and fork, and heapprof's
     /// library.
     pub(crate) fn forbidden_code(&self) -> Vec<Range<u64>> {
-        /// Bytes of glibc's allocator before its first exported function.
+        /// Number of bytes of glibc's allocator code before its first exported function.
         const ALLOCATOR_MARGIN: u64 = 20 << 10;
         let memory = self.memory();
         // Other allocators have some of the same names.

@@ -140,7 +140,8 @@ impl AttachRegion {
     }
 }
 
-/// Maps memory in a program by a system call of the thread. Returns the address of the memory.
+/// Maps `len` bytes of memory in a program by a system call of its thread `thread`. Returns the
+/// address of the memory.
 pub(crate) fn map(
     process: &TargetProcess,
     thread: &StoppedThread,

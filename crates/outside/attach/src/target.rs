@@ -211,7 +211,7 @@ impl AttachTarget {
         let memory = self.process.memory();
         let (region, behind) = match self.region {
             Some(region) => {
-                // A former attempt came no further than this.
+                // An earlier attempt may have mapped this memory, and then failed.
                 let left = region.u64(memory, field!(library))?;
                 let map_of = self.process.map_of(left);
                 let is_there = map_of.is_some_and(|map| left + room <= map.end) && left != 0;

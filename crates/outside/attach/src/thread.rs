@@ -61,9 +61,9 @@ const RESTARTED_CALLS: [i64; 23] = [
 /// A system call that is repeated.
 #[derive(Clone, Copy, Debug)]
 struct RestartedCall {
-    /// Number of the call, or of the call that continues it.
+    /// Number of the system call to make: the interrupted call, or the call that continues it.
     number: i64,
-    /// The effect of a signal on the call: one of [`stopped_call`].
+    /// The effect of a signal on the call: one of the constants of [`stopped_call`].
     class: u32,
 }
 
@@ -86,7 +86,7 @@ pub(crate) type PtraceRequest = libc::c_uint;
 #[cfg(not(target_env = "gnu"))]
 pub(crate) type PtraceRequest = libc::c_int;
 
-// Requests that have another type in libc, or that it does not name.
+// Requests to which libc gives another type, or no name.
 const GET_SIGNAL_MASK: PtraceRequest = 0x420a;
 const SET_SIGNAL_MASK: PtraceRequest = 0x420b;
 const GET_RSEQ_CONFIGURATION: PtraceRequest = 0x420f;
@@ -162,9 +162,9 @@ impl StoppedThread {
                 ptrace(libc::PTRACE_DETACH, tid, 0, signal as usize)?;
                 return Ok(None);
             }
-            // A signal of the thread's own comes first, and is delivered. A stop of the whole
-            // process is no signal. The requested stop may be lost to that one, so it is requested
-            // again.
+            // The thread's own signals come first, and are delivered. A stop of the whole process
+            // is no signal. The requested stop may be lost if the whole process stops, so it is
+            // requested again.
             let signal = if event == 0 { signal } else { 0 };
             ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0)?;
             ptrace(libc::PTRACE_CONT, tid, 0, signal as usize)?;
@@ -261,7 +261,8 @@ impl StoppedThread {
         self.registers.on_resume(again)
     }
 
-    /// Returns the effect of a signal on the system call that is repeated: one of [`stopped_call`].
+    /// Returns the effect of a signal on the system call that is repeated: one of the constants of
+    /// [`stopped_call`].
     pub(crate) fn class(&self) -> u32 {
         self.restarted_call
             .map_or(stopped_call::NONE, |again| again.class)
@@ -292,8 +293,8 @@ impl StoppedThread {
     /// the point where the kernel checks for signals, because there the kernel decides how the
     /// interrupted call continues. Returns the call's result.
     ///
-    /// The thread is not single-stepped. Each step would be a SIGTRAP that the kernel forces, and
-    /// where SIGTRAP is blocked or ignored, that removes the program's handler.
+    /// The thread is not single-stepped. The kernel would force a SIGTRAP for each step, and a
+    /// forced SIGTRAP that is blocked or ignored removes the program's handler.
     fn run_call(&self, registers: &ThreadRegisters) -> io::Result<i64> {
         self.write(registers)?;
         let is_call = |signal, _| signal == libc::SIGTRAP | SYSCALL_STOP_FLAG;
@@ -452,7 +453,7 @@ mod tests {
         let mut thread = stopped(libc::SYS_read, -i64::from(libc::EINTR));
         thread.prepare_restart(|_| true, || true);
         assert!(thread.restarted_call.is_none() && !thread.is_changed);
-        // Where no call is, there is none to be made again.
+        // If the thread is in no system call, no call is repeated.
         let mut thread = stopped(libc::SYS_read, -512);
         thread.prepare_restart(|_| false, || false);
         assert!(thread.restarted_call.is_none());

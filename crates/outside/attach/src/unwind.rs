@@ -19,7 +19,7 @@ use crate::process::TargetProcess;
 
 /// Maximum number of calls in a stack. A longer stack is not walked to its end.
 const MAX_CALLS: usize = 1000;
-/// Maximum number of bytes that are read of all tables together.
+/// Maximum total number of bytes that are read from unwinding tables.
 const MAX_TABLE_BYTES: u64 = 256 << 20;
 
 type EhFrameBytes = EndianRcSlice<NativeEndian>;

@@ -18,7 +18,7 @@ use crate::fork_state::{ForkBaseline, file_of, may_be_inherited, to_signed};
 /// The result of an audit of a forked child.
 #[derive(Clone, Debug)]
 pub struct ForkedChildAudit {
-    /// The sums of the child's memory: the kernel's sums, and counts of its pages.
+    /// The sums of the child's memory: the kernel's sums, and counts of the child's pages.
     pub figures: Figures,
     /// The files that the child has mapped since the fork.
     pub mapped: Vec<ChildMapping>,

@@ -28,14 +28,14 @@ pub(crate) struct UnsharedMapping {
     range: Range<u64>,
     /// The name of the mapping.
     name: String,
-    /// Bytes of the unshared pages for which no block was found yet.
+    /// Number of bytes on unshared pages for which no block was found yet.
     left: u64,
     /// Whether blocks were found in the mapping.
     has_blocks: bool,
 }
 
 impl UnsharedMapping {
-    /// Makes a mapping with `pages` unshared pages. `name` is the name of its file.
+    /// Makes a mapping with `pages` unshared pages. `name` is the name of the mapped file.
     pub(crate) fn new(area: &SmapsMapping<'_>, name: &str, pages: u64) -> Self {
         Self {
             range: area.start..area.end,
@@ -65,7 +65,7 @@ impl UnsharedMapping {
 /// Numbers of blocks and of bytes, by stack and kind.
 type BlameSums = HashMap<(Option<StackNumber>, &'static str), (f64, i64)>;
 
-/// The counts of bytes on unshared pages so far.
+/// Counts the bytes on unshared pages, by stack and kind.
 struct BlameCounter<'a> {
     unshared: &'a PageSet,
     pieces: Vec<UnsharedMapping>,
@@ -177,9 +177,9 @@ fn sort_blocks(mut blocks: Vec<BlockInUse>) -> Vec<BlockInUse> {
     blocks
 }
 
-/// Returns the heads and bodies of values, each with the stack of its owner if that is known. The
-/// parent's values come first, because the parent still has the owners that the child has freed or
-/// moved.
+/// Returns the heads and bodies of Perl values, each with the stack of the value's own block if
+/// that stack is known. The parent's values come first, because the parent still has the blocks
+/// that the child has freed or moved.
 fn parts_with_owners(
     child: &BlamedChild,
     held: &PerlInventory,
@@ -209,7 +209,8 @@ fn parts_with_owners(
     found
 }
 
-/// Counts the heads and bodies of values. Returns how many of these bytes are in each block.
+/// Counts the heads and bodies of Perl values. Returns, by the index of each block, how many of the
+/// counted bytes are in the block.
 fn count_parts(
     parts: &[(PerlValuePart, Option<StackNumber>)],
     all: &[BlockInUse],

@@ -1,10 +1,10 @@
 //! Finds which memory a forked child shares with its parent: the inherited pages, the inherited
-//! pages that only the child still has, and the allocations on these.
+//! pages that only the child still has, and the allocations on these pages.
 //!
 //! A fork copies no memory. Parent and child share each page until one of them writes to it; then
-//! the kernel copies the page, and each process has its own. [`ForkBaseline`] records the pages of
-//! a child at its beginning. [`audit_child()`] compares them later. From the recording's ledger it
-//! finds the stacks whose allocations are on the pages that are no longer shared.
+//! the kernel copies the page, and each process has its own copy. [`ForkBaseline`] records the
+//! pages of a child at its beginning. [`audit_child()`] compares them later. From the recording's
+//! ledger it finds the stacks whose allocations are on the pages that are no longer shared.
 //!
 //! A page also counts as the child's own if all other processes that had it have ended. So children
 //! are audited while their parent and siblings live.

@@ -20,7 +20,7 @@ pub(crate) struct PerlValuePart {
     pub(crate) range: Range<u64>,
     /// The name of the part's kind in reports.
     pub(crate) kind: &'static str,
-    /// An address in a block of the part's value; `None` if the value has no such block.
+    /// An address in a block of the part's value; `None` if the value has no block.
     pub(crate) in_block: Option<u64>,
 }
 

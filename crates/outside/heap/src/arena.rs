@@ -12,8 +12,8 @@ use crate::image::{ImageRegion, ProcessImage};
 
 /// Bytes of address space that malloc reserves for each part of an arena (`HEAP_MAX_SIZE`).
 pub(crate) const ARENA_PART_SIZE: u64 = 64 << 20;
-/// Minimum number of bins that must be rings, so that memory is taken for an arena. An arena with
-/// more damaged bins can't be walked anyway.
+/// Minimum number of bins that must be rings for memory to count as an arena. An arena with more
+/// damaged bins can't be walked anyway.
 const MIN_RINGS: usize = 64;
 /// Maximum number of arenas. A ring of more arenas is broken. (An arena's number has 16 bits, and
 /// the last two values have other meanings.)
@@ -181,7 +181,7 @@ fn read(image: &ProcessImage, bins: u64) -> Option<MallocArena> {
     })
 }
 
-/// Follows the ring of arenas that `main` is in until the ring ends or `left` arenas were read.
+/// Follows the ring of arenas, from `main` on, until the ring ends or `left` arenas were read.
 /// Returns these arenas, and whether the ring leads back to `main`.
 fn follow(
     image: &ProcessImage,

@@ -36,7 +36,7 @@ impl BlockContent {
 /// Maximum number of bytes of a block that are read.
 const MAX_EXAMINED_BYTES: usize = 512;
 
-/// Guesses what kind of data `bytes` are. `is_code` says whether an address lies in a mapped file
+/// Guesses the kind of data in `bytes`. `is_code` returns whether an address lies in a mapped file
 /// of the program or a library.
 pub(crate) fn content(
     bytes: &[u8],

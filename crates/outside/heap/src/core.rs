@@ -187,8 +187,9 @@ impl CoreMemory {
         }
     }
 
-    /// Opens the file of a mapping. Returns `None` if its first bytes differ from the core file.
-    /// The kernel writes the first page of each mapped file, with the build ID, to a core file.
+    /// Opens the file of a mapping. Returns `None` if the first bytes of the file differ from those
+    /// in the core file. The kernel writes the first page of each mapped file, with the build ID,
+    /// to a core file.
     fn open_mapping(&self, number: usize) -> Option<&File> {
         let open = || {
             let path = &self.files[number].path;

@@ -39,7 +39,7 @@ pub enum HeapWalkError {
     /// There is not enough memory for a copy of this many bytes.
     #[error("there is not enough memory to copy {0} bytes of it")]
     NoMemory(u64),
-    /// The process has more than this many bytes, the most that can be copied.
+    /// The process has more memory than the limit for a copy, which is this number of bytes.
     #[error("it has more than {0} bytes of memory")]
     TooLarge(u64),
 }

@@ -25,8 +25,8 @@ pub(crate) struct FixtureLayout {
     has_fast: bool,
     /// A thread's cache: its size in bytes, its number of lists, and the bytes of a count.
     cache: [u64; 3],
-    /// Whether a cache's counts are the lengths of its lists. Otherwise they are how many more
-    /// chunks the lists may take.
+    /// Whether each count in a cache is the length of a list. Otherwise, each count is the number
+    /// of chunks that a list may still take.
     counts: bool,
     /// Whether the links of free chunks are hidden.
     is_hidden: bool,

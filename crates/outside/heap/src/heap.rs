@@ -54,9 +54,9 @@ impl HeapChunk {
         self.at..self.at + self.size
     }
 
-    /// Whether a word of the chunk may be a link that malloc left there. Blocks are cut from larger
-    /// free chunks, whose links are not erased. False for the last word: a program may have a link
-    /// of its own list there, which leads to the last word of another block.
+    /// Whether the word at an address in the chunk may be an old link of malloc: blocks are cut
+    /// from larger free chunks, whose links are not erased. False for the chunk's last word, where
+    /// a program may store a link of its own list, which leads to the last word of another block.
     pub(crate) fn may_have_link_at(&self, at: u64) -> bool {
         at + 8 != self.at + self.size
     }

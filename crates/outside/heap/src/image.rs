@@ -72,8 +72,8 @@ pub struct ProcessImage {
     regions: Vec<ImageRegion>,
     /// The threads of the process.
     pub threads: Vec<ImageThread>,
-    /// Mappings of files that the process can't write to, in order: code, constants, tables of
-    /// classes.
+    /// Mappings of files that the process can't write to (code, constants, tables of classes), in
+    /// order of their addresses.
     pub files: Vec<ProcessMapping>,
     /// The address ranges of the copied mappings in order, including their pages that were never
     /// touched. Empty if the mappings are not known.

@@ -25,7 +25,8 @@ pub struct BlockKinds<'a> {
     image: &'a ProcessImage,
     heap: &'a MallocHeap,
     ask: Box<dyn FnMut(u64) -> Option<String> + 'a>,
-    /// Number of the name of each address for which `ask` was called.
+    /// For each address that was passed to `ask`, the number of the name that `ask` returned; 0 if
+    /// it returned none.
     known_names: HashMap<u64, u32>,
     names: Vec<String>,
     numbers: HashMap<String, u32>,

@@ -22,8 +22,8 @@ struct CacheLayout {
     first: u64,
     /// Bytes of one count.
     count: u64,
-    /// Whether a count is the number of chunks in the list, or else the number of chunks that the
-    /// list may still take.
+    /// Whether a count is the number of chunks in the list. Otherwise, a count is the number of
+    /// chunks that the list may still take.
     counts: bool,
 }
 
@@ -159,8 +159,8 @@ fn caches(image: &ProcessImage, heap: &MallocHeap, layout: &CacheLayout) -> Vec<
         .collect()
 }
 
-/// Whether links in lists of free chunks are hidden. The answer is the one by which more links lead
-/// to chunks.
+/// Whether links in lists of free chunks are hidden. The links are read in both forms, and the form
+/// in which more links lead to chunks is right.
 fn hides_links(image: &ProcessImage, heap: &MallocHeap, heads: &[(u64, ChunkUse)]) -> bool {
     let leads = |is_hidden: bool| {
         let is_right = |&&(head, kind): &&(u64, ChunkUse)| {

@@ -220,7 +220,8 @@ fn may_hold_pointers(map: &ProcessMapping) -> bool {
     (map.is_writable || is_of_heap) && !is_device && !map.path.starts_with(b"[vvar")
 }
 
-/// Buffers for pieces. The kernel has already allocated their pages.
+/// Buffers for the pieces of memory that are copied, by length. The kernel has already allocated
+/// their pages.
 #[derive(Default)]
 struct PieceRoom(BTreeMap<u64, Vec<Vec<u8>>>);
 
@@ -296,7 +297,7 @@ fn suspend_all(pid: u32, memory: &File) -> Result<BTreeMap<u32, SuspendedThread>
     Err(HeapWalkError::Busy(pid))
 }
 
-/// A part of a piece that one call copies: its address, and room for its bytes.
+/// A part of a memory piece that one call copies: its address, and a buffer for its bytes.
 type PiecePart<'a> = (u64, &'a mut [u8]);
 
 /// Fills the pieces with the memory of a process, in one thread for each processor but at most

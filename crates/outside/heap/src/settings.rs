@@ -50,7 +50,8 @@ const SETTINGS_LAYOUTS: [SettingsLayout; 3] = [
         heap: 72,
     },
 ];
-/// Largest number of arenas that malloc makes without asking how many processors there are.
+/// Limit for plausible values of malloc's setting `arena_test`: the number of arenas that malloc
+/// makes before it reads the number of processors.
 const MAX_ARENA_TEST: u64 = 1 << 16;
 
 /// Finds the settings. Returns `None` if there are none beside the main arena, or if the heap is

@@ -9,12 +9,13 @@ use heapprof_memory::Memory;
 
 use crate::error::LiveError;
 
-/// Maximum number of bytes that are read. The ledger of a program with 16 threads and 16,000 stacks
-/// has 25 MB.
+/// Maximum number of bytes of all reads together. The ledger of a program with 16 threads and
+/// 16,000 stacks has 25 MB.
 const MAX_READ_BYTES: u64 = 1 << 30;
-/// Maximum amount of work with data that is in the cache: copied bytes, and steps.
+/// Maximum amount of work with data that was read: each byte copied from the cache counts 1, and so
+/// does each step of a loop.
 const MAX_WORK: u64 = 4 << 30;
-/// Maximum number of bytes of names and paths.
+/// Maximum number of bytes of all names and paths together.
 const MAX_TEXT_BYTES: u64 = 256 << 20;
 /// Size in bytes of a cached block. Small items are read together with the block around them.
 const BLOCK_SIZE: usize = 64 << 10;
@@ -73,7 +74,7 @@ impl<M: Memory> BoundedMemoryReader<M> {
         }
     }
 
-    /// Makes a reader of a memory in which some tables may be out of reach.
+    /// Makes a reader of a memory in which some tables may be at unreadable addresses.
     pub(crate) fn partial(memory: M) -> Self {
         Self {
             is_partial: true,

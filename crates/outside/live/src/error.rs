@@ -1,7 +1,7 @@
 //! Reasons why a ledger can't be read.
 
 /// The reason why a ledger can't be read. The texts name neither the process nor the file, because
-/// the caller knows it.
+/// the caller knows them.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
     /// There is no such process.
@@ -13,7 +13,8 @@ pub enum LiveError {
     /// The process is not recorded.
     #[error("it is not recorded by heapprof")]
     NotRecorded,
-    /// The process is recorded by a version of heapprof with another layout.
+    /// The process is recorded by a version of heapprof whose ledger has a layout that this version
+    /// can't read.
     #[error("it is recorded by another version of heapprof (layout {0}, this one reads {1})")]
     OtherVersion(u32, u32),
     /// A part of the file in which the process keeps its ledger is swapped out.

@@ -9,7 +9,7 @@ use crate::profile::{stacks, threads};
 use crate::ring::LiveLogReader;
 use crate::shared_ledger::{self, SharedLedger};
 
-/// A recorded program that has a log.
+/// The source from which a recorded program's log of block events is read.
 #[derive(Debug)]
 pub enum LogSource {
     /// A saved ledger, which outlives the program.

@@ -275,9 +275,9 @@ impl LiveProcess {
         }
     }
 
-    /// Returns the program's name, as the collector determines it: from the executed path if it
-    /// leads to the running file, and otherwise from the running file. The path of a script does
-    /// not lead to it.
+    /// Returns the program's name, as the collector determines it: from the executed path if that
+    /// path leads to the running file, and otherwise from the path of the running file. The path of
+    /// a script does not lead to the running file, which is the interpreter.
     #[must_use]
     pub fn program(&self) -> String {
         let exe = path(self.pid, "exe");
@@ -343,7 +343,7 @@ impl LiveProcess {
         ["VmRSS", "VmHWM"].map(|name| counters.as_ref().and_then(|c| c.get(name)).unwrap_or(0))
     }
 
-    /// The code that is mapped now.
+    /// Returns the mappings of code that the process has now.
     pub(crate) fn code(&self) -> Vec<RecordedMapping<'static>> {
         let maps = std::fs::read(path(self.pid, "maps")).unwrap_or_default();
         code(&maps::parse(&maps), ResidentMemory(&self.memory))
@@ -387,7 +387,7 @@ pub fn recorded_processes() -> io::Result<Vec<LiveProcess>> {
         .collect())
 }
 
-/// Returns the code among these mappings, with the build IDs of its files.
+/// Returns the mappings of code among `maps`, with the build IDs of their files.
 pub(crate) fn code(maps: &[ProcessMapping], memory: impl Memory) -> Vec<RecordedMapping<'static>> {
     let mut all: Vec<RecordedMapping<'static>> = Vec::new();
     // For each file, the last mapping so far of the file's first byte.

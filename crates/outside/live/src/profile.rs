@@ -29,8 +29,8 @@ pub(crate) struct RecordingContext<'a> {
     pub(crate) reason: &'a str,
     pub(crate) program: String,
     pub(crate) pid: i64,
-    /// A regular expression for functions that reports leave out, in addition to the known ones;
-    /// may be empty.
+    /// A regular expression for functions that reports leave out, in addition to the functions that
+    /// heapprof knows; may be empty.
     pub(crate) wrappers: &'a str,
     /// Resident bytes now, and their maximum so far; 0 if unknown.
     pub(crate) resident: [u64; 2],
@@ -252,7 +252,8 @@ fn read_known_mapping<M: Memory>(
     }))
 }
 
-/// Returns the comments of the collector that can be made from outside.
+/// Returns the comments for a profile, like the collector's comments, as far as they can be made
+/// from outside the program.
 fn describe<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     ledger: &LiveLedger,

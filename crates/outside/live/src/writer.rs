@@ -91,7 +91,8 @@ struct PreviousStack {
 }
 
 impl PreviousStack {
-    /// Returns the number of the oldest frames that a stack shares with this one.
+    /// Returns how many oldest frames this stack has in common with another stack. `generation` and
+    /// `words` describe the other stack. The result is 0 if the generations differ.
     fn count_shared_frames(&self, generation: MappingGeneration, words: &[u64]) -> usize {
         let pairs = words.iter().rev().zip(self.words.iter().rev());
         match generation == self.generation {
@@ -103,7 +104,7 @@ impl PreviousStack {
 
 /// The names of threads in the ledger, and a function for their present names in the kernel.
 pub(crate) struct LiveThreadNames<'r> {
-    /// The ledger's entry of each thread.
+    /// The ledger's entry for the name of each thread.
     pub(crate) recorded_names: Vec<[u8; name::LEN]>,
     now: &'r dyn Fn(u32) -> Option<String>,
 }
@@ -321,7 +322,7 @@ impl<'r> LiveThreadNames<'r> {
         })
     }
 
-    /// Returns a thread as profiles show it.
+    /// Returns the name, the kernel's number and the generation of a thread, as profiles show them.
     pub(crate) fn describe_thread(&self, number: ThreadNumber) -> RecordedThread {
         let Some(bytes) = number
             .to_index()

@@ -12,7 +12,8 @@ pub fn components<P>(
     const NO_COMPONENT: u32 = u32::MAX;
     let count = is_in.len();
     let mut of = vec![NO_COMPONENT; count];
-    // When each node was found, and when the first node was found to which it leads back.
+    // The time at which each node was found, and the earliest such time of the nodes to which it
+    // leads back.
     let (mut found, mut low) = (vec![NO_COMPONENT; count], vec![NO_COMPONENT; count]);
     let (mut time, mut components) = (0, 0);
     let (mut open, mut path) = (Vec::new(), Vec::new());
@@ -75,7 +76,8 @@ mod tests {
 
     #[test]
     fn nodes_that_lead_to_each_other_are_one() {
-        // 0, 1 and 2 are a ring, to which 3 leads; 4 leads to itself; 5 is left out of 4 and 5.
+        // 0, 1 and 2 are a ring, to which 3 leads. 4 leads to itself and to 5. 5 leads to 4, but is
+        // left out.
         let edges: [&[u32]; 6] = [&[1], &[2], &[0, 4], &[0], &[4, 5], &[4]];
         let (of_each, count) = components_of(&edges, &[true, true, true, true, true, false]);
         assert_eq!(count, 3);

@@ -34,7 +34,8 @@ impl Dominators {
         };
         let (order, parent) = work.visit(graph, root);
         let mut found = vec![NO_NODE; count];
-        // Which nodes have this one as their semidominator: a list through `next`.
+        // The first of the nodes that have this node as their semidominator. `next` has the node
+        // after each.
         let (mut head, mut next) = (vec![NO_NODE; count], vec![NO_NODE; count]);
         for &node in order.iter().skip(1).rev() {
             let at = node as usize;
@@ -128,7 +129,7 @@ impl SemidominatorForest {
             way.push(at);
             at = self.ancestor[at as usize];
         }
-        // From the top down, each takes over what is better above it.
+        // From the root down, each node takes over the best node above it if that one is better.
         for &one in way.iter().rev() {
             let (one, above) = (one as usize, self.ancestor[one as usize] as usize);
             let (own, its) = (self.best[one] as usize, self.best[above] as usize);

@@ -1,7 +1,7 @@
 //! A depth-first search that needs no recursion and no copy of the edges.
 
-/// Returns the nodes in postorder of a depth-first search: each node comes after the nodes to which
-/// it leads.
+/// Returns the nodes in postorder of a depth-first search: each node comes after the nodes that the
+/// search reached through it.
 ///
 /// Nodes for which `is_seen` is true are left out. The search sets `is_seen` for each node that it
 /// visits. `begin` returns the position of a node's first successor. `next` returns the successor

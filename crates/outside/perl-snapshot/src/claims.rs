@@ -54,8 +54,8 @@ pub(crate) fn allocated_bytes(chunk: &HeapChunk) -> u64 {
     chunk.size + 8
 }
 
-/// Returns the odd address that represents a chunk of the interpreter. No pointer leads to it,
-/// because pointers are even.
+/// Returns the odd address that stands for a chunk or an arena in the graph of values. No pointer
+/// leads to it, because pointers are even.
 pub(crate) fn odd_address(chunk: PerlAddress) -> PerlAddress {
     chunk | 1
 }

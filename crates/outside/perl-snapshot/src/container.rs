@@ -19,8 +19,8 @@ const OBJECT_FIELDS_OFFSET: u64 = 0x20;
 const HASH_ENTRY_SIZE: u64 = 24;
 /// Flag of a hash whose keys are in Perl's table of shared keys.
 const SHARED_KEYS_FLAG: u32 = 0x2000_0000;
-/// Maximum number of entries of a hash whose keys are recorded. Paths through larger hashes have no
-/// keys.
+/// Maximum number of entries of a hash whose keys are recorded. Paths through larger hashes lack
+/// the keys.
 const MAX_NAMED_KEYS: u64 = 10_000;
 // Offsets in the additional data of a hash: its names, the back references, the entry at which
 // `each` is, the data for looking up methods, and the data of a class of `class`.
@@ -58,7 +58,7 @@ impl ValueFiller<'_> {
             for (number, to) in (0..).zip(elements) {
                 self.lead_to(to, ValueStep::Element(number), is_counting);
                 if is_arguments {
-                    // Perhaps nothing else holds an argument, as in DESTROY.
+                    // An argument may have no other reference, as in DESTROY.
                     self.lead_to(to, ValueStep::Mention, true);
                 }
             }
@@ -171,8 +171,8 @@ impl ValueFiller<'_> {
             let first = match count {
                 0 => names,
                 _ => {
-                    // The hash has several names, of which the first is its own; there is none if
-                    // it was deleted.
+                    // The hash has several names. The first one is its own name, or is missing if
+                    // that name was deleted.
                     let count = count.unsigned_abs().min(MAX_HASH_NAMES);
                     self.claim(names, 8 * u64::from(count));
                     for name in self.reader.words(names, count.into()).skip(1) {

@@ -12,9 +12,9 @@ use crate::sv::{self, ValueHead};
 const SCALAR_INTEGER_OFFSET: u64 = 0x20;
 /// Offset of the float in a scalar's body.
 const SCALAR_FLOAT_OFFSET: u64 = 0x28;
-/// Offset of the number of a hash's last bucket in the hash's body.
+/// Offset, in a hash's body, of the index of the hash's last bucket.
 const HASH_MAX_OFFSET: u64 = 0x18;
-/// Offset of the number of an array's last element in the array's body.
+/// Offset, in an array's body, of the index of the array's last element.
 const ARRAY_FILL_OFFSET: u64 = 0x10;
 /// Maximum number of entries of a hash that are searched.
 const MAX_ENTRIES: usize = 1 << 28;

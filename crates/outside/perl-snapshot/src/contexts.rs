@@ -1,5 +1,6 @@
 //! Finds the values in a context. Perl has a context for each running sub, eval, loop and
-//! substitution. The memory of contexts is reused, so only the fields of the present kind are read.
+//! substitution. The memory of contexts is reused, so only the fields of the context's present kind
+//! are read.
 
 use heapprof_perl::{ContextLayout, PerlVersion};
 
@@ -8,7 +9,8 @@ use crate::reader::PerlMemoryReader;
 
 /// Flag in a sub's context: the sub has arguments.
 const ARGUMENTS_FLAG: u8 = 0x20;
-/// First perl series since which all kinds of contexts have the same order and fields.
+/// Number of the first perl series (5.24) in which all kinds of contexts have the order and the
+/// fields that later series have, too.
 const FIRST_UNIFORM_SERIES: u8 = 24;
 
 /// Returns the offsets of a context's fields that may contain a value.

@@ -41,7 +41,7 @@ pub(crate) struct ValueFiller<'a> {
     /// Number of elements that may still be read. The limit is needed for damaged memory, in which
     /// many arrays may have the same elements.
     pub(crate) left: u64,
-    /// The address whose owner is searched.
+    /// The address whose owner is to be found.
     pub(crate) wanted: Option<WantedAddress>,
     /// Texts of keys that were read, by their addresses.
     keys: HashMap<PerlAddress, TextId>,
@@ -51,7 +51,7 @@ pub(crate) struct ValueFiller<'a> {
     pub(crate) number: u32,
 }
 
-/// An address whose owner is searched.
+/// An address whose owner is to be found.
 #[derive(Clone, Copy)]
 pub(crate) struct WantedAddress {
     at: PerlAddress,
@@ -336,8 +336,9 @@ impl<'a> ValueFiller<'a> {
         }
     }
 
-    /// Returns the address of the scalar that alone owns a chunk as its buffer. Modules store a
-    /// structure in a scalar's buffer, and point to the structure instead of the scalar.
+    /// Returns the address of the scalar whose buffer is the chunk; `None` if several values or
+    /// another kind of value own the chunk. Modules store a structure in a scalar's buffer, and
+    /// point to the structure instead of the scalar.
     pub(crate) fn scalar_with(&self, chunk: u32) -> Option<PerlAddress> {
         let value = self.builder.value(self.claims.only_value(chunk)?);
         let is_scalar = matches!(value.kind, PerlValueKind::Scalar | PerlValueKind::Undefined);

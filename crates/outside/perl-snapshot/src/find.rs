@@ -19,7 +19,7 @@ const MALLOC_ROUNDING: u64 = 32;
 /// Offset, in an arena's first head, of the number of heads in the arena (4 bytes).
 const ARENA_HEADS_OFFSET: u64 = 8;
 const MAX_ARENA_HEADS: u32 = 170;
-/// The oldest perl series whose values are known.
+/// Number of the oldest perl series (5.22) whose structures are known.
 const OLDEST_SERIES: u8 = 22;
 
 /// A copy of a program's memory, with a reader for the read-only memory that the copy may lack.

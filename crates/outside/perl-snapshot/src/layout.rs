@@ -20,7 +20,7 @@ pub(crate) struct ValueLayout {
     pub(crate) code: u64,
     /// Offset of the length in the structure of a variable's name.
     pub(crate) name_length: u64,
-    /// Size of the structure of a variable's name, without its text.
+    /// Size of the structure of a variable's name, without the text of the name.
     pub(crate) name: u64,
     /// Whether a variable's name may belong to a field of a `class`.
     pub(crate) has_fields: bool,

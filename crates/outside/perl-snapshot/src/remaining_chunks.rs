@@ -216,7 +216,8 @@ impl<'f, 'a> RemainingChunks<'f, 'a> {
         }
     }
 
-    /// Whether an address is the field `op_sv` of an op that is in use. Such an op has a function.
+    /// Whether an address is the field `op_sv` of an op that is in use. An op in use has a known
+    /// type and a function in a mapped file.
     fn is_value_of_op(&self, at: PerlAddress) -> bool {
         const OP_FUNCTION_OFFSET: u64 = 0x10;
         const OP_TYPE_OFFSET: u64 = 0x20;

@@ -50,7 +50,8 @@ const MAX_CONTEXTS: u64 = 1 << 24;
 const MAX_STACKS: usize = 100_000;
 /// Maximum number of tables of file handles. No program has more.
 const MAX_HANDLE_TABLES: usize = 10_000;
-/// Maximum number of hash entries that Perl stores for the next lookups.
+/// Maximum number of entries in the list of spare hash entries (`PL_hv_fetch_ent_mh`). Perl uses
+/// them for lookups of keys that are values.
 const MAX_LOOKUP_ENTRIES: usize = 100_000;
 
 /// An interpreter whose values are read.
@@ -269,7 +270,7 @@ impl InterpreterRoots {
             links.extend(key.map(|chunk| ("hv_fetch_ent_mh", chunk)));
             entry = fill.reader.word(entry);
         }
-        // Handles that no value has, such as that of the file that is read.
+        // Handles that no value has, such as the handle of the file that perl is reading.
         for table in self.tables(fill) {
             let chunk = fill.claims.find(table);
             let chunk = chunk.and_then(|chunk| fill.claims.chunk(chunk));
@@ -348,8 +349,8 @@ pub(crate) fn head_arenas(
     arenas
 }
 
-/// Finds an interpreter's arenas of bodies and lists of arenas. Returns an address in each, and its
-/// type.
+/// Finds an interpreter's arenas of bodies, and its lists of arenas. Returns an address in each of
+/// them, and its type.
 pub(crate) fn other_arenas(
     perl: &PerlRuntime,
     image: &ProcessImage,

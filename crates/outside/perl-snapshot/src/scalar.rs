@@ -16,9 +16,11 @@ const LVALUE_LETTER_OFFSET: u64 = 0x48;
 const REGEXP_ORIGINAL_OFFSET: u64 = 0x28;
 /// Offset, in a regular expression, of the names of its groups.
 const REGEXP_GROUPS_OFFSET: u64 = 0x30;
-/// Maximum length of a buffer without used bytes that may be a C structure.
+/// Maximum length in bytes of a buffer without used bytes that counts as a C structure. (The buffer
+/// of an object may be longer.)
 const MAX_STRUCTURE_LENGTH: u64 = 4096;
-/// Minimum number of letters behind the cleared first byte by which an emptied text is recognized.
+/// Minimum number of letters behind a cleared first byte. With fewer letters, a buffer is not
+/// recognized as an emptied text.
 const MIN_TEXT_REST: usize = 3;
 /// Offset of a key's text.
 const KEY_TEXT_OFFSET: u64 = 8;
@@ -70,7 +72,7 @@ impl ValueFiller<'_> {
         }
         let length = self.body(head, sv::TEXT_CAPACITY_OFFSET);
         match length {
-            // The text is that of a key, or a constant of C code, which no value has.
+            // The text is the text of a key, or a constant of C code, which no value owns.
             0 if head.has_flags(sv::IS_SHARED) => {
                 self.claim_key(head.own.wrapping_sub(KEY_TEXT_OFFSET))
             }

@@ -108,8 +108,8 @@ fn another_malloc_leaves_what_was_asked_for() {
     assert!((150_000..300_000).contains(&sum), "{sum}");
 }
 
-/// Tests a perl that uses another malloc than the library's: its arenas are in no chunk of the
-/// heap. Sizes must then not come from these chunks.
+/// Tests a perl that uses a malloc other than the C library's: the arenas of this perl are in no
+/// chunk of the C library's heap, so sizes must not come from these chunks.
 #[test]
 fn arenas_in_no_chunk_are_those_of_another_malloc() {
     let core = core();

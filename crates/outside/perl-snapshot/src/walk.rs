@@ -17,8 +17,8 @@ use crate::remaining_chunks::RemainingChunks;
 use crate::roots::{InterpreterRoots, head_arenas, other_arenas};
 use crate::sv::{self, ValueHead};
 
-/// Number of words that arrays and hashes may have in addition to the number of words in the
-/// memory.
+/// Number of elements that all arrays and hashes together may have in addition to the number of
+/// words in the memory. With more elements, the memory must be damaged.
 const EXTRA_WORDS: u64 = 1 << 20;
 
 /// An interpreter, and the numbers of its values.
@@ -74,24 +74,24 @@ pub struct PerlSnapshot {
     pub values: ValueGraph,
     /// malloc's sums; `None` if its chunks are not known.
     pub malloc: Option<MallocTotals>,
-    /// Whether Perl uses another malloc than the library's, such as its own (`-Dusemymalloc`):
-    /// malloc's chunks are known, but Perl's values are not in them. Sizes are then the sizes that
-    /// Perl requested.
+    /// Whether Perl uses a malloc other than the C library's, such as its own (`-Dusemymalloc`):
+    /// the C library's chunks are known, but Perl's values are not in them. Sizes are then the
+    /// sizes that Perl requested.
     pub has_other_malloc: bool,
-    /// Address of the value that owns the wanted address.
+    /// Address of the value that owns the address `wanted` of [`walk()`].
     pub owner: Option<u64>,
-    /// Whether arrays or hashes have more elements than fit into the memory, which then must be
+    /// Whether arrays or hashes have more elements than fit into the memory. Then the memory is
     /// damaged.
     pub is_damaged: bool,
 }
 
 /// Reads the values of a program. `constants` reads the memory that the program can't write to,
-/// which the image may lack. Without a `heap`, sizes are those that Perl requested, and the
-/// interpreters of other threads are not found. If `wanted` is an address, its owner is searched as
-/// well.
+/// which the image may lack. Without a `heap`, sizes are the sizes that Perl requested, and the
+/// interpreters of other threads are not found. If `wanted` is an address, the value that owns it
+/// is found as well.
 ///
 /// # Errors
-/// There may be no perl, or one that is not known.
+/// The program has no perl or no interpreter, or its perl can't be read.
 pub fn walk(
     image: &ProcessImage,
     constants: impl Memory,

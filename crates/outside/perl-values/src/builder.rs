@@ -1,5 +1,5 @@
-//! Makes a value graph: values are added one by one, each with its edges to the addresses of
-//! others.
+//! Makes a value graph: values are added one by one, each with its edges to the addresses of other
+//! values.
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;

@@ -80,7 +80,8 @@ impl PerlValueKind {
         }
     }
 
-    /// Whether values of this kind are Perl's own. (False for memory and other kinds of heapprof.)
+    /// Whether the kind describes Perl values. False for kinds that describe other memory, such as
+    /// ops and memory of C code.
     #[must_use]
     pub fn is_value(self) -> bool {
         !matches!(

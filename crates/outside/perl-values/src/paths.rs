@@ -1,9 +1,10 @@
 //! Finds a path of names to each value: the shortest one, first from the symbol tables, then from
 //! other roots, then from leaked values.
 //!
-//! A *place* is a path: values with the same path are in one place. The elements of an array share
-//! one path, and so do the values of a hash with many keys. Names that differ for each value would
-//! not help to find the memory.
+//! The paths form a tree of names. A *place* is a node of this tree: it stands for a path, so
+//! values with the same path have the same place. The elements of an array share one path, and so
+//! do the values of a hash with many keys. Names that differ for each value would not help to find
+//! the memory.
 
 use std::collections::VecDeque;
 
@@ -23,15 +24,15 @@ pub const MAX_NAMED_KEYS: usize = 32;
 const MAX_PATH_DEPTH: u32 = 120;
 /// Name that replaces all further names of a path that is too long.
 const DEEPER_NAME: &str = "(deeper)";
-/// Number that stands for no place.
+/// Place number that means that there is no place: a value has no path yet, or a path is empty.
 const NO_PLACE: u32 = u32::MAX;
 
-/// The path of each value, as its place in a tree of names.
+/// The path of each value, as a node (a place) in a tree of names.
 #[derive(Debug)]
 pub(crate) struct ValuePaths {
-    /// All places, each with the number of the place before it and its own name.
+    /// The tree of names: all places, each with the number of its parent and its own name.
     places: Vec<(u32, TextId)>,
-    /// The place of each value.
+    /// Number of the place that stands for the path of each value.
     place_of_value: Vec<u32>,
     /// The value from which each value was reached; for the first value of a path, the value
     /// itself.
@@ -177,7 +178,8 @@ impl ValuePaths {
         (from != value).then(|| (from, self.steps[value as usize]))
     }
 
-    /// Returns, for each place, the first place of its path.
+    /// Returns, for each place in the tree of names, the number of the place at which its path
+    /// begins.
     pub(crate) fn firsts(&self) -> Vec<u32> {
         let mut firsts: Vec<u32> = Vec::with_capacity(self.places.len());
         for (place, &(before, _)) in (0..).zip(&self.places) {
@@ -186,12 +188,13 @@ impl ValuePaths {
         firsts
     }
 
-    /// Returns the name of a place.
+    /// Returns the last name of the path that a place stands for.
     pub(crate) fn name(&self, place: u32) -> TextId {
         self.places[place as usize].1
     }
 
-    /// Returns a place and all places before it in its path, from the last to the first.
+    /// Returns a place in the tree of names and all of its ancestors, beginning with the place
+    /// itself.
     pub(crate) fn places(&self, place: u32) -> impl Iterator<Item = u32> + '_ {
         let mut at = place;
         std::iter::from_fn(move || {
@@ -242,7 +245,7 @@ fn may_be_retained(values: &ValueGraph, reached: &[bool]) -> Vec<bool> {
 /// Finds the paths of all values.
 struct PathFinder {
     places: Vec<(u32, TextId)>,
-    /// Number of names before each place.
+    /// Number of ancestors of each place in the tree of names.
     depths: Vec<u32>,
     ids: HashMap<(u32, TextId), u32, RandomState>,
     place_of_value: Vec<u32>,
@@ -262,7 +265,8 @@ struct PathFinder {
 }
 
 impl PathFinder {
-    /// Returns the place that is reached from the place `before` by a name.
+    /// Returns the child `name` of the place `before` in the tree of names; adds the child if it is
+    /// new.
     fn place(&mut self, values: &mut ValueGraph, before: u32, mut name: TextId) -> u32 {
         let depth = self
             .depths
@@ -281,8 +285,8 @@ impl PathFinder {
         })
     }
 
-    /// Records the place at which a value is reached. The name of the value's class is added to the
-    /// path.
+    /// Records that the path of a value is the path of `place`, followed by the name of the value's
+    /// class. Does nothing if the value has a path already.
     fn reach(&mut self, values: &mut ValueGraph, from: u32, value: u32, mut place: u32) {
         if self.place_of_value[value as usize] != NO_PLACE {
             return;
@@ -354,13 +358,15 @@ impl PathFinder {
         }
     }
 
-    /// Whether a place has the name of a sub.
+    /// Whether the last name of the path that a place stands for is the name of a sub.
     fn is_sub(&self, values: &ValueGraph, place: u32) -> bool {
         let (_, name) = self.places[place as usize];
         values.text(name).starts_with('&')
     }
 
-    /// Returns the place to which an edge leads from the place `before`.
+    /// Returns the place that stands for a path over an edge: the path of the place `before`,
+    /// followed by the name of the edge. Some edges have no name, and the name of a symbol's slot
+    /// replaces the symbol.
     fn step(&mut self, values: &mut ValueGraph, from: u32, before: u32, edge: &ValueEdge) -> u32 {
         let own = *values.get(from);
         let name = match edge.step {

@@ -81,8 +81,9 @@ pub(crate) fn profile_of_paths(
     profile
 }
 
-/// Makes the location of a place. Its file name is the path that leads to the place, so that
-/// reports by function and file distinguish places.
+/// Makes the location for a place, which stands for a path. The location's function is the last
+/// name of the path, and its file is the path up to that name, so that reports by function and file
+/// distinguish places.
 fn location(
     builder: &mut ProfileBuilder,
     values: &ValueGraph,

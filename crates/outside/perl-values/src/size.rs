@@ -8,7 +8,7 @@ use crate::profile::retained_sizes;
 use crate::step::ValueStep;
 use crate::values::PerlValue;
 
-/// A number of bytes, counted by Perl's requests and by malloc's blocks.
+/// A number of bytes, counted in two ways: by Perl's requests, and by malloc's blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ByteCounts {
     /// Bytes that Perl requested from malloc.

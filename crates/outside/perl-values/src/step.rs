@@ -23,7 +23,7 @@ pub enum ValueStep {
     Variable(TextId),
     /// An unnamed temporary value of a sub's code.
     Temporary,
-    /// A constant of a sub's code, or a symbol that it uses.
+    /// A constant in a sub's code, or a symbol that the code uses.
     Constant,
     /// The enclosing sub of a sub.
     Outside,
@@ -40,8 +40,8 @@ pub enum ValueStep {
     /// A value to which memory of C code points. The step counts only if no other path leads to the
     /// value, because such memory also has old pointers.
     Mention,
-    /// The class with which a variable was declared, or its package. Other steps to it, which say
-    /// more, are preferred.
+    /// The class with which a variable was declared, or its package. Any other step to the class or
+    /// package is preferred, because it says more.
     Class,
 }
 

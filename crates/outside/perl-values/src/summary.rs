@@ -54,7 +54,7 @@ pub struct PerlHeapSummary {
     pub all: ValueSum,
 }
 
-/// Returns the name of a part of the program, for the first name of a path.
+/// Returns the name of the part of the program that paths with the first name `first` belong to.
 fn part(first: &str) -> &str {
     match first {
         "main::" => "symbol tables",

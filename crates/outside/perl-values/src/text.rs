@@ -12,7 +12,7 @@ impl TextId {
     pub const EMPTY: Self = Self(0);
 }
 
-/// A table of texts, each stored once, by their IDs.
+/// A table of texts in order of their IDs. Each text is stored once.
 #[derive(Debug)]
 pub(crate) struct PerlTextTable {
     all: Vec<Box<str>>,

@@ -36,7 +36,8 @@ pub(crate) struct ValueEdge {
     pub(crate) step: ValueStep,
 }
 
-/// The order in which paths from different roots are searched.
+/// A phase of the search for paths, by the roots at which paths begin. The phases are run in this
+/// order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PathPhase {
     /// Paths from symbol tables.
@@ -86,7 +87,7 @@ impl ValueGraph {
         self.texts.get(id)
     }
 
-    /// Returns all values, by their numbers.
+    /// Returns all values, in order of their numbers.
     #[must_use]
     pub fn all(&self) -> &[PerlValue] {
         &self.all

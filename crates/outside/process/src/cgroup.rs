@@ -62,9 +62,9 @@ pub struct Cgroup {
 /// 300 seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CgroupPressure {
-    /// The share of time in which at least one process waited.
+    /// The share of time in which at least one process waited for memory.
     pub some: [f32; 3],
-    /// The share of time in which all processes that had work waited.
+    /// The share of time in which every process that had work to do waited for memory.
     pub full: [f32; 3],
 }
 

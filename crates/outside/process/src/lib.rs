@@ -3,7 +3,7 @@
 //! resources that it has used when it ends. Also reads core files.
 //!
 //! This crate must not depend on SQLite, the terminal or profiles. A process may end at any moment,
-//! so each reading may fail, and returns an error then.
+//! so each function that reads may fail, and then returns an error.
 #![deny(unsafe_code)]
 
 mod cgroup;
@@ -93,7 +93,7 @@ fn read_bytes(pid: u32, file: &str) -> std::io::Result<Vec<u8>> {
 /// Reads a /proc/PID file as text. Bytes that are no text, as in a name, are replaced.
 ///
 /// # Errors
-/// The kernel may refuse it, there may be no such process, or /proc may belong to another
+/// The kernel may refuse access, there may be no such process, or /proc may belong to another
 /// namespace.
 pub fn read(pid: u32, file: &str) -> std::io::Result<String> {
     let bytes = read_bytes(pid, file)?;

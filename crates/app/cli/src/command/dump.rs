@@ -10,7 +10,7 @@ use crate::{messages, name, output, outside};
 
 /// Maximum number of characters of the program's name in the profile's file name.
 const MAX_PROGRAM_NAME_CHARS: usize = 40;
-/// Maximum number of file names that are tried.
+/// Maximum number of file names that are tried to find an unused one.
 const MAX_NAME_ATTEMPTS: usize = 100_000;
 
 pub(super) fn run(args: &DumpArgs) -> Result<()> {

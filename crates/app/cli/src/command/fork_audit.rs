@@ -19,7 +19,7 @@ use crate::args::{Cli, CliCommand, FileMode, ForkAuditArgs, OutputArgs, ReportAr
 use crate::context::{CommandContext, DEFAULT_TERMINAL_ROWS, row_limit};
 use crate::{messages, name, output};
 
-/// Maximum number of folder names that are tried.
+/// Maximum number of folder names that are tried to find an unused one.
 const MAX_FOLDER_ATTEMPTS: u32 = 10_000;
 
 pub(super) fn run(context: &CommandContext, args: &ForkAuditArgs) -> Result<ExitCode> {

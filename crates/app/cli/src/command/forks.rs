@@ -17,7 +17,7 @@ pub(super) const AUDIT_SUFFIX: &str = ".fork.pb.gz";
 /// The ending of a profile's file name.
 pub(super) const PROFILE_SUFFIX: &str = ".pb.gz";
 
-/// Computes the fork audit of profiles. Also returns the session that ran its statements.
+/// Computes the fork audit of profiles. Also returns the session that ran the audit's statements.
 pub(super) fn ask(
     context: &CommandContext,
     names: &[String],

@@ -48,7 +48,7 @@ impl GateRules {
         self.rules.iter().map(|(rule, text)| (rule, text.as_str()))
     }
 
-    /// Whether any rule is about a total of the profile.
+    /// Whether any rule is about a total of a profile.
     pub(super) fn names_a_type(&self) -> bool {
         self.rules().any(|(rule, _)| rule.sample_type().is_some())
     }
@@ -77,8 +77,9 @@ impl GateRules {
         Ok(())
     }
 
-    /// Returns the broken rules to include in a report. On a terminal the report includes none:
-    /// they are printed below it, even if a pager shows it.
+    /// Returns the broken rules that a report includes. A report on a terminal includes none,
+    /// because the broken rules are printed below it. That is also true if a pager shows the
+    /// report.
     pub(super) fn in_report(&self, report: &ReportArgs, style: &ReportStyle) -> &[RuleViolation] {
         let is_text = matches!(style.format, ReportFormat::Text | ReportFormat::Markdown);
         match is_text && output::is_terminal(report.output.file()) {

@@ -105,7 +105,7 @@ struct FolderAudit {
     sql: String,
 }
 
-/// Maximum number of places that a page shows of an audit.
+/// Maximum number of places in an audit that a page shows.
 const MAX_AUDIT_PLACES: usize = 500;
 
 /// Reads the fork audit of a folder. Returns `None` if the user named anything but one folder that
@@ -160,8 +160,8 @@ pub(super) fn expand_names(names: &[String]) -> Result<Vec<String>> {
     Ok(all)
 }
 
-/// Reads the profiles. With a base, returns two: the sum of the base, and the sum of the others.
-/// Without a base, returns each profile as a moment, in the order of time.
+/// Reads the profiles. With a base, returns two profiles: the sum of the base, and the sum of the
+/// other profiles. Without a base, returns each profile as a moment, in the order of time.
 fn read(
     context: &CommandContext,
     args: &PageArgs,

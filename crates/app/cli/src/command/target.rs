@@ -61,7 +61,7 @@ impl WalkTarget {
         }
     }
 
-    /// Whether the program's executable can be read. It always can for a process.
+    /// Whether the program's executable can be read. For a process, the result is always true.
     pub(in crate::command) fn has_program(&self) -> Result<bool> {
         match &self.what {
             WalkTargetKind::Process(..) => Ok(true),
@@ -149,8 +149,8 @@ impl WalkTarget {
         found.ok().flatten()
     }
 
-    /// Returns a name for the first word of an object: its class, or a function or variable with
-    /// `&` in front.
+    /// Returns the name of the object whose first word is `address`: the object's class, or a
+    /// function or variable with `&` in front.
     pub(in crate::command) fn name(&self, image: &ProcessImage, address: u64) -> Option<String> {
         let class = self.rights.acting(|| match &self.what {
             WalkTargetKind::Process(_, memory) => object_class(memory, address),

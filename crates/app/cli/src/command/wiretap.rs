@@ -13,7 +13,7 @@ use crate::args::WiretapArgs;
 use crate::context::CommandContext;
 use crate::{now, output};
 
-/// Largest file of names, in bytes.
+/// Largest file of names that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
 pub(super) fn run(context: &CommandContext, args: &WiretapArgs) -> Result<ExitCode> {

@@ -33,8 +33,8 @@ impl DiffQuestion {
         &self.query
     }
 
-    /// Starts the session about a profile before and one after. `needs_types` says whether other
-    /// sample types are needed, too.
+    /// Starts the session about two profiles, before and after. `needs_types` says whether the
+    /// session also needs the sample types that the question does not request.
     pub fn open(
         &self,
         [mut before, mut after]: [QuestionSource; 2],
@@ -55,8 +55,8 @@ impl DiffQuestion {
         Ok(diff(session, [1, 2], &self.query, self.is_normalized)?)
     }
 
-    /// Passes a note to `note` for each file whose rows may differ only because the names of its
-    /// code differ.
+    /// Passes a note to `note` for each file whose rows can't be compared, because the two profiles
+    /// name the code of the file differently.
     pub fn explain_rows(&self, session: &AnalysisSession, report: &DiffReport, note: NoteSink<'_>) {
         for found in &incomparable_files(session, report) {
             note(QuestionNote::Incomparable(found));

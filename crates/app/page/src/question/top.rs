@@ -17,7 +17,8 @@ pub struct TopQuestion {
 }
 
 impl TopQuestion {
-    /// Starts the session. `needs_types` says whether other sample types are needed, too.
+    /// Starts the session. `needs_types` says whether the session also needs the sample types that
+    /// the question does not request.
     pub fn open(
         &self,
         source: QuestionSource,

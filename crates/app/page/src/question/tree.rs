@@ -14,7 +14,7 @@ pub struct TreeQuestion {
     pub query: Query,
     /// Options for the form of the tree.
     pub options: TreeOptions,
-    /// Whether each frame has a row of its own.
+    /// Whether each frame has a separate row.
     pub is_full: bool,
 }
 

@@ -21,7 +21,8 @@ const MAX_INSPECTION_INTERVAL: Duration = Duration::from_secs(1);
 /// The divisor for the time to the next inspection: a child is inspected again when its age has
 /// grown by 1/`AGE_DIVISOR`.
 const AGE_DIVISOR: u32 = 10;
-/// Time from a reported load to the inspection of the child. More loads may follow in this time.
+/// Time from the report that a child loaded a file to the inspection of the child. The child may
+/// load more files in this time.
 const LOAD_SETTLE_TIMEOUT: Duration = Duration::from_millis(200);
 /// The divisor that limits the cost of inspections: inspections take at most
 /// 1/`INSPECTION_TIME_DIVISOR` of the time.
@@ -38,7 +39,7 @@ pub(super) struct AuditedChild {
     /// Process id of the parent in this namespace; 0 if it is not known.
     parent: u32,
     since: Instant,
-    /// The least rights that the child had at any inspection.
+    /// The least rights that the child was observed to have.
     rights: ProcessRights,
     forked: Result<ForkBaseline, String>,
     /// The last inspection, with its time since the fork.
@@ -49,7 +50,7 @@ pub(super) struct AuditedChild {
     inspection_before_signal: Option<(ForkedChildAudit, Duration)>,
     /// The last inspection that the child requested, with its time since the fork.
     requested_inspection: Option<(ForkedChildAudit, Duration)>,
-    /// The way in which the child announced that it would end; `None` if it did not announce that.
+    /// The kind of end that the child announced; `None` if it announced no end.
     pub(super) ending: Option<ChildEnding>,
     /// Time from the fork to the child's first announcement of its end. The inspection that follows
     /// the announcement is not included, and may take long.
@@ -59,7 +60,7 @@ pub(super) struct AuditedChild {
     pub(super) end_fd: Option<OwnedFd>,
     /// When the child is inspected next.
     pub(super) next: Instant,
-    /// The loads that the child tried, each with the time since the fork.
+    /// The file loads that the child tried, each with the time since the fork.
     loads: Vec<(Duration, LoadAttempt)>,
     /// Why the child's figures may be wrong; empty if they are right.
     doubts: String,
@@ -128,7 +129,7 @@ impl AuditedChild {
         self.rights = self.rights.with(rights);
     }
 
-    /// Cancels an announced exec, which has failed.
+    /// Withdraws the child's announcement of an exec, because the exec failed.
     pub(super) fn cancel_exec(&mut self) {
         if self.ending == Some(ChildEnding::Exec) {
             (self.ending, self.announced_end) = (None, None);
@@ -193,8 +194,9 @@ impl AuditedChild {
         append_reason(&mut self.doubts, why);
     }
 
-    /// Inspects the child. If no other process shares the inherited memory any more, the pages do
-    /// not show which process wrote to them.
+    /// Inspects the child. If no other process shares the child's inherited memory any more
+    /// (`has_others` is false), the pages no longer show which process wrote to them. The child is
+    /// then inspected only if there was no inspection before.
     pub(super) fn inspect(&mut self, has_others: bool) {
         if !has_others && self.last_inspection.is_some() {
             return;

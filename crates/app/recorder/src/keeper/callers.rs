@@ -24,17 +24,18 @@ use crate::peer::SocketPeer;
 use crate::rights::ProcessRights;
 use crate::sockets;
 
-/// Maximum number of processes that wait to be accepted. The kernel may have a lower limit.
+/// Maximum number of processes whose connections wait to be accepted. The kernel may have a lower
+/// limit.
 const MAX_BACKLOG: i32 = 4096;
-/// Longest time that a process may take to hand over its file once it has called. Only a process
-/// that is stopped, or one on a very busy machine, takes long. The keeper does other work
-/// meanwhile.
+/// Longest time that a process may take from its connection to the keeper until it hands over its
+/// file. Only a process that is stopped, or one on a very busy machine, takes long. The keeper does
+/// other work meanwhile.
 const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum number of steps from a process up to a known ancestor.
 const MAX_ANCESTORS: usize = 64;
 /// Maximum number of processes that are remembered as possible leaders of a session.
 const MAX_KNOWN_PROCESSES: usize = 1 << 16;
-/// Maximum number of callers.
+/// Maximum number of callers that are accepted and have not sent anything yet.
 const MAX_CALLERS: usize = 4096;
 /// Maximum number of callers that belong to one other user.
 const MAX_CALLERS_OF_OTHERS: usize = 256;
@@ -58,14 +59,14 @@ pub(super) struct CallerRegistry {
     /// Processes of the recording that have called, and the session leaders of these processes.
     /// Each of them may lead a session.
     known: HashSet<u32>,
-    /// How long reading took beyond the usual time, by the rights of the processes that were read.
+    /// Time that reading ledgers took beyond the usual time, for each set of process rights.
     spent: HashMap<ProcessRights, Duration>,
     /// Number of callers that were refused.
     refused: u64,
 }
 
 impl CallerRegistry {
-    /// Whether no other caller can be accepted now.
+    /// Whether no further caller can be accepted now.
     pub(super) fn are_full(&self) -> bool {
         self.waiting.len() >= MAX_CALLERS
     }

@@ -36,10 +36,11 @@ pub(crate) struct KeeperHandle {
 
 /// The state of the ledger keeper's work.
 enum KeeperState {
-    /// The work has not started. Until then, processes that call wait in the kernel.
+    /// The work has not started. Until it starts, the kernel lets processes that call wait.
     NotStarted(Box<KeeperTask>),
     Running(JoinHandle<KeeperOutcome>),
-    /// There is no keeper: no thread could be made, and the task was lost with it.
+    /// There is no keeper, because no thread could be made for it. The task was lost in the
+    /// attempt.
     Unavailable,
 }
 
@@ -110,8 +111,8 @@ impl KeeperHandle {
         };
     }
 
-    /// Makes the keeper inspect audited children before a signal that may end them: an interpreter
-    /// that cleans up writes to many pages.
+    /// Makes the keeper inspect audited children before a signal that may end them. After the
+    /// signal, the interpreter in a child may clean up, and so write to many pages.
     pub(crate) fn before_signal(&self) {
         if !self.audits {
             return;

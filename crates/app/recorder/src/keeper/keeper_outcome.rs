@@ -14,7 +14,7 @@ use crate::profile_entries::{SmallChild, WrittenProfile};
 pub(crate) struct KeeperOutcome {
     /// The profiles that the keeper wrote.
     pub(crate) written: Vec<WrittenProfile>,
-    /// The processes whose files could not be read.
+    /// The processes whose ledger files could not be read.
     pub(crate) unread: Vec<u32>,
     /// The processes whose profiles neither their users nor `record` could write.
     pub(crate) unwritten: Vec<u32>,

@@ -20,8 +20,8 @@ pub(super) fn begin(
     )
 }
 
-/// Raises the limit of open files to the highest that this process may have: the keeper has two
-/// files for each process. The program runs already by now, with the earlier limit.
+/// Raises the limit of open files to the highest value that this process may set: the keeper has
+/// two files for each process. The program runs already by now, with the earlier limit.
 pub(super) fn allow_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

@@ -28,7 +28,7 @@ const MAX_TOTAL_USAGE: FileUsage = FileUsage {
     files: 4096,
     bytes: 1 << 30,
 };
-/// The maximum number of names that are tried.
+/// Maximum number of file names that are tried for a profile.
 const MAX_NAME_ATTEMPTS: u32 = 100;
 /// The mode of `record`'s own files, which only this user may read.
 const OWN_FILE_MODE: u32 = 0o600;
@@ -167,7 +167,7 @@ fn write(
     Err(io::Error::from(io::ErrorKind::AlreadyExists)).with_context(named)
 }
 
-/// A writer that takes a limited number of bytes.
+/// A writer that fails once more than a limited number of bytes are written to it.
 struct LimitedWriter<W> {
     writer: W,
     left: u64,

@@ -41,7 +41,7 @@ struct ProcessSeries {
 /// The snapshots and curves of all processes.
 #[derive(Default)]
 pub struct ProcessMoments {
-    /// The program that was started, if one was.
+    /// Process id of the program that was started, if one was started.
     pub program: Option<u32>,
     processes: BTreeMap<u32, ProcessSeries>,
     sum: Option<ProcessSeries>,
@@ -241,8 +241,8 @@ impl ProcessSeries {
     }
 }
 
-/// Removes every second element if there are more than `most`, except the first and the newest
-/// ones.
+/// Removes every second element if there are more than `most` elements. The first element and the
+/// newest ones stay.
 fn thin<T>(all: &mut Vec<T>, most: usize) {
     if all.len() <= most {
         return;

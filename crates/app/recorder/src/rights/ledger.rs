@@ -53,8 +53,8 @@ impl RightsEntry {
         self.seen = self.seen.with(rights);
     }
 
-    /// Lowers the rights to those that the kernel shows now. Returns whether the kernel still has
-    /// the process.
+    /// Lowers the rights to the rights that the kernel shows now. Returns whether the kernel still
+    /// has the process.
     fn observe(&mut self, pid: u32) -> bool {
         let Some(found) = ProcessRights::observe(pid) else {
             return false;

@@ -34,7 +34,7 @@ const MAX_OBJECT_BYTES: u64 = 4 << 30;
 /// Maximum number of concurrent requests.
 const MAX_CONCURRENT_REQUESTS: usize = 32;
 
-/// The object store of the batches below an address.
+/// The object store with the batches below an address.
 pub struct ObjectBatchStore {
     address: String,
     prefix: Path,
@@ -42,7 +42,7 @@ pub struct ObjectBatchStore {
     runtime: Runtime,
 }
 
-/// Converts the error of an object store to one line, with a hint if heapprof has one.
+/// Converts the error of an object store to one line, with a hint if heapprof knows one.
 fn to_store_error(error: impl std::fmt::Display) -> anyhow::Error {
     let text = error.to_string();
     // A server may have answered with a whole page. Of S3's pages only the error code is of use.

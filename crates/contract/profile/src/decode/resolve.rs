@@ -218,7 +218,7 @@ fn label_sets(
     Ok(sets)
 }
 
-/// Makes the stacks, in which locations are positions instead of ids.
+/// Makes the stacks of all samples, and replaces the ids of their locations by positions.
 fn stacks(samples: &mut RawSamples, tables: &RawTables) -> Result<SampleStacks, Error> {
     let end = std::mem::take(&mut samples.end);
     // If the ids are 1, 2, 3, ..., each position is its id minus 1, and no lookup is needed.

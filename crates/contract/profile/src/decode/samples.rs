@@ -15,8 +15,8 @@ use crate::model::{Label, LabelSetIndex, LocationIndex, Samples};
 use crate::parts::{hash_table_memory, range};
 use crate::wire::{MessageFields, WireValue};
 
-/// Field number of a sample's counts of sampled blocks, which pprof does not know. See
-/// docs/formats/spread.md.
+/// Number of the field with a sample's counts of sampled blocks. pprof does not know this field.
+/// See docs/formats/spread.md.
 pub(crate) const SAMPLED_FIELD: u32 = 1001;
 pub(crate) const VARIANCE_FIELD: u32 = 1002;
 
@@ -29,8 +29,8 @@ pub(super) struct RawLabel {
     pub(super) num_unit: u64,
 }
 
-/// Samples whose locations are still ids, or stand-ins for ids, and whose label sets are positions
-/// in `label_sets`.
+/// Samples whose locations are still the ids of the file, or 32-bit stand-ins for these ids. Their
+/// label sets are positions in `label_sets`.
 #[derive(Default)]
 pub(super) struct RawSamples {
     pub(super) samples: Samples,

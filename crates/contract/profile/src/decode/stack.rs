@@ -9,9 +9,9 @@ const BLOCK_SIZE: usize = 64;
 /// Masks for the lowest bytes of a word. The index is the number of bytes.
 const BYTE_MASKS: [u32; 4] = [0, 0xff, 0xffff, 0xff_ffff];
 
-/// Adds the leading packed numbers of at most three bytes each to `ids`. Stops at the first longer
-/// number. Returns the number of bytes read. If `packed` has fewer than four bytes, no number is
-/// read.
+/// Adds the numbers at the beginning of `packed` to `ids`, but stops before the first number of
+/// more than three bytes. Returns the number of bytes read. If `packed` has fewer than four bytes,
+/// no number is read.
 ///
 /// First the ends of all numbers of a block are found. Then each number is read from its first to
 /// its last byte, without waiting for the number before it.

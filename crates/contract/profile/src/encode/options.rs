@@ -1,6 +1,6 @@
 //! Options for writing a profile: how it is compressed.
 
-/// Options for writing a profile. The default options are those of [`encode`](crate::encode()).
+/// Options for writing a profile. [`encode`](crate::encode()) uses the default options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EncodeOptions {

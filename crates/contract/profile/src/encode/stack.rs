@@ -10,11 +10,11 @@ use crate::varint::{MAX_VARINT_BYTES, varint_bytes};
 /// holds the number of bytes.
 const MAX_SHORT_ID_BYTES: usize = 7;
 
-/// The ids of locations as varints, by position.
+/// The ids of locations as varints, by the position of the location.
 #[derive(Default)]
 pub(super) struct EncodedIds {
-    /// A word for each location, with the bytes of its id, and the number of these bytes in the
-    /// uppermost byte. The word is 0 if the id is in `long`.
+    /// A word for each location, with the bytes of the location's id, and the number of these bytes
+    /// in the uppermost byte. The word is 0 if the id is in `long`.
     short: Vec<u64>,
     long: HashMap<u32, Vec<u8>>,
 }
@@ -38,7 +38,7 @@ impl EncodedIds {
         self.short.push(u64::from_le_bytes(word));
     }
 
-    /// Returns how many bytes an id takes.
+    /// Returns the number of bytes of a location's encoded id.
     fn length(&self, location: LocationIndex) -> usize {
         match (self.short[location.index()] >> (8 * MAX_SHORT_ID_BYTES)) as usize {
             0 => self.long[&location.0].len(),

@@ -1,5 +1,5 @@
-//! Gives two profiles the same addresses, names of types and units, so that they can be compared or
-//! added up.
+//! Gives two profiles the same addresses, units and names of sample types, so that the profiles can
+//! be compared or added up.
 
 use std::collections::VecDeque;
 

@@ -4,7 +4,7 @@
 //! The code is shared with [`merge_all`](super::merge_all). The differences are in this file or
 //! named in [`MergeRules`]:
 //!
-//! * Sample types are kept by name and converted to one unit before anything is added. A sample
+//! * Sample types are matched by name and converted to one unit before anything is added. A sample
 //!   whose converted values are all 0 is removed, even if its other values were not converted and
 //!   are not 0.
 //! * If types were dropped or moved, the default becomes the first type, unless the old default is
@@ -96,7 +96,7 @@ fn compatible(a: &Profile, b: &Profile) -> Result<(), Error> {
 }
 
 /// Keeps the sample types that all profiles share, in the order of the first profile. As in pprof,
-/// a name is shared if it occurs N times in N profiles together.
+/// a name counts as shared if N profiles together contain it N times.
 fn keep_common_types(profiles: &mut [Profile]) -> Result<(), Error> {
     let count = |name: &str| {
         let names = profiles.iter().flat_map(|p| {

@@ -48,8 +48,8 @@ impl SpreadTable {
         self.variance.copy_within(values, to);
     }
 
-    /// Adds the spread of a sample whose values are added to the values from position `at` on. The
-    /// two samples must be independent.
+    /// Adds another sample's spread, `other`, to the entries from position `at` on. The two samples
+    /// must be independent.
     pub(crate) fn add(&mut self, at: usize, other: SampleSpread<'_>) {
         for (sum, &n) in self.sampled[at..].iter_mut().zip(other.sampled) {
             *sum = sum.saturating_add(n).min(MAX_SAMPLED);

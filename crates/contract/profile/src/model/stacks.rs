@@ -1,7 +1,7 @@
-//! Stacks of all samples. Each stack is a list of positions of locations. Stacks may also stay the
-//! encoded bytes of the file until a caller asks for frames.
+//! Stacks of all samples. Each stack is a list of positions of locations. Stacks may also stay
+//! encoded, as in the file, until a caller asks for frames.
 //!
-//! Encoded bytes save time if a profile is only passed on: decoding and encoding ids would be half
+//! Encoded stacks save time if a profile is only passed on: decoding and encoding ids would be half
 //! of the work.
 
 use std::sync::OnceLock;

@@ -49,9 +49,9 @@ pub struct RecordedCode<'a> {
 impl RecordedCode<'_> {
     /// Returns the index of the mapping that contained `address` in `generation`.
     ///
-    /// This is the first mapping at that address which was still mapped in the generation, because
-    /// code that replaced other code is of a later generation. If there is none, it is the last
-    /// mapping at that address.
+    /// Among the mappings at that address, this is the first one that was still mapped in
+    /// `generation`, because code that replaced other code belongs to a later generation. If none
+    /// was still mapped, this is the last mapping at that address.
     pub fn find(&self, address: u64, generation: MappingGeneration) -> Option<usize> {
         let then = self
             .mappings

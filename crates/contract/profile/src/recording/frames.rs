@@ -9,7 +9,7 @@ use heapprof_abi::{FrameNumber, FrameWord, MappingGeneration, word};
 use super::code::RecordedCode;
 use crate::{FrameText, LocationIndex, MappingIndex, ProfileBuilder, recording_texts};
 
-/// A frame of an interpreter, as the ledger has it.
+/// A frame of an interpreter, as the ledger describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordedFrame<'a> {
     /// Name of the function.
@@ -43,15 +43,16 @@ pub trait LedgerSource {
     fn script_frame(&self, number: FrameNumber) -> Result<Option<RecordedFrame<'_>>, Self::Error>;
 }
 
-/// The locations of a profile, by the words of the ledger's stacks. Each has one location, in each
-/// generation of mappings.
+/// The locations of a profile. There is one for each generation of mappings and each word of the
+/// ledger's stacks.
 pub struct RecordedLocations<H> {
     mappings: Vec<MappingIndex>,
     by_word: HashMap<(MappingGeneration, u64), LocationIndex, H>,
 }
 
 impl<H: BuildHasher + Default> RecordedLocations<H> {
-    /// Adds the mappings of code to a profile that has no locations yet.
+    /// Makes the locations of a profile that has none yet. Adds the mappings of `code` to the
+    /// profile.
     pub fn new(builder: &mut ProfileBuilder, code: &RecordedCode<'_>) -> Self {
         Self {
             mappings: code.add_to(builder),
@@ -59,11 +60,11 @@ impl<H: BuildHasher + Default> RecordedLocations<H> {
         }
     }
 
-    /// Returns the location of a stack's word, and adds it if it is new. The word is an address,
-    /// a frame of an interpreter or [`word::CUT`].
+    /// Returns the location for a word of a stack, and adds it if it is new. The word is an
+    /// address, a frame of an interpreter or [`word::CUT`].
     ///
     /// # Errors
-    /// The errors of `source`.
+    /// Returns the errors of `source`.
     #[inline]
     pub fn find_or_add<S: LedgerSource>(
         &mut self,

@@ -51,7 +51,8 @@ impl XorshiftGenerator {
         blocks
     }
 
-    /// Returns the bytes of these blocks and their spread according to one sampled recording.
+    /// Simulates a sampled recording of these blocks. Returns the estimate of their bytes, and the
+    /// spread of this estimate.
     fn record(&mut self, blocks: &[f64]) -> (i64, SumSpread) {
         let (mut bytes, mut spread) = (0.0, SumSpread::default());
         for &size in blocks {
@@ -83,7 +84,8 @@ impl XorshiftGenerator {
         !verdict.violations.is_empty()
     }
 
-    /// Returns in how many of 100 pairs of recordings a rule fails.
+    /// Returns the percentage of pairs of recordings that break a rule. `pairs` is the number of
+    /// pairs that are made.
     fn share_of_failures(
         &mut self,
         (rule, pairs): (&str, usize),

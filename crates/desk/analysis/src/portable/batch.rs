@@ -325,7 +325,8 @@ impl PortableBatch {
         each.collect()
     }
 
-    /// Returns the id of each row of the question's function table.
+    /// Adds the functions of a question, and returns the id of each row of the question's function
+    /// table.
     fn functions(&mut self, question: &ProfileQuestion) -> Vec<i64> {
         let table = &question.table;
         let rows = table.function.iter().zip(question.modules());
@@ -401,7 +402,8 @@ impl PortableBatch {
         each.collect()
     }
 
-    /// Returns the id of each label set. The id of the empty set is 0.
+    /// Adds the label sets of a profile, and returns the id of each label set. The id of the empty
+    /// set is 0.
     fn label_sets(&mut self, profile: &Profile) -> Vec<i64> {
         let mut ids = vec![0];
         for set in 1..profile.label_sets.len() as u32 {

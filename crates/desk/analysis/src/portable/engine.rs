@@ -26,7 +26,7 @@ pub trait SqlEngine {
     }
 }
 
-/// Returns the sample types by their ids: name and unit.
+/// Returns the name and the unit of each sample type, by the id of the type.
 pub(super) fn sample_types(
     engine: &impl SqlEngine,
 ) -> Result<HashMap<i64, (String, String)>, AnalysisError> {
@@ -38,7 +38,7 @@ pub(super) fn sample_types(
     each.collect()
 }
 
-/// Returns a whole number of a row.
+/// Returns the whole number in column `at` of a row.
 pub(super) fn int_at(row: &[SqlValue], at: usize) -> Result<i64, AnalysisError> {
     match row.get(at) {
         Some(SqlValue::Int(value)) => Ok(*value),
@@ -48,7 +48,7 @@ pub(super) fn int_at(row: &[SqlValue], at: usize) -> Result<i64, AnalysisError> 
     }
 }
 
-/// Returns a text of a row.
+/// Returns the text in column `at` of a row.
 pub(super) fn text_at(row: &[SqlValue], at: usize) -> Result<&str, AnalysisError> {
     match row.get(at) {
         Some(SqlValue::Text(value)) => Ok(value),
@@ -58,7 +58,8 @@ pub(super) fn text_at(row: &[SqlValue], at: usize) -> Result<&str, AnalysisError
     }
 }
 
-/// Returns the spread of a value, from two columns.
+/// Returns the spread of a value, from column `samples` and the next column, which has the
+/// variance.
 pub(super) fn spread_at(row: &[SqlValue], samples: usize) -> Option<(i64, f64)> {
     let variance = samples + 1;
     let samples = match row.get(samples)? {

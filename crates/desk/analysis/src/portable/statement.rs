@@ -71,9 +71,10 @@ const STACK_FUNCTIONS_SQL: &str = "(SELECT stack, function, MAX(is_leaf) AS is_l
 const FUNCTION_NAMES_SQL: &str = "(SELECT id AS function, MAX(name) AS name, MAX(filename) AS file FROM \
                      \"function\" GROUP BY id)";
 
-/// Returns the SQL that counts the files of each function name on each side of a comparison: before
-/// and after, or each profile. Its columns are side, name, number of files, and one of the files.
-/// `stacks` is the SQL for the stacks of all sides.
+/// Returns the SQL that counts the files of each function name on each side of a comparison. A side
+/// is all earlier or all later profiles in `diff`, and one profile in `growth`. The columns are
+/// side, name, number of files, and one of the files. `stacks` is the SQL for the stacks of all
+/// sides.
 fn files_of_names(stacks: &str) -> String {
     format!(
         "SELECT side, name, COUNT(*) AS files, MIN(file) AS one_file FROM (SELECT side, name, \

@@ -19,12 +19,12 @@ pub struct TreeOptions {
     pub most: Option<usize>,
 }
 
-/// Factor by which the least share is raised in each step.
+/// Factor by which [`TreeOptions::least`] is raised in each step.
 const SHARE_STEP_FACTOR: f64 = 2.0;
-/// Smallest value of the least share after it was raised.
+/// Smallest value to which [`TreeOptions::least`] is raised.
 const MIN_RAISED_SHARE: f64 = 1e-6;
-/// Least product of the largest number of nodes and the share that is tried first. With this
-/// product, trees of random stacks have about the largest number of nodes.
+/// Least product of [`TreeOptions::most`] and the share that is tried first. With this product,
+/// trees of random stacks have about `most` nodes.
 const NODES_TIMES_SHARE: f64 = 8.0;
 
 /// Largest number of nodes in a tree of the stacks that another tree left out.
@@ -33,7 +33,7 @@ const MAX_BELOW_NODES: usize = 20_000;
 /// A function of a path: a name, and a file if the name is in several files.
 type PathStep = (StringId, Option<StringId>);
 
-/// The tree of some of a question's stacks, with the sum of each block over them.
+/// A tree of some of a question's stacks, with the sum of each block over these stacks.
 pub(crate) struct TreeBelow {
     pub(crate) tree: CallTree,
     /// The signed sum of each block.

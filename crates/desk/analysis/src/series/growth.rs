@@ -54,7 +54,7 @@ pub struct SeriesGrowth {
     pub sort: SortKey,
     /// Whether a row is a stack.
     pub is_by_stack: bool,
-    /// The rows: those that grow steadily first, and then by slope.
+    /// The rows by verdict, with steady growth first, and then by slope.
     pub rows: Vec<SeriesGrowthRow>,
     /// The number of rows that the limit left out, and the sums of their first and last values.
     pub other: (usize, [i64; 2]),
@@ -190,7 +190,7 @@ fn plan(chosen: &MomentSelection, sample_type: &(String, String)) -> SamplePlan 
     }
 }
 
-/// The values of a row at each step, with the spreads of the first and the last one.
+/// The values of a row at each step, with the spreads of the first and the last value.
 struct GrowthSeries {
     places: Vec<CodePlace>,
     values: Vec<i64>,

@@ -9,7 +9,7 @@ use foldhash::HashMap;
 
 use crate::stored_moment::{ROLLED_UP_LABEL, StoredMoment, series_of, service_labels};
 
-/// Maximum number of steps. For a longer time, steps are longer.
+/// Maximum number of steps into which time is divided. A longer time has longer steps.
 const MAX_STEPS: i64 = 240;
 /// Number of steps for which a process still counts after its last moment.
 const MAX_STEPS_SINCE_MOMENT: f64 = 2.5;

@@ -17,7 +17,7 @@ use crate::error::AnalysisError;
 
 /// Largest value, in bytes. A longer value is neither stored nor read.
 const MAX_VALUE_BYTES: i32 = 64 << 20;
-/// Least limit on the length of values, for small files.
+/// Least value of the limit on the length of values. Small files have this limit.
 const MIN_VALUE_BYTES_LIMIT: u64 = 1 << 20;
 
 /// Number of steps of SQLite's virtual machine after which the budget is checked.
@@ -28,7 +28,7 @@ const MIN_STEP_LIMIT: u64 = 10_000_000;
 /// one step per byte.
 const MAX_STEPS_PER_BYTE: u64 = 10;
 
-/// The number of steps that a connection may still take.
+/// The number of steps of SQLite's virtual machine that a connection may still take.
 #[derive(Clone)]
 pub(super) struct StepBudget(Arc<AtomicU64>);
 

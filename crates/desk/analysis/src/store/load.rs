@@ -211,7 +211,8 @@ impl ProfileLoader<'_> {
         Ok(())
     }
 
-    /// Returns the number of each sample type.
+    /// Stores the profile's sample types and totals, and returns the number of each sample type in
+    /// the database.
     fn types(&self) -> Result<Vec<i64>, AnalysisError> {
         let mut known = NumberedRows::read(
             self.transaction,
@@ -253,8 +254,9 @@ impl ProfileLoader<'_> {
         Ok(types)
     }
 
-    /// Returns the number of each row of the question's function table. The table has the profile's
-    /// functions, and rows for addresses without symbols. A row that nothing refers to gets 0.
+    /// Stores functions that the database lacks, and returns the database's number for each row of
+    /// the question's function table. The table has the profile's functions, and rows for addresses
+    /// without symbols. A row that nothing refers to gets 0.
     fn functions(&self) -> Result<Vec<i64>, AnalysisError> {
         // The module is part of the key, because two programs may have different main functions.
         type FunctionRowKey = (String, String, String, i64, Option<String>, Option<bool>);
@@ -373,7 +375,8 @@ impl ProfileLoader<'_> {
         Ok(numbers)
     }
 
-    /// Returns the number of each location.
+    /// Stores locations that the database lacks, and returns the number of each location in the
+    /// database.
     fn locations(&self, functions: &[i64]) -> Result<Vec<i64>, AnalysisError> {
         type LocationRowKey = (Option<i64>, i64, bool, Option<i64>, Vec<[i64; 3]>);
         let mappings = self.mappings()?;
@@ -433,7 +436,8 @@ impl ProfileLoader<'_> {
         Ok(numbers)
     }
 
-    /// Returns the number of each label set; 0 for the empty label set.
+    /// Stores label sets that the database lacks, and returns the number of each label set in the
+    /// database; 0 for the empty label set.
     fn label_sets(&self) -> Result<Vec<i64>, AnalysisError> {
         type LabelRowTexts = (String, String, i64, String);
         let mut stored: BTreeMap<i64, Vec<LabelRowTexts>> = Default::default();

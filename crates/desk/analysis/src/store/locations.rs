@@ -1,4 +1,4 @@
-//! Reads the locations of a database that stacks use, with their lines and functions.
+//! Reads the locations that stacks in a database use, with their lines and functions.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{

@@ -8,8 +8,8 @@ use super::schema;
 use crate::error::AnalysisError;
 use crate::sample_plan::{PlannedAddition, SamplePlan};
 
-/// The position of the column with the samples of each of [`HEAP_TYPES`] in `heap_spread`. The
-/// variance is in the next column.
+/// For each of [`HEAP_TYPES`], the position in `heap_spread` of the column with the number of
+/// samples. The variance is in the next column.
 const SPREAD_COLUMNS: [usize; HEAP_TYPES.len()] = [2, 4, 6, 8];
 
 /// Sums by stack and label set. A row has as many values as there are columns.
@@ -73,7 +73,7 @@ impl SampleRows {
         row
     }
 
-    /// Adds a value to a row, in the column and as often as `add` says.
+    /// Adds a value to a row as `add` says: to the column `add.to`, multiplied by `add.times`.
     pub(crate) fn add(
         &mut self,
         row: usize,

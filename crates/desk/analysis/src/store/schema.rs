@@ -10,7 +10,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use crate::error::AnalysisError;
 use crate::relation::is_table;
 
-/// Marks a file as heapprof's: "heap" in ASCII.
+/// Number that marks a database file as heapprof's: "heap" in ASCII.
 const APPLICATION_ID: i64 = 0x6865_6170;
 
 /// The migrations: the statements that change the schema from each version to the next.

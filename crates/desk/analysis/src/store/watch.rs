@@ -128,7 +128,7 @@ pub struct WatchBatch {
     pub ended_ms: Option<i64>,
 }
 
-/// The sum over all processes of one reading.
+/// The sums over all processes that were read at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchSum {
     /// The time of the reading, in milliseconds since 1970 UTC.
@@ -139,7 +139,7 @@ pub struct WatchSum {
     pub processes: i64,
 }
 
-/// A process with its memory and work over the watch.
+/// A watched process, with its memory and its processor time during the watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchedProcess {
     /// The process itself.

@@ -229,8 +229,8 @@ impl<'a, 'o> GraphDraft<'a, 'o> {
         is
     }
 
-    /// Removes calls to shown nodes that are lighter than `least`. Returns the number of removed
-    /// calls; 0 if the graph has no calls.
+    /// Removes the calls that lead to shown nodes and are lighter than `least`. Returns the number
+    /// of removed calls; 0 if the graph has no calls.
     pub(super) fn trim_edges(&mut self, least: i64) -> usize {
         if self.options.calls == CallSelection::None && self.options.picture.is_none() {
             return 0;

@@ -51,8 +51,8 @@ impl CallEdges {
         self.weight[edge.at as usize * self.width]
     }
 
-    /// Removes the calls to `shown` nodes that are lighter than `least`. Returns the number of
-    /// removed calls.
+    /// Removes the calls that lead to `shown` nodes and are lighter than `least`. Returns the
+    /// number of removed calls.
     pub(super) fn trim(&mut self, shown: &[bool], least: i64) -> usize {
         let before = self.edge.len();
         let (weight, width) = (&self.weight, self.width);

@@ -224,7 +224,7 @@ impl<T, F: Fn(&T, &T) -> bool> GoSorter<'_, T, F> {
         }
     }
 
-    /// Returns a pivot, and the order of the range that the comparisons suggest.
+    /// Returns a pivot for a range, and a guess at the order of the range from the comparisons.
     fn pivot(&self, a: usize, b: usize) -> (usize, SortHint) {
         let length = b - a;
         let mut swaps = 0;

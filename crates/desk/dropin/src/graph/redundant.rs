@@ -150,7 +150,7 @@ mod tests {
         assert!(part[0] > part[1] && part[1] > part[3] && part[3] > part[5] && part[5] > part[4]);
     }
 
-    /// Checks which edges remain.
+    /// Checks which edges remain when redundant edges are removed.
     #[test]
     fn redundant_edges_go() {
         let left = |list: &[(u32, u32, i64, bool)]| -> Vec<(u32, u32)> {

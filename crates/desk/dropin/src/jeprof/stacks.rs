@@ -352,7 +352,8 @@ impl JeprofStacks {
         self.profile
     }
 
-    /// Returns the report rows to which a location adds, beginning with the innermost function.
+    /// Returns the report rows that count the values of a location, beginning with the innermost
+    /// function.
     fn rows(&self, location: &Location, typed: &JeprofArguments) -> Vec<JeprofRow> {
         // Addresses in the upper half, which belongs to the kernel, come from damaged stacks.
         if location.address > i64::MAX as u64 {
@@ -406,7 +407,7 @@ impl JeprofStacks {
     }
 }
 
-/// A row of the report to which a location adds.
+/// A report row that counts the values of a location.
 struct JeprofRow {
     key: String,
     /// The printed text, if it differs from the key.

@@ -27,7 +27,7 @@ pub(super) struct PprofConfig<'h> {
     pub(super) base: Option<String>,
     /// Whether the base stays visible and is marked (`-diff_base`).
     pub(super) diff: bool,
-    /// The remaining flags.
+    /// The values of all flags, as they were parsed.
     pub(super) flags: PprofArguments,
 }
 

@@ -80,7 +80,7 @@ impl PprofArguments {
         flags
     }
 
-    /// Returns the text of a flag, or its default.
+    /// Returns the value of a flag as text, or the default value of the flag.
     pub(super) fn text(&self, name: &str) -> &str {
         match self.value.get(name) {
             Some(value) => value,

@@ -145,7 +145,7 @@ fn merge_profiles(
     merge_as_pprof(profiles, UNIT_RULES)
 }
 
-/// Whether the absolute values of all samples add up to at most 64 bits, in each sample type.
+/// Whether, in each sample type, the sum of the absolute values of all samples fits in 64 bits.
 fn together_fit(profiles: &[Profile]) -> bool {
     let widest = profiles.iter().map(|p| p.sample_type.len()).max();
     (0..widest.unwrap_or(0)).all(|column| {

@@ -248,8 +248,8 @@ fn total(
     graph::total(profile, column, mean_divisor)
 }
 
-/// Returns the index of the sample type with a number or name. Without one, returns the profile's
-/// default, or else the last type.
+/// Returns the index of the sample type whose number or name is `index`. If `index` is empty,
+/// returns the profile's default type, or the last type if there is no default.
 pub(super) fn column(profile: &Profile, index: &str) -> Result<usize> {
     let types: Vec<&str> = profile
         .sample_type

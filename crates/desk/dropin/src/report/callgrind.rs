@@ -16,7 +16,7 @@ use crate::error::DropinError;
 use crate::name_numbers::NameNumbers;
 use heapprof_totals::fetch::fetch;
 
-/// Writes the graph without trimming it.
+/// Writes the report `-callgrind`: the call graph of a profile, without trimming it.
 pub fn callgrind(
     profile: &Profile,
     options: &PprofReportOptions,

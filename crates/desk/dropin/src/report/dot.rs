@@ -15,7 +15,7 @@ use super::top::report_counts;
 use super::{GraphPurpose, graph, output_unit};
 use crate::error::DropinError;
 
-/// Writes the picture.
+/// Writes the report `-dot`: the call graph of a profile as a picture for Graphviz.
 pub fn dot(
     profile: &Profile,
     options: &PprofReportOptions,
@@ -190,7 +190,7 @@ fn multiline_name(info: NodeInfo<'_>) -> String {
     parts.parts().join("\\n") + "\\n"
 }
 
-/// Escapes a text for a Graphviz string. Its lines are aligned to the left.
+/// Escapes a text for a Graphviz string, and aligns the lines of the text to the left.
 fn escape(text: &str) -> String {
     text.replace('\\', "\\\\")
         .replace('"', "\\\"")

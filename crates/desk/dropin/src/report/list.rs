@@ -114,7 +114,7 @@ fn sums(graph: &CallGraph<'_>, nodes: &[u32]) -> (i64, i64) {
     })
 }
 
-/// Returns the first and the last line number to show of the function to which the nodes belong.
+/// Returns the first and the last line number to show for a function, whose nodes are `nodes`.
 fn range(graph: &CallGraph<'_>, nodes: &[u32]) -> (i64, i64) {
     let info = || nodes.iter().map(|&node| graph.info(node));
     let first = info().map(|i| match i.start_line {

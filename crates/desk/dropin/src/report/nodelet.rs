@@ -13,7 +13,8 @@ const MAX_BOXES: usize = 4;
 /// Writes the boxes beside nodes.
 pub(super) struct NodeletWriter<'a> {
     values: &'a PprofValueFormatter,
-    /// The unit of the sizes. As pprof does, `same` converts from this unit to itself.
+    /// The unit of the sizes. As in pprof, the sizes are converted from this unit to itself, by
+    /// `same`.
     unit: &'a str,
     same: UnitScale,
 }
@@ -28,8 +29,9 @@ impl<'a> NodeletWriter<'a> {
         }
     }
 
-    /// Returns the boxes of the node with number `n`, with flats or with cums. `flat` is false for
-    /// a node without callees: its cums include the values of removed callees.
+    /// Returns the boxes of the node with number `n`. Boxes show flats if `flat` is set, and cums
+    /// otherwise. Cums are for a node without callees, because they include the values of removed
+    /// callees.
     pub(super) fn boxes(&self, tags: &NodeTags, n: usize, flat: bool) -> String {
         let mut text = String::new();
         let mut texts = tags.texts.clone();

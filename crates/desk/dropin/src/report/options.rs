@@ -9,7 +9,7 @@ use regex::Regex;
 use super::measurement::UnitScale;
 use super::zone::ReportTimeZone;
 
-/// Options of a report. Their names are pprof's where pprof has one.
+/// Options of a report. An option that pprof has, too, has the same name as in pprof.
 #[derive(Clone, Debug)]
 pub struct PprofReportOptions {
     /// Whether rows are sorted by cum instead of flat.

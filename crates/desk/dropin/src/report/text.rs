@@ -29,7 +29,7 @@ impl TextPieces {
     }
 }
 
-/// Buffer for a writer, which writes text in large parts.
+/// Buffer that collects text and passes it to a writer in large parts.
 pub(super) struct TextSpool<'a> {
     text: String,
     out: &'a mut dyn Write,

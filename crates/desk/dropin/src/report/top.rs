@@ -34,7 +34,7 @@ pub(super) fn graph_with_header<'a>(
     Ok((graph, values, labels))
 }
 
-/// Writes the report.
+/// Writes the report `-top`: one row for each node.
 pub fn top(
     profile: &Profile,
     options: &PprofReportOptions,

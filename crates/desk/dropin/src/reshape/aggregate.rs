@@ -2,7 +2,7 @@
 
 use heapprof_profile::{Profile, StringId};
 
-/// The details of frames that are kept.
+/// Selection of the details of a frame that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameDetail {
     /// Whether inlined functions are kept. Otherwise only the function that contains their code

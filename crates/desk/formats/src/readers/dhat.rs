@@ -34,7 +34,7 @@ pub(crate) fn read(
     file.reading(options)
 }
 
-/// Data that a file must record before a value of its program points is known.
+/// Optional data of a file, on which some values of a program point depend.
 #[derive(Clone, Copy)]
 enum ValueRequirement {
     Nothing,
@@ -68,7 +68,7 @@ struct DhatFile {
     pid: Option<i64>,
     has_lifetimes: bool,
     has_accesses: bool,
-    /// Units of sizes, of blocks and of time, in this order.
+    /// Unit of sizes. The next two fields are the units of counts of blocks and of time.
     sizes: Option<String>,
     blocks: Option<String>,
     time: Option<String>,

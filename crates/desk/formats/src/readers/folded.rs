@@ -16,7 +16,7 @@ use crate::lines::LineReader;
 use crate::reading::{FormatReadOptions, PartSelector, ProfileReading};
 use crate::tally::{FrameModule, SampleTally, TextFrame};
 
-/// Name that programs with this crate write for a stack without frames.
+/// Name that programs that use this crate write for a stack without frames.
 const EMPTY_STACK: &[u8] = b"(empty stack)";
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
@@ -109,7 +109,7 @@ struct FoldedFile {
     tally: SampleTally,
     stack: Vec<LocationIndex>,
     is_difference: bool,
-    /// Number of the column that the user asks for, if any.
+    /// Number of the column that the user selected; `None` for all columns.
     column: Option<usize>,
 }
 
@@ -156,8 +156,8 @@ impl FoldedFile {
     }
 }
 
-/// Reads a frame: a name, or an unsymbolized frame such as `0x401000 [app]`, which programs with
-/// this crate write.
+/// Reads a frame: a name, or an unsymbolized frame such as `0x401000 [app]`, which programs that
+/// use this crate write.
 pub(crate) fn frame(text: &str) -> TextFrame<'_> {
     let (digits, rest) = text.split_once(' ').unwrap_or((text, ""));
     let module = rest.strip_prefix('[').and_then(|r| r.strip_suffix(']'));

@@ -172,7 +172,8 @@ impl GoSampleReader {
             .collect();
         let label = size_label(&mut builder.profile, self.mean_size);
         let labels = builder.label_set(&mut [label]);
-        /// Number of bytes of a sample, and of a frame with its location, function and line.
+        /// Estimated size of a sample in memory, in bytes, and also of a frame with its location,
+        /// function and line.
         const ENTRY_BYTES: usize = 200;
         let bytes = ENTRY_BYTES * (1 + stack.len());
         builder.profile.samples.push(stack, &self.values, labels);

@@ -83,7 +83,7 @@ type JemallocCounts = [i64; 4];
 
 struct JemallocDump {
     period: i64,
-    /// Whether each thread has the numbers that the file has for it, instead of a share of the
+    /// Whether the values of a thread are its counts in the file. Otherwise they are a share of the
     /// stack's total.
     as_counted: bool,
     /// Unsamplers of memory in use and of memory allocated, by thread: `*` for all threads
@@ -131,8 +131,8 @@ impl JemallocDump {
 
     /// Changes all samples from two values to four, if they have two.
     ///
-    /// Without `prof_accum`, jemalloc counts only memory in use. Allocations exist if the header of
-    /// the dump has some, or from the first stack that has some.
+    /// Without `prof_accum`, jemalloc counts only memory in use. So this function is called when a
+    /// header or a stack has a count of allocations.
     fn allocations_too(&mut self) {
         if self.has_allocations {
             return;

@@ -26,7 +26,7 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
     head.split(|&b| b == b'\n').any(begins)
 }
 
-/// Whether a line is part of a report. The line may be among other output.
+/// Whether a line is the title of a report or begins a leak. The line may be among other output.
 pub(crate) fn begins(line: &[u8]) -> bool {
     let title = b"ERROR: LeakSanitizer: detected memory leaks";
     memchr::memmem::find(line, title).is_some() || leak(&uncoloured(line)).is_some()

@@ -22,7 +22,7 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
     head.split(|&b| b == b'\n').any(begins)
 }
 
-/// Whether a line is part of a report. The line may be among other output.
+/// Whether a line is the title of a report or begins an entry. The line may be among other output.
 pub(crate) fn begins(line: &[u8]) -> bool {
     is_report(line) || entry(line).is_some()
 }
@@ -91,7 +91,8 @@ struct MemleakFile {
 }
 
 impl MemleakFile {
-    /// Ends the current report, and stores it if it is the selected one so far.
+    /// Ends the current report, and stores it if it fits the selected part better than the reports
+    /// before it.
     fn close(&mut self, options: &FormatReadOptions) -> Result<(), FormatError> {
         let mut report = std::mem::replace(&mut self.current, MemleakReport::new(options));
         report.close_stack()?;

@@ -12,8 +12,8 @@ const STACKS: usize = 40_000;
 /// Maximum number of bytes of a text. The memory limit is larger than that.
 const MAX_BYTES: u64 = 7 << 20;
 
-/// A text of `STACKS` distinct stacks: what comes before them, each of them, what comes between
-/// two of them, and what comes after them.
+/// A text of `STACKS` distinct stacks. `stack` returns the text of each stack. The other texts come
+/// before the first stack, between two stacks, and after the last stack.
 struct RepeatedText {
     format: &'static str,
     before: String,

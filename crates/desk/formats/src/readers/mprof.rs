@@ -52,7 +52,7 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
     lines.clone().next().is_some_and(is_call) && 2 * calls > lines.count()
 }
 
-/// A call that has ended, together with later calls of the function at the same place.
+/// A call that has ended, together with later calls of the function that are counted as this call.
 struct MprofCallGroup {
     function: u32,
     before: i64,

@@ -91,7 +91,8 @@ pub fn heapwalk_retained(
     })
 }
 
-/// Writes the pointers to a block, with at most `limit` steps of the path and `limit` words.
+/// Writes the pointers to a block and the path to it, with at most `limit` pointers and `limit`
+/// steps of the path.
 ///
 /// # Errors
 /// The report can't be written in this format.

@@ -44,7 +44,7 @@ pub struct ProcessParts {
     /// The amount by which the kernel's sums of proportional parts exceed the sums over the
     /// mappings.
     pub rounding: MemoryUsage,
-    /// The total.
+    /// The whole memory of the process.
     pub total: MemoryUsage,
     /// Whether the total comes from the kernel's file `smaps_rollup`.
     pub is_as_kernel_sums: bool,
@@ -57,7 +57,7 @@ pub struct ProcessRow {
     pub kind: String,
     /// The name of the mapping. For a row about a kind, it is the name of the kind.
     pub name: String,
-    /// The number of mappings.
+    /// The number of mappings that the part consists of.
     pub mappings: usize,
     /// The amounts of memory.
     pub usage: MemoryUsage,
@@ -232,7 +232,7 @@ fn short_title(title: &str) -> String {
     }
 }
 
-/// Returns the position of a kind in reports.
+/// Returns the position of a kind of memory in reports.
 pub(super) fn kind_order(kind: &str) -> usize {
     let place = MAPPING_KINDS.iter().position(|(_, name, _)| *name == kind);
     place.unwrap_or(MAPPING_KINDS.len())

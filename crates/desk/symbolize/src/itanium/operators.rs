@@ -1,19 +1,19 @@
-//! Table of the operators. Each has a code of two letters.
+//! Table of the C++ operators, and their codes of two letters in linker names.
 
 /// How an expression with an operator is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OperatorForm {
     Unary,
     /// `++` and `--`. The operator is written after the operand, or before it if an underscore
-    /// follows the letters.
+    /// follows the code.
     Step,
     Binary,
     Conditional,
     Call,
     /// `static_cast` and similar casts.
     NamedCast,
-    /// A word with a type in parentheses, as in `sizeof`. The next variant has an expression in
-    /// parentheses instead.
+    /// A word with a type in parentheses, as in `sizeof`. [`OfExpression`](Self::OfExpression) has
+    /// an expression in the parentheses instead.
     OfType,
     OfExpression,
     New,

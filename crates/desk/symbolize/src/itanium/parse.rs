@@ -148,7 +148,7 @@ impl<'a> NameParser<'a> {
         number.checked_add(1)
     }
 
-    /// Reads parts up to `E`, which is skipped.
+    /// Reads parts of a name, each by a call of `part`, up to the letter `E`, which is skipped.
     pub(super) fn until_end(
         &mut self,
         mut part: impl FnMut(&mut Self) -> Option<NodeId>,

@@ -352,7 +352,7 @@ impl<'n, 'a> NamePrinter<'n, 'a> {
 
     /// Whether a part of this type is written after the declared name.
     fn has_right(&self, mut of: NodeId) -> bool {
-        // A hostile name may say that a part contains itself.
+        // In a hostile name, a part may contain itself.
         for _ in 0..MAX_DEPTH {
             match self.node(of) {
                 NameNode::FunctionType { .. } | NameNode::Array(..) => return true,

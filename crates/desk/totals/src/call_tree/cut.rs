@@ -3,8 +3,8 @@
 use super::{CallTree, NO_PARENT, is_heavy};
 
 impl CallTree {
-    /// Removes the nodes that a tree with the minimum weights `least` would not have. The tree must
-    /// have been built with minimum weights that are not larger.
+    /// Removes the nodes that are below the minimum weight `least` in every column. The tree must
+    /// have been built with minimum weights of at most `least`.
     pub fn cut(&mut self, least: &[i64]) {
         let is_kept = |tree: &Self, at: usize| is_heavy(tree.weight_of(at), least);
         self.retain(is_kept);

@@ -196,8 +196,8 @@ impl GrownSubtrees {
 }
 
 impl CallTree {
-    /// If `is_signed`, appends the weights of the tree `of` at the positions `sums`. If `of` has no
-    /// negative value, its totals are its weights.
+    /// If `is_signed`, appends weights of the tree `of` to the weights of this tree. `sums` are
+    /// their positions. If `of` has no negative value, its totals are its weights.
     pub(super) fn add_weight(
         &mut self,
         is_signed: bool,

@@ -31,7 +31,7 @@ const NOTES_HEADER: HeaderName = HeaderName::from_static("heapprof-notes");
 
 type HttpReply = Response<Full<Bytes>>;
 
-/// Answers requests with a guard and a handler.
+/// Checks requests with a [`RequestGuard`], and answers them with an [`ApiHandler`].
 pub(super) struct RequestDesk {
     guard: RequestGuard,
     answers: Arc<dyn ApiHandler>,

@@ -2,8 +2,7 @@
 //! table in full where a rule is not enough.
 //!
 //! gimli parses the tables. This module itself finds the row that applies, and the few registers of
-//! interest, because gimli's own context has kilobytes, and would be on the profiled program's
-//! stack.
+//! interest, because gimli's own context would take kilobytes of the profiled program's stack.
 
 use gimli::{
     BaseAddresses, CallFrameInstruction, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, Operation,
@@ -279,7 +278,7 @@ fn fde_offset(
     Some((eh_frame, bases, offset))
 }
 
-/// Returns memory of a loaded module.
+/// Returns the bytes of a loaded module from `start` to `end`.
 ///
 /// # Safety
 /// The part of the range that is read is mapped and stays so.
@@ -344,7 +343,7 @@ struct CfiProgram {
 }
 
 impl CfiProgram {
-    /// Applies one instruction. Returns `Some(false)` when the next row is behind `pc`.
+    /// Applies one instruction. Returns `Some(false)` when the next row begins after `pc`.
     fn apply(
         &mut self,
         instruction: &CallFrameInstruction<usize>,

@@ -7,8 +7,8 @@
 //! in dlclose, all code that dlopen loaded is suspect. Its unwind rules, and the stacks through it,
 //! are not remembered. Each walk that reaches such code compares its build id (or its first page)
 //! with the known one. If they differ, another generation of mappings begins before the stack gets
-//! its number. Code that was mapped when the program began can't be unloaded (`lasting_code.rs`), so
-//! none of this is needed for it.
+//! its number. Code that was mapped when the program began can't be unloaded (`lasting_code.rs`),
+//! so none of this is needed for it.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -21,7 +21,8 @@ use crate::code::image::MappedImage;
 use crate::code::modules::LoadedModule;
 use crate::process::EngineProcess;
 
-/// The closed code. Each stack walk reads the number of closed mappings.
+/// The mappings of closed code: code that was unloaded, or that a thread may be unloading. Each
+/// stack walk reads the number of these mappings.
 pub(crate) struct ClosedCode {
     all: LockedValue<{ rank::CLOSED_MAPPINGS }, ClosedMappings>,
     /// Number of closed mappings.
@@ -68,14 +69,13 @@ impl ClosedMapping {
 }
 
 impl ClosedMappings {
-    /// Replaces the entries for code that may be unmapped.
+    /// Replaces all entries for code that may be unmapped by the entries `new`.
     pub(crate) fn replace_closing(&mut self, new: impl Iterator<Item = ClosedMapping>) {
         self.0.retain(|c| c.presence != CodePresence::MayGo);
         self.0.extend(new);
     }
 
-    /// Notes that code is gone. Returns whether there was already an entry that the code may be
-    /// unmapped.
+    /// Notes that the code at `range` is gone. Returns whether the code had an entry before.
     pub(crate) fn note_gone(&mut self, range: Range<usize>, image: MappedImage) -> bool {
         let presence = CodePresence::Gone;
         if let Some(noted) = self.0.iter_mut().find(|c| c.is_of(&range, &image)) {

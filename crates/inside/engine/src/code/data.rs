@@ -31,8 +31,9 @@ struct DataMapping {
 }
 
 /// Returns the data of this process; `None` if the kernel does not show it. `end_of` returns the
-/// end of the loaded object that contains an address. It limits the anonymous mapping that follows
-/// a file, which may be unrelated to the file, or merged with an unrelated mapping.
+/// end of the loaded object that contains an address. An anonymous mapping that follows a file
+/// counts as the file's variables only up to this end, because it may be unrelated to the file, or
+/// merged with an unrelated mapping.
 pub(crate) fn read_data(end_of: impl Fn(usize) -> Option<usize>) -> Option<ProcessData> {
     let mut all = ProcessData::default();
     let mut last: Option<DataMapping> = None;

@@ -21,8 +21,8 @@ const MAX_INDEX_MEMORY: usize = 16 << 20;
 /// Maximum number of program headers, and of section headers, in a file that is indexed.
 const MAX_HEADERS: usize = 4096;
 
-/// A function's entry: the offset of the function in the object, and the offset of its entry in the
-/// section.
+/// An entry of an index: the offset of a function in the object, and the offset of the function's
+/// entry in the `.eh_frame`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct FrameIndexEntry {
@@ -30,10 +30,10 @@ struct FrameIndexEntry {
     entry: u32,
 }
 
-/// The index of an object. It is never freed.
+/// The index of an object's `.eh_frame`. It is never freed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FrameIndex {
-    /// Address of the section in memory.
+    /// Address of the `.eh_frame` in memory.
     pub(crate) eh_frame: usize,
     pub(crate) end: usize,
     entries: *const FrameIndexEntry,
@@ -206,7 +206,7 @@ fn is_in_memory(at: usize, bytes: &[u8]) -> bool {
     })
 }
 
-/// Finds the section in the file, and copies it if it equals memory.
+/// Finds an object's `.eh_frame` in the file at `path`, and copies it if it equals memory.
 fn find_section(object: &Range<usize>, path: &CStr) -> Option<EhFrameSection> {
     const LOAD: usize = libc::PT_LOAD as usize;
     let file = EngineFile::open(path, libc::O_RDONLY | libc::O_NONBLOCK, 0).ok()?;
@@ -277,8 +277,8 @@ fn find_section(object: &Range<usize>, path: &CStr) -> Option<EhFrameSection> {
 /// end, and the size of the entries in bytes.
 type BuiltIndex = (*mut FrameIndexEntry, usize, [usize; 2], usize);
 
-/// Makes the entries of a section, unless all indexes together would exceed the memory limit.
-/// `taken` is the number of bytes that other indexes take.
+/// Makes the index of a section, unless all indexes together would exceed the memory limit. `taken`
+/// is the number of bytes that other indexes take.
 fn build_index(
     object: &Range<usize>,
     section: &EhFrameSection,

@@ -34,7 +34,8 @@ impl MappedImage {
         first_page: 0,
     };
 
-    /// Returns the image that has file offset `offset` at `start`.
+    /// Returns the identity of the image that has its file's `offset` at the address `start`;
+    /// [`UNKNOWN`](Self::UNKNOWN) if it can't be read.
     pub(crate) fn read_at(start: usize, offset: u64) -> Self {
         Self::find(start, offset).unwrap_or(Self::UNKNOWN)
     }

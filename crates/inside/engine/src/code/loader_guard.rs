@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use heapprof_platform::sys;
 
-/// Maximum number of threads in the loader that are listed. Forks do not wait for further threads.
+/// Maximum length of the list of threads that use the loader. Forks do not wait for threads that
+/// are not in the list.
 const MAX_THREADS: usize = 32;
 /// Longest time, in nanoseconds, that a fork waits for threads in the loader, and that a thread
 /// waits for a fork before it enters the loader. The time is limited because a library's destructor

@@ -194,8 +194,8 @@ impl CodeMappings {
     }
 
     /// Notes the code that may be unmapped, before a thread closes objects. This is all code for
-    /// which `stays` is false. So if other code takes such addresses, a walk recognizes it at once,
-    /// and not only after [`note_gone`](Self::note_gone).
+    /// which `stays` is false. So if other code takes the addresses of such code, a walk recognizes
+    /// the other code at once, and not only after [`note_gone`](Self::note_gone).
     pub(crate) fn note_closing(&self, process: &EngineProcess, stays: impl Fn(usize) -> bool) {
         self.known.with(process, |known| {
             self.closed.with(process, |closed| {
@@ -269,8 +269,8 @@ impl CodeMappings {
             .with(process, |known| known.all.iter().any(is_it))
     }
 
-    /// Notes that code in a range is gone whose object was never scanned. Stacks through this code
-    /// have no names. Code that takes the addresses later counts as other code.
+    /// Notes that the code in a range is gone. The object of this code was never scanned. Stacks
+    /// through this code have no names. Code that takes the addresses later counts as other code.
     pub(crate) fn note_unknown_gone(&self, process: &EngineProcess, range: Range<usize>) {
         self.known.with(process, |known| {
             // The program's own code must be the first entry.
@@ -321,8 +321,8 @@ impl CodeMappings {
     }
 
     /// Adds mappings. `turn` is the value of [`KnownMappings::turn`] before they were read. Returns
-    /// false if another thread has noted meanwhile that one of them is gone. A thread adds code
-    /// before it unloads it, so code that is gone is always known.
+    /// false if another thread has noted meanwhile that one of the mappings is gone. A thread adds
+    /// code before it unloads the code, so code that is gone is always known.
     fn add(&self, process: &EngineProcess, now: Vec<CodeMapping>, turn: u64) -> bool {
         self.known.with(process, |known| {
             let generation = self.closed.with(process, |closed| {
@@ -411,8 +411,8 @@ impl CodeMappings {
         })
     }
 
-    /// Returns the first value that `is_wanted` returns for an existing mapping, and the mapping's
-    /// path, which is written to `path`.
+    /// Returns the first value that `is_wanted` returns for the start of an existing mapping, and
+    /// the path of that mapping. The path is stored in `path`.
     pub(crate) fn find_first<'a, T>(
         &self,
         process: &EngineProcess,

@@ -26,9 +26,9 @@ impl LoadedModule {
     /// Whether the object's unwind tables have no search table, because the linker made none. False
     /// if another thread closes the object meanwhile and its memory is unmapped.
     pub(crate) fn lacks_table(&self) -> bool {
-        /// Offset in the header of the byte that encodes the table.
+        /// Offset, in the header, of the byte that encodes the search table.
         const TABLE_ENCODING: usize = 3;
-        /// Encoding that means that there is no table.
+        /// Encoding of a missing search table.
         const OMITTED: u8 = 0xff;
         let at = self.eh_frame_hdr.wrapping_add(TABLE_ENCODING);
         if self.eh_frame_hdr == 0 || !(self.start..self.end).contains(&at) {
@@ -40,7 +40,7 @@ impl LoadedModule {
 }
 
 /// The loaded objects. For a libc that reports objects only under a lock, they are in a snapshot.
-/// Also counts unloads, and threads that are closing objects.
+/// This also counts unloads, and threads that are closing objects.
 pub(crate) struct LoadedModules {
     /// Number of changes, or possible changes, of the loaded objects.
     unloads: AtomicU32,

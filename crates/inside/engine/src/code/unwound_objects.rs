@@ -9,9 +9,9 @@ const MAX_OBJECTS: usize = 1024;
 /// Divisor for the time that scans may take: at most a fiftieth of all time. A scan is slow in a
 /// program with many objects, because the kernel writes a line for each mapping.
 const SCAN_TIME_DIVISOR: i64 = 50;
-/// Longest time, in microseconds, that scans in a row may take. It is saved up from earlier time
-/// without scans. Scans in a row are needed because objects are loaded in groups, and a program
-/// that waits runs no later scan.
+/// Longest time, in microseconds, that scans in a row may take. This time is saved up while no scan
+/// runs. Scans in a row are needed because objects are loaded in groups, and a program that waits
+/// runs no later scan.
 const MAX_SCAN_BURST: i64 = 100_000;
 /// Smallest time that is counted for a scan, in microseconds.
 const MIN_SCAN_TIME: i64 = 20;
@@ -92,7 +92,8 @@ impl SeenObjects {
             && self.is_due.swap(false, Ordering::AcqRel)
     }
 
-    /// Requests a scan, because more must be known of an object, or because a scan had no result.
+    /// Requests a scan, because the engine needs more data about an object, or because a scan had
+    /// no result.
     pub(crate) fn request_scan(&self) {
         self.is_due.store(true, Ordering::Release);
     }

@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering}
 
 use heapprof_platform::sys;
 
-/// The interval clock. It is a thread of the engine, which may not exist.
+/// The interval clock: a thread of the engine that makes a dump at each interval. The thread may
+/// not exist.
 pub(crate) struct IntervalClock {
-    /// The interval, in milliseconds; 0 if no clock runs.
+    /// The time between two dumps of the clock, in milliseconds; 0 if no clock runs.
     pub(crate) interval: AtomicU32,
     /// Number of the current round. A clock thread ends when its round is over. All clock threads
     /// wait on this word.

@@ -30,8 +30,8 @@ pub(crate) struct DumpSchedule {
     freed: AtomicU64,
     allocated_limit: AtomicU64,
     freed_limit: AtomicU64,
-    /// The end of the interval, in milliseconds of the monotonic clock; the greatest number if
-    /// allocations need not check the clock.
+    /// The end of the current interval between dumps, in milliseconds of the monotonic clock; the
+    /// greatest number if allocations need not check the clock.
     deadline: AtomicI64,
     last_peak: AtomicI64,
     pub(crate) following: LineGrowthSchedule,
@@ -120,7 +120,8 @@ impl DumpSchedule {
         self.max_unreported.load(Ordering::Relaxed)
     }
 
-    /// Makes threads report half as often if `is_slower` is true, otherwise as often as possible.
+    /// Makes threads report their allocated and freed bytes half as often if `is_slower` is true,
+    /// otherwise as often as possible.
     pub(crate) fn change_pace(&self, is_slower: bool) {
         let coarsest = self.coarsest.load(Ordering::Relaxed);
         let most = match is_slower {
@@ -161,7 +162,7 @@ impl DumpSchedule {
         self.rearm(process, heap);
     }
 
-    /// Sets the next limits, after a dump.
+    /// Sets the limits at which the next dumps are due, after a dump.
     pub(crate) fn rearm(&self, process: &EngineProcess, heap: &HeapCounters) {
         let triggers = self.triggers.with(process, |t| *t);
         let bits = sampler::byte_bits(process.recorded.is_exact());
@@ -227,8 +228,8 @@ impl DumpSchedule {
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, asked);
     }
 
-    /// Requests a scan of lines and code, unless something else is pending. Returns whether the
-    /// request was accepted.
+    /// Requests a scan of lines and code, unless other work is pending. Returns whether the request
+    /// was accepted.
     pub(crate) fn request_scan(&self) -> bool {
         self.pending
             .compare_exchange(

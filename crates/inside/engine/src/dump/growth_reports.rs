@@ -65,7 +65,7 @@ impl LineGrowthSchedule {
 
     /// Starts the schedule for a new recording. A line is reported if it has grown by `least`
     /// bytes; if `least` is `None`, there are no scans. Returns how many bytes are allocated
-    /// between two scans, if there are any.
+    /// between two scans; `None` if there are no scans.
     pub(crate) fn begin(&self, least: Option<u64>) -> Option<u64> {
         let step = least.map(growth_step);
         self.step.store(step.unwrap_or_default(), Ordering::Relaxed);

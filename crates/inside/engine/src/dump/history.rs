@@ -30,8 +30,8 @@ pub(crate) struct RecordingHistory {
 const EARLY_CHECK_LIMIT: i64 = 20;
 /// Time since the last check, in microseconds, above which a check is late.
 const LATE_CHECK_LIMIT: i64 = 80;
-/// Number of early checks in a row that make the pace slower. A short burst of allocations has
-/// fewer early checks, so it leaves the pace quick.
+/// Number of early checks in a row after which checks come less often. A short burst of allocations
+/// has fewer early checks, so it does not slow the checks down.
 const MAX_EARLY_CHECKS: u32 = 8;
 
 /// A change of the pace at which the heap is checked.
@@ -41,7 +41,7 @@ pub(crate) enum CheckPace {
     Slower,
     /// Checks are to come as often as now.
     Unchanged,
-    /// Checks are to come as often as can be, because little has happened lately.
+    /// Checks are to come as often as possible, because little has happened lately.
     Quickest,
 }
 
@@ -140,7 +140,7 @@ impl RecordingHistory {
         self.moments.with(process, first).unwrap_or(0)
     }
 
-    /// Returns the time when the heap was largest, according to its checks.
+    /// Returns the time of the check that found the heap's largest size.
     pub(crate) fn peak_at(&self) -> i64 {
         self.peak_at.load(Ordering::Relaxed)
     }

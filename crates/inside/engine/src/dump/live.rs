@@ -10,16 +10,16 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use heapprof_platform::sys::{self, EngineFile};
 
-/// The word with the request of `record --live`, and the last answer.
+/// The word with the request of `record --live`, and the last request that was answered.
 pub(crate) struct LiveRequests {
     /// The request word. Its upper half is the id of the process from which a profile is requested
     /// (0 means all processes). Its lower half counts the requests.
     word: OnceLock<&'static AtomicU64>,
-    /// The value of the word that was answered last.
+    /// The value of the request word that was answered last.
     answered: AtomicU64,
     /// Earliest time of the next answer, in nanoseconds of the monotonic clock.
     not_before: AtomicI64,
-    /// Whether allocations check the word, because the engine can't have a thread for this.
+    /// Whether allocations check the request word, because the engine can't have a thread for this.
     is_inline: AtomicBool,
 }
 
@@ -40,7 +40,8 @@ impl LiveRequests {
         }
     }
 
-    /// Maps the word's file in the folder `list`. If a word is mapped already, nothing changes.
+    /// Maps the file with the request word, which is in the folder `list`. If the word is mapped
+    /// already, nothing changes.
     pub(crate) fn begin(&self, list: &[u8]) {
         if self.word.get().is_some() {
             return;
@@ -56,18 +57,19 @@ impl LiveRequests {
         }
     }
 
-    /// Sets whether allocations check the word.
+    /// Sets whether allocations check the request word.
     pub(crate) fn check_inline(&self, is_inline: bool) {
         self.is_inline.store(is_inline, Ordering::Relaxed);
     }
 
-    /// Whether allocations check the word, and the word has a request for this process.
+    /// Whether allocations check the request word, and the word has a request for this
+    /// process.
     pub(crate) fn is_asked_inline(&self) -> bool {
         self.is_inline.load(Ordering::Relaxed) && self.pending_request().is_some()
     }
 
-    /// Returns the word if it has a request for this process that is not answered yet, and the
-    /// pause after the last answer is over.
+    /// Returns the request word, if it has an unanswered request for this process, and the pause
+    /// after the last answer is over.
     pub(crate) fn pending_request(&self) -> Option<u64> {
         let word = self.word.get()?.load(Ordering::Relaxed);
         let is_new = word != self.answered.load(Ordering::Relaxed);
@@ -80,7 +82,7 @@ impl LiveRequests {
         (is_asked && is_time()).then_some(word)
     }
 
-    /// Records that `word` is answered. The answer began at `began`, in nanoseconds.
+    /// Records that the request `word` is answered. The answer began at `began`, in nanoseconds.
     pub(crate) fn note_answer(&self, word: u64, began: i64) {
         let now = sys::nanoseconds(libc::CLOCK_MONOTONIC);
         let pause = (now - began).saturating_mul(ANSWER_TIME_DIVISOR);

@@ -104,6 +104,9 @@ pub(super) fn record_allocation(
     add_to_ledger::<true>(engine, state, own, spot, stack, size);
 }
 
+/// Makes an allocation in sampled mode. If the allocation is sampled, records the block that `real`
+/// returns.
+///
 /// # Safety
 /// The slot is this thread's own, and not busy.
 #[cold]

@@ -250,7 +250,8 @@ unsafe fn leave_engine(engine: &Engine, slot: *mut ThreadSlot, state: &'static T
     sys::restore_signals(mask);
 }
 
-/// Marks the thread as being inside the engine, with its countdown out of reach.
+/// Marks the thread as being inside the engine, and sets its countdown to a value that is not
+/// reached meanwhile.
 ///
 /// # Safety
 /// The slot is this thread's own.
@@ -291,8 +292,8 @@ unsafe fn leave(engine: &Engine, slot: *mut ThreadSlot, countdown: u64) {
     }
 }
 
-/// Records that the thread has had a countdown in this recording. Returns whether it is the
-/// thread's first countdown in it.
+/// Records that the thread has had a countdown in this recording. Returns whether this is the
+/// thread's first countdown in the recording.
 ///
 /// # Safety
 /// The slot is this thread's own.
@@ -325,8 +326,8 @@ pub(crate) struct ThreadEvent {
 
 impl ThreadEvent {
     /// Enters the engine, for an event of the recording `epoch`. If there is no memory for the
-    /// thread's tables, returns `None` and counts the event as lost. Then, and after an event that
-    /// is dropped, the thread continues with the countdown `otherwise`.
+    /// thread's tables, returns `None` and counts the event as lost. In that case, and after an
+    /// event that is dropped, the thread continues with the countdown `otherwise`.
     ///
     /// # Safety
     /// The slot is this thread's own, and not busy.

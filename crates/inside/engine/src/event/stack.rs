@@ -234,7 +234,8 @@ fn find_or_insert<'a>(
     found.or_else(|| stacks.find_or_insert(&engine.process, hash, generation, new()))
 }
 
-/// Returns the number of an interpreter's stack that differs from the thread's last stack.
+/// Returns the number of the interpreter's stack that was just captured. This stack differs from
+/// the thread's previous stack.
 #[inline(never)]
 fn script_stack(engine: &Engine, own: &mut ThreadOwnState, frame: CallSite) -> Option<StackNumber> {
     let ThreadOwnState {

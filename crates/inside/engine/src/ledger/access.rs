@@ -344,7 +344,7 @@ const SHARED_OWNER: *mut ThreadState = std::ptr::without_provenance_mut(1);
 /// Flag bit in [`PartOwner`], which is set while another thread takes the resource from its owner.
 const MOVING_FLAG: usize = 2;
 
-/// The outcome of a claim.
+/// The outcome of a thread's claim to own a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClaimOutcome {
     /// The thread owns the resource.

@@ -44,7 +44,7 @@ pub(crate) struct LivePart {
     pub(crate) table: UnsafeCell<BlockTable>,
 }
 
-/// The address of a block, and the slot of its region if the region already has a slot.
+/// The address of a block, and the [`ShadowSlot`] of the block's region, if the region has a slot.
 #[derive(Clone, Copy)]
 pub(crate) struct BlockSpot<'a> {
     address: usize,
@@ -61,8 +61,8 @@ impl BlockSpot<'_> {
 /// The live table: all known blocks in use.
 pub(crate) struct LiveTable {
     pub(crate) part: [LivePart; PART_COUNT],
-    /// Memory for the parts' tables. For each power of two, the tables of this size are side by
-    /// side. Large pages may be used for them.
+    /// Memory for the hash tables of the parts. For each power of two, the tables of this size are
+    /// side by side. Large pages may be used for them.
     region: [AtomicPtr<u8>; 40],
     pub(crate) shadows: RegionShadows,
 }
@@ -93,8 +93,8 @@ impl LiveTable {
         }
     }
 
-    /// Runs `work` on the table of the part that has an address. Returns `None` if the part is not
-    /// available.
+    /// Runs `work` on the hash table of the part to which an address belongs. Returns `None` if the
+    /// part is not available.
     #[inline(always)]
     pub(crate) fn with_table<R>(
         &self,
@@ -380,8 +380,8 @@ impl LiveTable {
         all
     }
 
-    /// Finds the word or the hash table's entry in which a block is stored or will be stored, and
-    /// prefetches it.
+    /// Prefetches the shadow's word, or the hash table's entry, in which the block at `address` is
+    /// stored or will be stored.
     #[inline(always)]
     pub(crate) fn find_spot(&self, address: usize) -> BlockSpot<'_> {
         let slot = self.shadows.slot(address);

@@ -79,7 +79,7 @@ fn counts_mappings(engine: &Engine) -> bool {
     engine.ledger.regions.with(&engine.process, has_some)
 }
 
-/// Returns the bytes in use by stacks whose label names a purpose, for each purpose.
+/// Returns each purpose that a label names, with the bytes in use by the stacks with that label.
 fn by_label(engine: &Engine, sums: &[StackSums]) -> Vec<(String, i64)> {
     let (mut by_word, mut frames) = (BTreeMap::<u64, i64>::new(), Vec::new());
     for (stack, sum) in (0..).map(StackNumber::from_u32).zip(sums) {

@@ -38,7 +38,8 @@ const LONG_SEND_TIMEOUT: u32 = 5000;
 /// forked child has [`LONG_SEND_TIMEOUT`] instead.
 const SHORT_SEND_TIMEOUT: u32 = 20;
 
-/// Prepares for forked children.
+/// Prepares for forked children: maps the time of the auditor's last answer, which all audited
+/// processes share.
 pub(super) fn begin(engine: &Engine, options: &RecordingOptions) {
     if !options.output.audit.is_empty() && engine.process.last_audit.get().is_none() {
         // Without the shared word, each process waits by itself.

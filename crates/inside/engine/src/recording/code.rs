@@ -1,10 +1,10 @@
-//! The mappings of code, as profiles have them.
+//! Converts mappings of code to the form for profiles.
 
 use heapprof_profile::recording::{RecordedCode, RecordedMapping};
 
 use crate::code::mappings::CodeMapping;
 
-/// Returns these mappings as profiles have them.
+/// Converts the known mappings of code to the form for profiles.
 pub(super) fn to_recorded(known: &[CodeMapping]) -> RecordedCode<'_> {
     let mappings = known.iter().map(|mapping| RecordedMapping {
         start: mapping.start as u64,

@@ -1,6 +1,6 @@
-//! Delays the time from which a child's ledger is kept in a file. Most children of a script have so
-//! little memory in use that they leave no profile, however they end. For such a child, a file that
-//! is handed to the ledger keeper would be most of the cost of a recording.
+//! Delays the move of a child's ledger into a file. Most children of a script have so little memory
+//! in use that they leave no profile, however they end. For such a child, a file that is handed to
+//! the ledger keeper would be most of the cost of a recording.
 //!
 //! The ledger is in private memory meanwhile. The delay ends when the process has allocated
 //! [`MIN_ALLOCATED_BYTES`]. It also ends before a change that makes it impossible to move the
@@ -55,7 +55,7 @@ pub(super) fn begin(engine: &Engine) {
     due.change_pace(false);
 }
 
-/// Ends the delay, if the ledger waits: moves the ledger into a file, and hands the file over. The
+/// Ends the delay, if there is one: moves the ledger into a file, and hands the file over. The
 /// thread has taken the reentrancy guard, with signals blocked.
 pub(super) fn end(engine: &'static Engine) {
     let (process, kept) = (&engine.process, &engine.process.pages.table_file);

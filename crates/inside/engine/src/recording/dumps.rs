@@ -207,7 +207,7 @@ pub(super) fn move_ledger_to_file(engine: &'static Engine) {
 /// The outcome of a dump whose path the caller does not need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DumpOutcome {
-    /// The dump is written, or a note was left for the thread that dumps now.
+    /// The dump is written or left out, or a note was left for the thread that dumps now.
     Written,
     /// The dump is not written.
     Failed,
@@ -215,8 +215,8 @@ pub(super) enum DumpOutcome {
     Later,
 }
 
-/// Writes a dump whose path the caller does not need. The caller may be a signal handler. If
-/// another thread forks, this waits for it for at most `patience` nanoseconds.
+/// Writes a dump whose path the caller does not need. The caller may be a signal handler. While
+/// another thread forks, this waits for at most `patience` nanoseconds.
 pub(super) fn dump_only(engine: &'static Engine, reason: DumpReason, patience: i64) -> DumpOutcome {
     if !engine.process.is_own() {
         return DumpOutcome::Failed;

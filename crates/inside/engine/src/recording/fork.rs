@@ -35,8 +35,8 @@ impl Engine {
 /// Number of bytes of memory that the engine reserves for the options that a child reads.
 const MAX_CHILD_MEMORY: usize = 64 << 10;
 
-/// Takes the locks for fork. Returns a bit for each lock: whether it was taken. The other locks
-/// belong to threads that are interrupted in an event.
+/// Takes the locks for fork. Returns a bit for each lock, which is set if the lock was taken. Locks
+/// that were not taken belong to threads that are interrupted in an event.
 pub(super) fn acquire(engine: &Engine) -> u32 {
     let mut held = 0;
     for (i, lock) in engine.locks().iter().enumerate() {

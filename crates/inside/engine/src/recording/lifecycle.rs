@@ -197,7 +197,7 @@ impl EngineLifecycle {
         clock::allow_threads(self.0);
     }
 
-    /// Ends the thread that counts an interval, and waits until it is gone. From then on the
+    /// Ends the thread of the interval clock, and waits until it is gone. From then on the
     /// program's allocations check the clock.
     pub fn end_clock(self) {
         clock::end(self.0);

@@ -31,8 +31,9 @@ struct ChangedStack {
 
 /// Reports the stacks that have changed enough, if the recording reports the growth of lines.
 ///
-/// The last scan of all, `is_last`, also reports the memory that was in use at the heap's peak,
-/// because the heap may have grown and shrunk since the previous scan.
+/// If `is_last` is true, this is the last scan of the process. Then the memory that was in use at
+/// the heap's peak is reported, too, because the heap may have grown and shrunk since the previous
+/// scan.
 ///
 /// This thread must have the turn to dump, and there must be memory for a dump.
 pub(super) fn scan(engine: &Engine, options: &RecordingOptions, is_last: bool) {
@@ -132,8 +133,8 @@ pub(super) fn message(engine: &Engine, mut profile: Vec<u8>) -> Vec<u8> {
     profile
 }
 
-/// The text with which each message begins. If a message is cut short, a reader finds the next
-/// message by this text.
+/// The text with which each message with a profile begins. If a message is cut short, a reader
+/// finds the next message by this text.
 const MESSAGE_HEAD: &str = "\n\0lines ";
 
 /// Returns the innermost word of a stack.

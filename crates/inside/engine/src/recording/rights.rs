@@ -9,7 +9,7 @@ use heapprof_platform::sys;
 use crate::engine::Engine;
 use crate::options::{LedgerRecipient, RecordingOptions};
 
-/// The words with which the message begins.
+/// The words with which the message of a process that lowers its rights begins.
 const LOWER_RIGHTS_MESSAGE: &str = "heapprof's lower rights 1";
 /// Maximum number of attempts to send the message, with one attempt each millisecond.
 const MAX_SEND_ATTEMPTS: u32 = 20;

@@ -80,8 +80,8 @@ pub(super) fn begin(
     Some(file)
 }
 
-/// Writes the header, and hands over the file if it is new. While the file is delayed, no process
-/// reads the header.
+/// Writes the header of the saved ledger, and hands over the ledger's file if the file is new.
+/// While the file is delayed, no process reads the header.
 pub(super) fn publish(engine: &'static Engine, handed: Option<(&EngineFile, &RecordingOptions)>) {
     let kept = &engine.process.pages.table_file;
     if !kept.is_there() || kept.is_waiting() {

@@ -40,7 +40,7 @@ pub(super) fn memory_needed(engine: &Engine) -> usize {
     mappings.saturating_add(memory_without_mappings(engine))
 }
 
-/// Returns how many bytes a dump may take at most, without those for mappings.
+/// Returns how many bytes a dump may take at most, without the bytes for mappings.
 fn memory_without_mappings(engine: &Engine) -> usize {
     let (code, stacks) = (&engine.code, &engine.ledger.stacks);
     // A location is an address in a generation of mappings, and every address has its rule.
@@ -64,7 +64,7 @@ fn memory_without_mappings(engine: &Engine) -> usize {
     (8 << 18) + stacks + named + lines + threads + locations.saturating_mul(288)
 }
 
-/// Records what code is mapped now, for a dump. Returns whether the kernel reported it.
+/// Records the code that is mapped now, for a dump. Returns whether the kernel reported the code.
 pub(super) fn remember_code(engine: &Engine) -> bool {
     engine.remember_code(memory_without_mappings(engine)) == CodeScanOutcome::All
 }
@@ -168,7 +168,7 @@ pub(super) fn write_profile(
     Ok(totals)
 }
 
-/// Writes how much each of these stacks has grown, in bytes, as a gzipped profile of one type.
+/// Writes the growth of stacks, in bytes, as a gzipped profile of one type.
 pub(super) fn write_growth(
     engine: &Engine,
     wrappers: &str,
@@ -191,11 +191,11 @@ enum SnapshotRow<'a> {
     Stack(StackNumber),
     /// A part of a pool, below the pool's own frames.
     Part(&'a PoolPartSums),
-    /// Values that a stack made, and the word of the label that they have.
+    /// Values that a stack made, and the word of their label.
     Value(ValueOrigin, u64),
 }
 
-/// Writes a sample for each row that `next` returns. `next` has put the values into the sample.
+/// Writes a sample for each row that `next` returns. `next` puts the row's values into the sample.
 fn write_stacks<'a>(
     engine: &Engine,
     mut builder: ProfileBuilder,
@@ -288,7 +288,7 @@ impl LedgerSource for EngineLedger<'_> {
     }
 }
 
-/// The names of threads in a profile, so that each thread has one name in it.
+/// The threads in a profile by their numbers, so that each thread has one name in the profile.
 type ThreadsByNumber = HashMap<ThreadNumber, RecordedThread>;
 
 /// Returns the set of labels for which `words` stand.
@@ -363,7 +363,7 @@ struct DumpFacts<'a> {
     account: Vec<String>,
 }
 
-/// Largest number of bytes of a command line that are read for the name of a script.
+/// Maximum number of bytes of a command line that are read to find the name of a script.
 const MAX_COMMAND_LINE_LEN: usize = 4096;
 
 /// Returns the comments that distinguish the process from other processes of the same program.

@@ -1,5 +1,4 @@
-//! The place from which an allocation is called, for callers that are Rust functions and not hooks
-//! in assembly.
+//! The call site of an allocation, for callers that are Rust functions and not hooks in assembly.
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use heapprof_abi::FrameAddress;
@@ -9,7 +8,7 @@ use crate::arch::FunctionPosition;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use crate::stack::walk::{CheckedMemory, DirectMemory, FrameCursor, StackBounds, Unwinder};
 
-/// Place of a call by the program: the hook's return address, and rbp.
+/// A call site in the program: the address of the hook's return address, and the value of rbp.
 #[derive(Clone, Copy, Debug)]
 pub struct CallSite {
     /// Address of the return address.

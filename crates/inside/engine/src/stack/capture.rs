@@ -331,9 +331,9 @@ impl LastStack {
         Ok(CaptureOutcome::Recorded)
     }
 
-    /// Adds unchanged recorded frames to the fresh frames: those that are newer than a broken
-    /// frame. Returns the current cursor of the broken frame. `bp` is the value of rbp in the
-    /// newest frame.
+    /// Adds the recorded frames `frames`, which are unchanged, to the fresh frames. The next older
+    /// frame is broken. Returns the current cursor of the broken frame. `bp` is the value of rbp in
+    /// the newest frame.
     #[inline(always)]
     fn carry_over<const DEEP: bool>(
         &mut self,
@@ -435,8 +435,8 @@ impl LastStack {
         self.hash
     }
 
-    /// Notes the number of the recorded stack in a generation of mappings; `None` if it has no
-    /// valid number.
+    /// Notes the number of the recorded stack in a generation of mappings; `stack` is `None` if it
+    /// has no valid number.
     pub(crate) fn note_number(
         &mut self,
         stack: Option<StackNumber>,
@@ -534,13 +534,13 @@ impl LastStack {
     }
 }
 
-/// A native frame with the address of its return address. The frame's own memory begins right above
-/// its callee's, and ends with its own return address.
+/// A native frame, with the address of the return address into it. The frame's own memory begins
+/// right above that address, and ends with the return address into the frame's caller.
 #[derive(Clone, Copy)]
 pub(crate) struct PlacedFrame {
     /// The word of the frame's address, or [`CUT`].
     pub(crate) pc: u64,
-    /// Address at which the frame begins: it contains the return address into the frame.
+    /// Address of the return address into the frame. The frame's own memory begins right above it.
     pub(crate) slot: u64,
 }
 

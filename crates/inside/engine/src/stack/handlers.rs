@@ -22,7 +22,7 @@ const RESTORER_WORD: usize = 2;
 const MAX_RESTORERS: usize = 4;
 
 /// Whether this thread may be in a signal handler. `here` is an address in its current frame, and
-/// `own` has the bounds of its own stack. True if that is not certain.
+/// `own` has the bounds of its own stack. Returns true, too, if this can't be determined.
 pub(crate) fn may_be_in_handler(here: usize, own: StackBounds) -> bool {
     let (mut restorers, mut count) = ([0; MAX_RESTORERS], 0);
     for signal in 1..=SIGNAL_COUNT {

@@ -19,8 +19,8 @@ pub(crate) fn find(slot: usize, local: usize) -> StackBounds {
     described(local).unwrap_or_else(|| find_mapped(slot, local))
 }
 
-/// Returns the bounds of the stack that libc has for this thread, below `local`; `None` if they are
-/// not found.
+/// Returns the bounds of this thread's own stack from libc's descriptor of the thread. The stack
+/// ends at `local`. Returns `None` if the bounds are not found.
 ///
 /// This is quicker than reading the kernel's list of mappings, which grows with each thread. glibc
 /// has the beginning, the length and the guard of a thread's stack side by side in its `struct
@@ -62,7 +62,7 @@ fn described(_local: usize) -> Option<StackBounds> {
     None
 }
 
-/// Returns the bounds of the stack by the kernel's mappings.
+/// Finds the bounds of this thread's own stack in the kernel's list of mappings.
 fn find_mapped(slot: usize, local: usize) -> StackBounds {
     let (mut main, mut below_local) = (StackBounds::default(), StackBounds::default());
     // The buffer is small, because this runs at a thread's first allocation, on whatever stack that

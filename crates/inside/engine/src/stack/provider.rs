@@ -178,8 +178,8 @@ pub struct StackProvider {
     /// if the thread runs no code of the interpreter. The function runs inside an allocation, so it
     /// must not allocate, wait or call the interpreter.
     pub capture: unsafe extern "C" fn(*mut c_void, *mut StackCapture) -> usize,
-    /// Finds the texts of a frame. Returns 0, or another number if it can't. The function also runs
-    /// inside an allocation, in the thread to which the frame belongs.
+    /// Finds the texts of a frame. Returns 0, or another number if it can't. Like `capture`, the
+    /// function runs inside an allocation, in the thread to which the frame belongs.
     pub resolve: unsafe extern "C" fn(*mut c_void, *const RawFrame, *mut NamedFrame) -> c_int,
     /// Writes the key and the text of a label into two buffers of the given sizes. The arguments
     /// are a number that stands for labels, and the label's index among them. Returns 0, or another
@@ -206,8 +206,8 @@ pub struct StackProvider {
     /// engine calls it when it writes a profile, in any thread, while other threads run. May be
     /// missing.
     pub report: Option<unsafe extern "C" fn(*mut c_void, *const ReportSink)>,
-    /// Start of the names of the values' sample types, such as `sv`; null if the provider traces no
-    /// values.
+    /// Prefix of the names of the sample types for values, such as `sv`; null if the provider
+    /// traces no values.
     pub value_name: *const c_char,
     /// Stores a row of the values that are alive at this moment. Returns 0, or another number if
     /// there are no more rows. The engine calls it when it writes a profile, in any thread, with
@@ -285,7 +285,8 @@ impl StackProvider {
         reported
     }
 
-    /// Returns the start of the names of the values' sample types, if the provider traces values.
+    /// Returns the prefix of the names of the sample types for values, if the provider traces
+    /// values.
     pub(crate) fn value_name(&self) -> Option<&str> {
         if self.value_name.is_null() || self.values.is_none() {
             return None;
@@ -378,7 +379,7 @@ pub enum RegistrationError {
 /// The providers of a process. A provider is never removed.
 pub(crate) struct ProviderTable {
     slot: [ProviderSlot; MAX_PROVIDERS],
-    /// A set of bits: the providers that are called.
+    /// The providers that are called, with one bit for each provider.
     asked: AtomicU32,
     /// The [`StackRequest`] that every event checks, as a number.
     asks: AtomicU8,

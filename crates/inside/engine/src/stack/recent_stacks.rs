@@ -27,17 +27,17 @@ const TRIAL_CAPTURES: u32 = 32;
 
 /// The recent stacks of a thread. All zeros are an empty list.
 pub(crate) struct RecentStacks {
-    /// The call site of each stack, as a word; zero for an empty entry. All of them are in one
+    /// The call site of each stack, as a word; zero for an empty entry. All entries are in one
     /// cache line.
     place: [u64; WAY_COUNT],
     way: [RecentStack; WAY_COUNT],
-    /// Number of entries that stacks from new call sites have taken so far. It determines the next
-    /// entry.
+    /// Number of entries that stacks from new call sites have taken so far. It determines the entry
+    /// that the next such stack takes.
     next: u32,
     /// Number of stacks that may still be added before the next pause. So the list costs little in
     /// a program that never returns to a stack in it.
     credit: u32,
-    /// Number of captures left for which no search is made.
+    /// Number of further captures without a search in this list.
     pause: u32,
 }
 

@@ -1,5 +1,5 @@
-//! Captures the stack of an interpreter at an allocation through its provider, and compares it with
-//! the last stack.
+//! Captures an interpreter's stack at an allocation, through the interpreter's provider, and
+//! compares the stack with the last one.
 //!
 //! A thread's next stack mostly differs from the last one only in its newest frames. So the last
 //! stack is stored as its provider returned it, together with the word of each frame. Only frames
@@ -171,7 +171,7 @@ fn stack_key(callers: u64, leaf: RawFrame, label: u64) -> u64 {
 }
 
 impl ScriptStack {
-    /// Clears the last stack, and the provider that captured it.
+    /// Forgets the last stack, and which provider captured it.
     pub(crate) fn reset(&mut self) {
         (self.len, self.shared, self.stack, self.native) = (0, 0, None, None);
         self.is_leaf_unknown = false;
@@ -326,7 +326,7 @@ impl ScriptStack {
     }
 
     /// Replaces the stack by a captured stack. Both stacks share at least the `shared` oldest
-    /// frames. Returns whether the new stack has no frame that the old stack lacks.
+    /// frames. Returns whether the old stack has all frames of the new stack.
     #[inline(always)]
     fn replace(
         &mut self,

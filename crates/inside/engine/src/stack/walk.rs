@@ -17,7 +17,7 @@ pub(crate) struct Unwinder<'a> {
 }
 
 impl Unwinder<'_> {
-    /// Returns the rule of a frame.
+    /// Returns the unwind rule of a frame.
     #[inline]
     pub(crate) fn rule(self, frame: FrameAddress) -> UnwindRule {
         match self.code.rules.find(frame.to_word()) {
@@ -81,8 +81,8 @@ impl Unwinder<'_> {
         Some(FrameCursor { slot, bp, pc })
     }
 
-    /// Steps through a frame without a simple rule. The caller of a signal frame may be on another
-    /// stack.
+    /// Returns the caller of a frame that has no simple rule. The caller of a signal frame may be
+    /// on another stack.
     #[cold]
     fn step_complex(
         self,
@@ -117,8 +117,8 @@ pub(crate) struct StackBounds {
 /// A frame being unwound.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FrameCursor {
-    /// Address of the frame's return address. It is just below the frame's stack pointer after the
-    /// return.
+    /// Address of the return address into the frame. After the return, the frame's stack pointer is
+    /// just above it.
     pub(crate) slot: usize,
     /// The frame's value of rbp.
     pub(crate) bp: usize,

@@ -306,8 +306,8 @@ impl HeapCounters {
         false
     }
 
-    /// Counts an allocation. Does not count it yet if it may be a new peak while other threads have
-    /// budgets: see [`CountOutcome::NotYet`].
+    /// Counts an allocation. If it may be a new peak while other threads have budgets, it is not
+    /// counted yet: see [`CountOutcome::NotYet`].
     #[inline(always)]
     pub(crate) fn count_allocation(
         &self,
@@ -473,7 +473,7 @@ pub(crate) const TEMPORARY_EVENTS: usize = 8;
 #[derive(Default)]
 pub(crate) struct RecentAllocations {
     address: [usize; TEMPORARY_EVENTS],
-    /// The lower half of each address, divided by 16. The halves are compared all at once.
+    /// The lower 32 bits of each address divided by 16. All of them are compared at once.
     brief: [u32; TEMPORARY_EVENTS],
     next: usize,
 }

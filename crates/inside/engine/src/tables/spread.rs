@@ -108,7 +108,7 @@ impl StackSpread {
         none(&self.allocated) && none(&self.freed)
     }
 
-    /// Adds a sampled block of `size` bytes that is new.
+    /// Adds a new sampled block of `size` bytes.
     pub(crate) fn note_allocation(&self, size: u64, period: u64) {
         self.allocated.add(size, period);
     }

@@ -45,7 +45,7 @@ pub(crate) struct ThreadNameEntry {
     pub(crate) id: AtomicU32,
     /// Whether the thread has ended, so that its id may belong to another thread.
     pub(crate) is_gone: AtomicBool,
-    /// The generation of the process to which the thread belongs.
+    /// Number of forks between the first process of the program and the thread's process.
     pub(crate) generation: AtomicU8,
     /// The bytes of the thread's name, up to a zero. A dump reads them only if the kernel does not
     /// know the thread any more. A dump that reads them while they change may get parts of the old

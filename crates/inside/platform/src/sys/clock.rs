@@ -15,7 +15,8 @@ use crate::arch::CLOCK_FUNCTION_NAME;
 type ClockGettime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> c_int;
 
 /// Address of the vDSO's function that reads a clock; null before the first search, and
-/// [`NO_FUNCTION`] if there is no such function. It is at the same address in a forked child.
+/// [`NO_FUNCTION`] if there is no such function. The function has the same address in a forked
+/// child.
 static CLOCK_FUNCTION: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 const NO_FUNCTION: *mut () = ptr::without_provenance_mut(1);
 

@@ -7,17 +7,17 @@ use super::call;
 /// An open file that closes itself.
 pub struct EngineFile(i32);
 
-/// The remaining time for waits: for a pipe's reader, or for an answer. All waits together share
-/// this time, so that a reader can't prolong it by reading a little at a time.
+/// The remaining time that a thread may wait for a pipe's reader or for an answer. All waits
+/// together share this time, so that a reader can't prolong it by reading a little at a time.
 pub struct WaitTimeout(libc::timespec);
 
 impl WaitTimeout {
-    /// Makes a limit of ten seconds.
+    /// Returns a limit of ten seconds.
     pub const fn new() -> Self {
         Self::from_seconds(10)
     }
 
-    /// Makes a limit of `seconds` seconds.
+    /// Returns a limit of `seconds` seconds.
     pub const fn from_seconds(seconds: i64) -> Self {
         Self(libc::timespec {
             tv_sec: seconds,
@@ -183,8 +183,8 @@ impl EngineFile {
         self.write_with_timeout(bytes, &mut WaitTimeout::new())
     }
 
-    /// Writes all of `bytes` as [`write_all`](Self::write_all) does, with the remaining time of
-    /// `patience`.
+    /// Writes all of `bytes` as [`write_all`](Self::write_all) does, but waits for at most the
+    /// remaining time of `patience`.
     pub fn write_with_timeout(
         &self,
         mut bytes: &[u8],
@@ -436,7 +436,7 @@ pub fn set_mode_in(folder: &EngineFile, name: &CStr, mode: usize) {
     unsafe { call(libc::SYS_fchmodat, args) };
 }
 
-/// Returns a text for an errno. There are texts for the errnos of writing a file.
+/// Returns a text for an errno of a failed write to a file.
 pub fn error_text(errno: i32) -> &'static str {
     match errno {
         libc::EACCES | libc::EPERM => "not permitted",

@@ -59,7 +59,7 @@ pub fn shared_word() -> Option<&'static AtomicU64> {
     (at > 0).then(|| unsafe { &*(at as *const AtomicU64) })
 }
 
-/// Unmaps memory of [`map`].
+/// Unmaps memory that [`map`] mapped.
 ///
 /// # Safety
 /// `at..at+len` came from [`map`] and nothing refers to it any more.
@@ -89,7 +89,7 @@ pub unsafe fn remap(at: *mut u8, len: usize, new_len: usize) -> *mut u8 {
     }
 }
 
-/// Discards the pages of a part of a mapping of the engine. The addresses stay mapped.
+/// Discards pages of one of the engine's mappings. The addresses stay mapped.
 ///
 /// # Safety
 /// `at..at+len` came from [`map`] and nothing refers to its content any more.
@@ -102,9 +102,9 @@ pub unsafe fn discard(at: *mut u8, len: usize) {
 /// Number of bytes of a large page.
 pub const LARGE_PAGE_SIZE: usize = 2 << 20;
 
-/// Maps fresh zeroed private memory for a table that will be filled. From [`LARGE_PAGE_SIZE`] on it
-/// uses large pages if the kernel has any, because these cause fewer faults and fewer misses in the
-/// TLB.
+/// Maps fresh zeroed private memory for a table that will be filled. From a length of
+/// [`LARGE_PAGE_SIZE`] on, the memory has large pages if the kernel has any, because large pages
+/// cause fewer faults and fewer misses in the TLB.
 pub fn map_dense(len: usize) -> *mut u8 {
     if len < LARGE_PAGE_SIZE {
         return map(len);
@@ -159,8 +159,9 @@ pub fn resident(at: *const u8, len: usize) -> usize {
     resident * PAGE_SIZE
 }
 
-/// Copies memory of this process that may not be mapped, up to the first page that is not mapped.
-/// Copies at most eight parts, each of which ends with a page. Returns the number of copied bytes.
+/// Copies memory of this process, up to the first page that is not mapped. No part of the memory
+/// needs to be mapped. Copies at most eight parts, each of which ends with a page. Returns the
+/// number of copied bytes.
 pub fn read_memory(at: usize, buf: &mut [u8]) -> usize {
     // The kernel copies a part as a whole or not at all.
     let mut parts = [[0usize; 2]; 8];

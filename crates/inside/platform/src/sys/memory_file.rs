@@ -45,7 +45,7 @@ impl EngineFile {
     }
 }
 
-/// Returns a soft limit of this process; `None` if the resource is not limited.
+/// Returns this process's soft limit for `resource`; `None` if the resource is not limited.
 pub fn soft_limit(resource: usize) -> Option<u64> {
     let mut limits = [0u64; 2];
     let to = limits.as_mut_ptr() as usize;
@@ -124,8 +124,8 @@ pub fn send_message(path: &CStr, text: &[u8], tries: u32) -> Result<(), i32> {
 }
 
 /// Sends a text to the process that listens at a socket's path, and waits up to `seconds` for an
-/// answer. If no answer came and `goes_on` returns true, it waits as long again. Returns whether
-/// there was an answer. The error is an errno, and means that the text was not sent.
+/// answer. If no answer came and `goes_on` returns true, waits for another `seconds`. Returns
+/// whether there was an answer. The error is an errno, and means that the text was not sent.
 pub fn send_request(
     path: &CStr,
     text: &[u8],
@@ -144,8 +144,8 @@ pub fn send_request(
     Ok(socket.read(&mut [0; 8]) > 0)
 }
 
-/// Connects to the process that listens at a socket's path. If its queue is full, this tries up to
-/// `tries` times more, each millisecond. The error is an errno.
+/// Connects to the process that listens at a socket's path. While that process's queue is full,
+/// this tries again every millisecond, up to `tries` times. The error is an errno.
 fn connect(path: &CStr, tries: u32) -> Result<EngineFile, i32> {
     const SOCKET_KIND: i32 = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: takes no memory.

@@ -23,12 +23,13 @@ pub enum TableMemory<'a> {
 
 impl TableFile {
     /// Replaces the file's memory by other memory at the same addresses. The new memory has the
-    /// lasting tables, and the passing ones only if `memory` says so. Returns false if there is not
-    /// enough memory. Then some tables may still belong to the parent process.
+    /// lasting tables. It has the passing tables only if `memory` is [`TableMemory::PrivateWhole`].
+    /// Returns false if there is not enough memory. Then some tables may still belong to the parent
+    /// process.
     ///
     /// # Safety
     /// This is a copy of the process that began the file, and has one thread. No code uses a
-    /// passing table any more, unless `memory` keeps those.
+    /// passing table any more, unless `memory` is [`TableMemory::PrivateWhole`].
     pub unsafe fn renew(&self, memory: TableMemory<'_>) -> bool {
         // SAFETY: this is the only thread.
         let pieces = unsafe { &mut *self.pieces.get() };
@@ -109,6 +110,9 @@ impl TableFile {
         has_moved
     }
 
+    /// Moves `pieces`, which the caller has locked, into a file, as [`move_into`](Self::move_into)
+    /// does.
+    ///
     /// # Safety
     /// As for [`move_into`](Self::move_into).
     unsafe fn move_pieces(&self, pieces: &mut TablePieces, file: &EngineFile) -> bool {

@@ -56,8 +56,8 @@ pub struct ImportSlot {
 static LAST_LOADED_COUNT: AtomicU64 = AtomicU64::new(0);
 
 /// The objects that the loader has finished loading. `dl_iterate_phdr` also shows unfinished
-/// objects. No other code may change these, because the loader still fills them, and makes parts of
-/// them read-only afterwards.
+/// objects. No other code may change an unfinished object, because the loader still fills its
+/// slots, and makes parts of the object read-only afterwards.
 pub struct SettledObjects {
     /// The mappings that can't be written, in order of address.
     read_only: Vec<Range<u64>>,

@@ -207,7 +207,8 @@ fn a_value_that_is_not_understood_is_named() {
     }
 }
 
-/// Checks the ids in HEAPPROF_RECORD: `record` stores its own id, and zeros for the program's.
+/// Checks the ids in HEAPPROF_RECORD: `record` stores its own id, and zeros in place of the
+/// program's id.
 #[test]
 fn the_first_process_is_the_program_of_record() {
     let own = format!("{}:0000000000", std::process::id());

@@ -18,7 +18,7 @@ pub(super) struct LeftArenas {
     holdings: UnsafeCell<ArenaHoldings>,
 }
 
-/// Content of the arenas of some interpreters, and the number of values by Perl's own count.
+/// Content of the arenas of some interpreters, and Perl's own count of values.
 #[derive(Clone, Copy)]
 pub(super) struct ArenaHoldings {
     pub(super) arenas: ArenaUsage,
@@ -42,8 +42,8 @@ impl LeftArenas {
         }
     }
 
-    /// Runs `work` with the content of the arenas of freed interpreters, which it locks. Does not
-    /// run `work` if another thread keeps the content locked.
+    /// Locks the content of freed interpreters' arenas, and runs `work` with it. Does not run
+    /// `work` if another thread keeps the content locked.
     pub(super) fn with(&self, work: impl FnOnce(&mut ArenaHoldings)) {
         // SAFETY: one thread has the lock at a time.
         let _ = self

@@ -17,7 +17,7 @@ use super::thread_memory::PerlThreadMemory;
 use crate::kernel_memory::KernelMemory;
 use crate::runtime_state::ReadState;
 
-/// Maximum number of frames of a stack that are compared with Perl's own result.
+/// Maximum number of frames of a stack that are compared with the result of `Perl_caller_cx`.
 const MAX_COMPARED_FRAMES: usize = 32;
 
 /// The contexts of the newest frames.
@@ -145,7 +145,7 @@ fn is_own(to: &StackCapture, place: u64) -> bool {
     (to.stack_begin as u64..to.stack_end as u64).contains(&place)
 }
 
-/// Flag in a label that marks memory for ops.
+/// Flag bit of a label: the allocation is memory for ops.
 pub(super) const HOLDS_OPS: u64 = 1 << 24;
 
 /// Packs the facts about a whole stack into one number: the op, Perl's phase plus one, and the
@@ -346,7 +346,7 @@ impl PerlStacks {
     }
 
     /// Captures a stack that differs from the thread's last stack, or that must be compared with
-    /// Perl's own result.
+    /// the result of `Perl_caller_cx`.
     #[inline(never)]
     fn capture_whole(
         &self,
@@ -533,8 +533,8 @@ impl PerlStacks {
         self.runtime.is_on().then_some(leaf)
     }
 
-    /// Compares the newest frames with the results of Perl's own function. `contexts` are the
-    /// contexts of these frames.
+    /// Compares the newest frames with the results of Perl's own function `Perl_caller_cx`.
+    /// `contexts` are the contexts of these frames.
     #[cold]
     fn compare(
         &self,

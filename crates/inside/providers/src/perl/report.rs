@@ -34,8 +34,8 @@ impl PerlStacks {
     }
 }
 
-/// Reports the number of values in arenas, the number of values that Perl counts, and the parts of
-/// the arenas.
+/// Reports the number of values in arenas, the number of values that Perl counts, and how much of
+/// the arenas is used and free.
 pub(super) unsafe extern "C" fn report(context: *mut c_void, report: *const ReportSink) {
     // SAFETY: the context that was registered, and what the engine gives.
     let (this, report) = unsafe { (&*context.cast::<PerlStacks>(), &*report) };
@@ -95,7 +95,8 @@ pub(super) unsafe extern "C" fn report(context: *mut c_void, report: *const Repo
     }
 }
 
-/// Reports the bytes of the memory in use that belong to arenas and to the content of values.
+/// Reports how much of the memory in use belongs to Perl's arenas, and how much to the content of
+/// values, in bytes. Does nothing if allocations are sampled.
 fn account(report: &ReportSink, held: &ArenaHoldings) {
     if !ENGINE.stack_providers().is_exact() {
         return;

@@ -35,7 +35,8 @@ pub struct PerlStacks {
     /// closings of perl's library, and other changes.
     pub(super) changes: AtomicU32,
     pub(super) keeps_eval_numbers: AtomicBool,
-    /// Whether enough stacks were read correctly.
+    /// Whether an interpreter has passed its first checks: enough of its stacks were read
+    /// correctly.
     pub(super) is_believed: AtomicBool,
     pub(super) left: LeftArenas,
     pub(super) values: PerlValueTracker,
@@ -89,8 +90,8 @@ pub(super) const GONE_INTERPRETER: u64 = u64::MAX;
 pub(super) const MAX_FAILURES: u32 = 64;
 /// Number of an interpreter's first stacks, which are read by system calls.
 pub(super) const PROBATION_STACKS: u32 = 64;
-/// Number of a thread's stacks between two stacks that are compared with Perl's own result. In a
-/// debug build, every second stack is compared.
+/// Number of a thread's stacks between two stacks that are compared with the result of
+/// `Perl_caller_cx`. In a debug build, every second stack is compared.
 pub(super) const COMPARE_INTERVAL: u32 = if cfg!(debug_assertions) { 1 } else { 4096 };
 
 impl PerlStacks {

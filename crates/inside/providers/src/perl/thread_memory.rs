@@ -13,8 +13,9 @@ pub(super) struct PerlThreadMemory {
     /// Address of the words for calls of C subs by the interpreter that the thread runs; 0 if such
     /// calls are not stored.
     pub(super) calls: u64,
-    /// An interpreter that was active in the thread only for a moment, and the number of further
-    /// stacks for which this is assumed without a check.
+    /// Address of an interpreter that the thread activated only for a moment, and the number of
+    /// further stacks that are attributed, without a check, to the interpreter that the thread ran
+    /// before; the address is 0 if there is none.
     pub(super) passing: (u64, u32),
     /// Number of the interpreter whose stack was captured last.
     pub(super) number: u32,
@@ -23,7 +24,7 @@ pub(super) struct PerlThreadMemory {
     /// Result of [`moment`](super::state::PerlStacks::moment) at the last stack. If it has changed,
     /// the data here is outdated.
     pub(super) moment: u32,
-    /// Number of stacks until a stack is compared with Perl's own result again.
+    /// Number of stacks until a stack is compared with the result of `Perl_caller_cx` again.
     pub(super) left: u32,
     /// The contexts in the stack that was captured last.
     pub(super) walk: LastWalk,

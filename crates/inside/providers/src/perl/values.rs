@@ -52,7 +52,7 @@ pub(super) struct PerlValueTracker {
 /// The value of `moment` before the first mark.
 pub(super) const FIRST_MOMENT: u32 = 1;
 
-/// State that only the thread with the lock may use.
+/// State of a [`PerlValueTracker`] that only the thread with the tracker's lock may use.
 pub(super) struct SharedValueState {
     pub(super) names: PerlLabelTexts,
     /// The marks, two words each: the value of `moment`, and the number of the mark's text.
@@ -90,7 +90,7 @@ pub struct LeftoverValues {
     pub bytes: u64,
 }
 
-/// Returns the text in place of a stack that is not known. It gives the reason.
+/// Returns the text that a profile shows for an unknown stack: the reason why the stack is unknown.
 pub(super) fn unseen_stack_text(stack: StackNumber, origin: u32) -> &'static CStr {
     match (stack, origin) {
         (NEWER_STACK, _) => c"(made just now)",

@@ -28,7 +28,7 @@ pub(super) struct PythonStackMemory {
     /// Number of stacks that the thread has captured.
     stacks: u64,
     last: LastPythonStack,
-    /// Positions up to which line tables were read.
+    /// For some code objects, the position up to which the line table was read.
     pub(super) reached: [LineTableProgress; 32],
     /// The name of the notebook cell that was named last.
     pub(super) cell: CachedCell,

@@ -72,7 +72,8 @@ struct PythonFunctions {
 
 /// State of the wrappers for Python's allocators in this process.
 pub struct PythonObjects {
-    /// The setting in the environment: 1 is yes, -1 is no, 0 is neither.
+    /// The setting for recording Python's small objects in the environment: 1 for yes, -1 for no, 0
+    /// for no setting.
     answer: AtomicI8,
     /// Whether the environment makes Python take all objects from malloc.
     has_malloc: AtomicBool,
@@ -80,10 +81,10 @@ pub struct PythonObjects {
     are_wanted: AtomicBool,
     /// Whether this Python has no GIL, and allocates all objects from its built-in mimalloc.
     has_mimalloc: AtomicBool,
-    /// Whether a thread is checking the tables.
+    /// Whether a thread is checking Python's tables of allocators.
     is_checked: AtomicBool,
-    /// Whether a thread should check the tables at once: no thread has checked them since Python
-    /// chose its allocators, or the allocators were unknown.
+    /// Whether a thread should check Python's tables of allocators at once: no thread has checked
+    /// them since Python chose its allocators, or the allocators were unknown.
     is_unsettled: AtomicBool,
     /// Number of checks that found unknown allocators.
     unknown_checks: AtomicU32,
@@ -208,9 +209,9 @@ pub fn note_realloc(old: *mut u8) {
 }
 
 impl PythonObjects {
-    /// Sets whether small objects are recorded. With `None`, they are recorded in sampled
-    /// recordings only, but always in a Python without the GIL. `has_malloc` is true if the
-    /// environment makes Python take all objects from malloc.
+    /// Sets whether small objects are recorded. With `None`, a Python with the GIL has them
+    /// recorded only in sampled recordings, and a Python without the GIL has them recorded always.
+    /// `has_malloc` is true if the environment makes Python take all objects from malloc.
     pub fn set_answer(&self, answer: Option<bool>, has_malloc: bool) {
         self.has_malloc.store(has_malloc, Ordering::Relaxed);
         let answer = answer.map_or(0, |answer| if answer { 1 } else { -1 });
@@ -575,12 +576,11 @@ fn functions_of(functions: PythonFunctions) -> Option<(GetAllocatorFn, SetAlloca
     }
 }
 
-/// Whether a hook in Python's table calls one of the wrappers, perhaps through other hooks. In
-/// tracemalloc and in debug hooks, the first words of a hook's context are the allocator behind the
-/// hook.
+/// Whether an entry of Python's table calls one of the wrappers, perhaps through hooks. The context
+/// of a tracemalloc hook or a debug hook begins with the allocator that the hook calls.
 fn is_on_ours(found: &PythonAllocator) -> bool {
-    /// Indices of the words in a hook's context at which the allocator may begin. In debug hooks,
-    /// the first word is a letter, and the allocator follows it.
+    /// Words to skip in a hook's context to reach the allocator that the hook calls: none, or the
+    /// word with the letter at the beginning of a debug hook's context.
     const ALLOCATOR_OFFSETS: [u64; 2] = [0, 1];
     const MAX_CONTEXT_WORDS: u64 = 8;
     let failed = Cell::new(false);

@@ -30,7 +30,7 @@ pub struct PythonStacks {
     was_too_deep: AtomicBool,
 }
 
-/// Number of frames at the beginning that are all read with checks.
+/// Number of a Python's first frames, which are all read with checks.
 pub(super) const PROBATION_FRAMES: u32 = 512;
 /// Maximum number of consecutive wrong stacks. After more of them, no stacks are read.
 const MAX_FAILURES: u32 = 16;

@@ -191,7 +191,7 @@ fn profile_without_stacks(rows: &[(BlockGroupKey, [i64; 8])]) -> Profile {
     builder.finish()
 }
 
-/// Returns the class of a size: the range between two powers of two.
+/// Returns the size class of `size` as text: the range between two powers of two.
 fn size_class(size: u64) -> String {
     let size = size.max(1);
     let low = 1u64 << size.ilog2();

@@ -1,5 +1,5 @@
-//! Describes unusual ends of recorded processes: which did not write their last profile, and why a
-//! killed process may have left none.
+//! Describes unusual ends of recorded processes: which processes did not write their last profile,
+//! and why a killed process may have left none.
 
 use heapprof_recorder::{
     OomKill, ProcessDeath, ProcessEndings, ProgramExit, UnrecordedProcess, WrittenProfile,
@@ -10,7 +10,7 @@ use super::words::{bytes, plural, shown};
 
 /// Returns a text about ledgers in private memory, for the end of a line about the process `main`.
 /// If the ledger of `main` was not in private memory, the text is about other processes' ledgers.
-/// It is empty if no ledger was in private memory.
+/// The text is empty if no ledger was in private memory.
 pub(super) fn describe_private(ending: &ProcessEndings, main: u32) -> String {
     if let Some(why) = ending.why_private(main) {
         return format!(

@@ -19,9 +19,9 @@ pub(super) fn open(path: &Path, mode: FileMode) -> Result<(File, PathBuf)> {
     Ok((file, path.to_path_buf()))
 }
 
-/// Opens a pipe for writing if it has a reader, and prints a note if it has none. The caller must
-/// hold the descriptor until it has opened another one: otherwise the reader would see the end of
-/// the pipe. Returns `None` for anything but a pipe.
+/// Opens a pipe for writing if it has a reader, and prints a note if it has none. Returns `None`
+/// for anything but a pipe. The caller must keep the returned descriptor open until it has opened
+/// the pipe again. Otherwise, the reader would see the end of the pipe.
 fn reader_of(path: &Path) -> Option<OwnedFd> {
     use std::os::unix::fs::FileTypeExt;
     let is_pipe = path

@@ -211,9 +211,9 @@ fn report_profiles(outcome: &RecordingOutcome, main: usize, args: &RecordArgs) {
     }
 }
 
-/// Returns the profile that is most worth reading: the main one, unless another one has more than
-/// twice its memory. The main profile may belong to a script that only started the program that the
-/// user meant.
+/// Returns the profile that is most worth reading: the main profile, unless another profile has
+/// more than twice as much memory. The main profile may belong to a script that only started the
+/// program that the user meant.
 fn next_to_look_at<'a>(
     recorded: &'a [RecordedProfile],
     main: &'a RecordedProfile,
@@ -233,8 +233,8 @@ fn next_to_look_at<'a>(
     }
 }
 
-/// Describes the profiles besides the main one: their number, the largest of them if it is larger
-/// than the main one, and the number of profiles that were left out.
+/// Describes the profiles besides the main profile: their number, the largest of them if it is
+/// larger than the main profile, and the number of profiles that were left out.
 fn others(recorded: &[RecordedProfile], main: &RecordedProfile, small: usize) -> String {
     let n = recorded.len() - 1;
     let mut parts = Vec::new();

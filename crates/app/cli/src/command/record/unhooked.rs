@@ -42,8 +42,8 @@ pub(super) fn lines(all: &[UnhookedAllocator], peak: Option<RssBreakdown>) -> Ve
     each.collect()
 }
 
-/// Explains that a profile is empty because the program has its own malloc linked in; returns
-/// `None` if it has not. `program` may have been started by a script.
+/// Explains that a profile is empty because the program has its own malloc linked in. Returns
+/// `None` if the program has no such malloc. `program` may have been started by a script.
 pub(super) fn own_allocator(of: &WrittenProfile, program: &str) -> Option<String> {
     // A name that another user wrote may lead anywhere.
     let is_ours = of.owner.is_us() && of.rights.are_ours();

@@ -84,7 +84,8 @@ impl<'a> MemrayRecords<'a> {
         }
     }
 
-    /// Reads a record of a list, from version 12 on; `None` if the kind does not exist.
+    /// Reads a record of a list of allocations, in versions from 12 on; `None` if the kind does not
+    /// exist.
     fn event(&mut self, kind: u8) -> Result<Option<MemrayRecord>, FormatError> {
         let record = match kind {
             1 => MemrayRecord::End { is_marked: true },
@@ -128,8 +129,8 @@ impl<'a> MemrayRecords<'a> {
         Ok(Some(record))
     }
 
-    /// Reads a record of a list, up to version 11. In its first byte, four bits are the kind, and
-    /// four bits depend on the kind.
+    /// Reads a record of a list of allocations, in versions up to 11. In its first byte, four bits
+    /// are the kind, and four bits depend on the kind.
     fn old_event(&mut self, byte: u8) -> Result<Option<MemrayRecord>, FormatError> {
         let (kind, with) = (byte & 15, byte >> 4);
         let record = match kind {

@@ -29,10 +29,10 @@ struct MemraySite {
     key: MemraySiteKey,
     allocated: [i64; 2],
     in_use: [i64; 2],
-    /// Memory in use at the heap's largest moment before the event `changed`, which changed
-    /// `in_use` last.
+    /// Memory that was in use when the heap was largest. If the heap was largest at or after the
+    /// event `changed`, this memory is `in_use` instead.
     in_use_at_peak: [i64; 2],
-    /// The event that changed `in_use` last.
+    /// Number of the event that changed `in_use` last.
     changed: u64,
 }
 

@@ -26,7 +26,8 @@ pub(super) enum PickleClass {
     Traces,
 }
 
-/// A value on the machine's stack. Unnamed numbers are positions in the tables of [`Pickle`].
+/// A value on the stack of the machine that executes a pickle. Texts, lists, dictionaries and
+/// objects are positions in the tables of [`Pickle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum PickleValue {
     None,

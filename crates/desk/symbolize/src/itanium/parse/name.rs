@@ -372,7 +372,7 @@ impl<'a> NameParser<'a> {
         self.template_parameter()
     }
 
-    /// Reads a name without its scope in an expression, with its template arguments if it has any.
+    /// Reads an unqualified name in an expression, with its template arguments if it has any.
     pub(super) fn simple_name(&mut self) -> Option<NodeId> {
         if self.eat("dn") {
             let of = match self.peek() {
@@ -466,9 +466,9 @@ impl<'a> NameParser<'a> {
     }
 }
 
-/// Returns the full name of an abbreviation and the name of its class, for use with a constructor
-/// or destructor. They differ from the short names if the abbreviation stands for a template with
-/// its arguments.
+/// Returns the full name of an abbreviation and the plain name of its class, for use with a
+/// constructor or destructor. Abbreviations that do not include template arguments keep `name` and
+/// `class`.
 fn long_form(name: &'static str, class: &'static str) -> (&'static str, &'static str) {
     match class {
         "string" => (

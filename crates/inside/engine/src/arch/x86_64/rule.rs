@@ -67,13 +67,13 @@ impl UnwindRule {
         }
     }
 
-    /// Returns the offset of the CFA from its register.
+    /// Returns the offset of the CFA from the register that the rule's kind names.
     #[inline]
     pub(crate) fn cfa(self) -> usize {
         (self.0 as i64 >> 32) as usize
     }
 
-    /// Returns the offset of the saved rbp, if this frame saves it.
+    /// Returns the offset of the caller's saved rbp; `None` if the frame does not save rbp.
     #[inline]
     pub(crate) fn saved_rbp(self) -> Option<usize> {
         let offset = ((self.0 as u32 as i32) >> 8) as isize as usize;

@@ -36,7 +36,7 @@ impl PathBuffer {
 impl CodeMappings {
     /// Notes the code of an object through which a stack leads, and publishes it. This is called in
     /// the middle of an event, and allocates no memory of the program. Returns whether the code was
-    /// known before. If it was, no object has been loaded since then.
+    /// known before, and no other code has replaced it since then.
     pub(crate) fn note_met(&self, process: &EngineProcess, module: &LoadedModule) -> bool {
         if process.is_sandboxed() {
             return false;
@@ -147,7 +147,7 @@ fn build_mapping(
 }
 
 /// Writes the path of the file that the kernel has mapped at the addresses of `piece` into `to`.
-/// Returns its length; `None` if no mapping has exactly these addresses.
+/// Returns the length of the path; `None` if no mapping has exactly these addresses.
 fn kernels_path(piece: &CodePiece, to: &mut [u8]) -> Option<usize> {
     let CodePiece { start, end, .. } = piece;
     let mut link = [0; 64];
@@ -156,9 +156,9 @@ fn kernels_path(piece: &CodePiece, to: &mut [u8]) -> Option<usize> {
     (path.starts_with(b"/") && path.len() < MAX_PATH_LENGTH).then_some(path.len())
 }
 
-/// Writes the loader's path of an object into `to`, if this path is absolute. Returns its length.
-/// It is used if the kernel does not report a mapping's path: in a process that its user may not
-/// read, and for code that is mapped in parts.
+/// Writes the loader's path of an object into `to`, if this path is absolute. Returns the length of
+/// the path. The loader's path is used if the kernel does not report a mapping's path: in a process
+/// that its user may not read, and for code that is mapped in parts.
 fn loaders_path(link_map: *const LinkMap, to: &mut [u8]) -> Option<usize> {
     let at = (!link_map.is_null()).then(|| link_map.addr() + offset_of!(LinkMap, name))?;
     // Another thread may be closing the object.

@@ -74,8 +74,8 @@ impl DumpPlace {
         Ok(Self { folder, name })
     }
 
-    /// Opens the device or pipe at this place, which can't be replaced, only written to. `None` if
-    /// there is neither. A pipe without a reader is an error.
+    /// Opens the device or pipe at this place, which can't be replaced, only written to. Returns
+    /// `None` if there is neither. A pipe without a reader is an error.
     pub(super) fn open_special(&self) -> Result<Option<EngineFile>, i32> {
         let Some(found) = sys::stat_in(&self.folder, &self.name, false) else {
             return Ok(None);

@@ -36,7 +36,7 @@ const SLOT_COUNT_MASK: usize = SHADOW_BYTES - 1;
 /// Number of a region's blocks in the hash table at which the region gets a shadow, while there are
 /// few shadows. It is low because branch prediction is better if nearly all blocks are in shadows.
 const MIN_BLOCKS_AT_FIRST: usize = 16;
-/// Number of shadows (8 MiB in all) from which on a region needs more blocks to get a shadow. This
+/// Number of shadows (8 MiB in all) after which a region needs more blocks to get a shadow. This
 /// saves memory.
 const EARLY_SHADOW_LIMIT: usize = 256;
 /// Number of a region's blocks in the hash table at which the region gets a shadow, once there are
@@ -59,9 +59,9 @@ pub(crate) struct ShadowSlot(AtomicUsize);
 pub(crate) struct RegionShadows {
     /// Addresses of the tables of slots.
     top: AtomicPtr<AtomicPtr<ShadowSlot>>,
-    /// The shadows, in chunks. Their order is that in which regions got a shadow. The first chunk
-    /// has 16 shadows, the next one 32, and so on. Behind the shadows of a chunk are the numbers of
-    /// their regions.
+    /// The shadows, in chunks, in the order in which regions got them. The first chunk has 16
+    /// shadows, the next one 32, and so on. Behind the shadows of a chunk are the numbers of their
+    /// regions.
     pub(crate) chunk: [AtomicPtr<u8>; shadow::MAX_SHADOW_CHUNKS],
     pub(crate) count: AtomicUsize,
     /// Number of a region's blocks in the hash table at which the region gets a shadow.
@@ -102,7 +102,7 @@ pub(super) fn region_number(address: usize) -> usize {
     address >> REGION_BITS
 }
 
-/// Returns the addresses in a region that have a word.
+/// Returns the addresses in a region that have a word in a shadow.
 pub(super) fn block_addresses(region: usize) -> impl Iterator<Item = usize> {
     (0..SHADOW_WORDS).map(move |i| (region << REGION_BITS) + i * GRAIN_BYTES)
 }
@@ -149,7 +149,7 @@ impl SlotValue {
         self.0 & SLOT_COUNT_MASK
     }
 
-    /// Returns the word of an address in the shadow, if there is one.
+    /// Returns the shadow's word for an address, if there is one.
     #[inline(always)]
     pub(super) fn word(self, address: usize) -> Option<ShadowWord> {
         if self.0 <= SLOT_COUNT_MASK || !address.is_multiple_of(GRAIN_BYTES) {
@@ -346,7 +346,8 @@ impl RegionShadows {
     }
 }
 
-/// Returns the word with the region's number of the shadow `place` in a chunk.
+/// Returns the word that has the number of a shadow's region. `place` is the index of the shadow in
+/// its chunk.
 ///
 /// # Safety
 /// A chunk with the number `chunk` begins at `begin`, and `place` is below its length.

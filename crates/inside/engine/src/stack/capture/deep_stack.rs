@@ -96,9 +96,9 @@ impl LastStack {
         keep <= FRAMES_PER_END || fresh >= NEWEST_FRAMES
     }
 
-    /// Adds unchanged recorded frames to the fresh frames: the newest ones, down to the first mark.
-    /// Their callers are unwound again. The arguments are passed by value, so that the calling loop
-    /// can keep its variables in registers.
+    /// Adds the unchanged recorded frames that are newer than all marks to the fresh frames. Their
+    /// callers are unwound again. The arguments are passed by value, so that the calling loop can
+    /// keep its variables in registers.
     #[cold]
     pub(super) fn carry_over_dense(
         &mut self,
@@ -116,8 +116,8 @@ impl LastStack {
         Some((cursor, fresh))
     }
 
-    /// Makes room among the fresh frames. The frames behind the marks are reduced to marks, except
-    /// the last `whole` ones. Returns the new number of frames.
+    /// Makes room among the fresh frames. Reduces the frames behind the marks to further marks,
+    /// except the last `whole` frames. Returns the new number of frames.
     #[cold]
     pub(super) fn thin(&mut self, fresh: usize, whole: usize) -> usize {
         let thinned = &mut self.thinned;

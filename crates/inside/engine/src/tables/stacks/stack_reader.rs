@@ -69,8 +69,8 @@ impl ExpandedStack {
         self.go_on(0)
     }
 
-    /// Replaces all frames except the `known` oldest ones by the newer frames. Returns the number
-    /// of unchanged oldest frames.
+    /// Replaces all frames except the `known` oldest ones by the frames in the field `newer`.
+    /// Returns the number of unchanged oldest frames.
     fn go_on(&mut self, known: usize) -> usize {
         let newer = self.newer.iter().rev();
         let pairs = newer.zip(&self.frames[known..]);

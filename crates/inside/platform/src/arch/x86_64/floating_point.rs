@@ -1,5 +1,5 @@
-//! Protects the engine's calculations from the program's floating point environment, and this
-//! environment from them.
+//! Protects the engine's calculations from the program's floating point environment, and the
+//! program's environment from the engine's calculations.
 
 /// Runs `calculate` with the default floating point settings, and then restores the program's
 /// settings. The program may have set another rounding mode, may trap inexact results, or may check

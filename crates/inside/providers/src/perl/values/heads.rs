@@ -5,7 +5,7 @@
 //! and puts a freed head first. After each op, the list is compared with a copy. If a head is
 //! missing at the list's beginning, a value was made from it. If a new head is there, its value was
 //! freed. In each free head, the field for a value's content stores the head's index in the copy.
-//! So the first head with a correct index shows from where on the copy is still right.
+//! So the copy is still right from the first head with a correct index on.
 
 use heapprof_engine::StackNumber;
 use heapprof_perl::HEAD_BYTES;
@@ -74,8 +74,8 @@ const FLAGS_OFFSET: u64 = 12;
 const CONTENT_OFFSET: u64 = 16;
 /// The type of a free head.
 const FREE_TYPE: u8 = 0xff;
-/// Number of further heads that are searched if the copy seems right at a head, but Perl's count
-/// does not fit.
+/// Number of heads that are searched further if a head agrees with the copy, but Perl's count of
+/// values does not.
 const MAX_EXTRA_HEADS: usize = 4096;
 /// Maximum number of arenas. Heads of further arenas would have no numbers.
 const MAX_ARENAS: usize = (u32::MAX as u64 / MAX_ARENA_HEADS) as usize - 1;
@@ -205,7 +205,8 @@ impl HeadTable {
     /// 0, the caller must pass their stack to [`note_made_by`](Self::note_made_by).
     ///
     /// # Safety
-    /// The roots are of an interpreter that this thread runs, and that does not run now.
+    /// The roots belong to an interpreter of this thread, and the interpreter runs no code
+    /// meanwhile.
     pub(in crate::perl) unsafe fn follow(
         &mut self,
         roots: HeadTableRoots,
@@ -276,7 +277,8 @@ impl HeadTable {
     /// false if there is no memory.
     ///
     /// # Safety
-    /// `self` has the heads of an interpreter that this thread runs, and that does not run now.
+    /// `self` has the heads of an interpreter of this thread, and the interpreter runs no code
+    /// meanwhile.
     pub(in crate::perl) unsafe fn remember(&mut self) -> bool {
         let all = self.stack.all().len();
         if !self.before.grow(all) {
@@ -294,7 +296,8 @@ impl HeadTable {
     /// reported.
     ///
     /// # Safety
-    /// `self` has the heads of an interpreter that this thread runs, and that does not run now.
+    /// `self` has the heads of an interpreter of this thread, and the interpreter runs no code
+    /// meanwhile.
     pub(in crate::perl) unsafe fn compare_with_before(&mut self) {
         for number in 0..self.before.all().len() {
             // SAFETY: the caller's promise.
@@ -326,7 +329,8 @@ impl HeadTable {
         (made & INTRODUCED_BIT == 0 || is_older).then_some(number)
     }
 
-    /// Records the stack that has run the `my` of a variable. Returns false if there is no memory.
+    /// Records the stack at which the `my` of a variable has run. Returns false if there is no
+    /// memory.
     pub(in crate::perl) fn note_remade_by(
         &mut self,
         number: u32,

@@ -12,7 +12,7 @@ use super::traced_interpreter::TracedInterpreter;
 use crate::kernel_memory::KernelMemory;
 use crate::perl::arena_values::ArenaValues;
 
-/// The values with the same stack and label.
+/// Number and size of the values that have the same stack and label.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub(in crate::perl) struct PerlValueRow {
@@ -132,7 +132,7 @@ impl PerlLabelTexts {
     }
 }
 
-/// A filter for values.
+/// Selects values by the moment at which they were made, and by whether they are stale.
 #[derive(Clone, Copy)]
 pub(in crate::perl) struct PerlValueFilter {
     /// First moment of the values to select.

@@ -11,8 +11,8 @@ use super::{
     RELEASED_BLOCK, UNKNOWN_ALLOCATOR,
 };
 
-/// Records a block, if it is small enough. If no block is small enough, and heapprof has detached,
-/// removes the wrappers.
+/// Records a block, if it is small enough. Removes the wrappers instead, if no small blocks are
+/// recorded because heapprof has detached.
 #[inline(always)]
 fn record(made: *mut u8, size: usize, slot: usize, bp: usize) {
     let most = PYTHON_OBJECTS.most.load(Ordering::Relaxed);
@@ -34,7 +34,8 @@ fn record(made: *mut u8, size: usize, slot: usize, bp: usize) {
     }
 }
 
-/// Defines a wrapper for each domain. It passes the place of its call to the function `$to`.
+/// Defines a wrapper for each domain. Each wrapper passes its arguments and the stack pointer and
+/// base pointer at its call to the function `$to`.
 ///
 /// A wrapper ignores its context. Another interpreter with its own GIL may read Python's table
 /// while it is written, and then call a wrapper with the old context.
@@ -113,9 +114,9 @@ unsafe extern "C" fn made_by_calloc<const DOMAIN: usize>(
     made
 }
 
-/// Possible distances, in bytes, from the block that realloc gets to the block that Python knows.
-/// Debug hooks put 16 bytes before a block. There may be two such hooks: for the domain, and for
-/// the allocator behind it.
+/// Possible numbers of bytes that debug hooks put between the start of malloc's block and the start
+/// of Python's block. Each hook puts 16 bytes there. There may be two hooks: one for the domain,
+/// and one for the allocator behind it.
 const HOOK_PREFIX_LENGTHS: [usize; 3] = [0, 16, 32];
 
 wrapper!(
