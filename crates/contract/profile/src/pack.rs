@@ -25,7 +25,7 @@ pub(crate) struct GzipPacker<W> {
     packed: Vec<u8>,
     compress: Compress,
     crc: Crc,
-    /// Number of consecutive blocks whose trial failed.
+    /// Number of failed trials since the last one that made its data smaller.
     in_vain: usize,
     /// Number of coming blocks that are stored without a trial.
     untried: usize,

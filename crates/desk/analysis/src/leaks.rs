@@ -76,7 +76,7 @@ pub struct LeaksReport {
     pub total: InUseAmount,
     /// The places that the numbers in the stacks stand for.
     pub places: PlaceTable,
-    /// The ranges of objects and space of `total`.
+    /// The ranges of the two values in `total`: objects, then bytes.
     pub estimates: [Option<ValueEstimate>; 2],
     /// The stacks with memory in use, the largest first.
     pub rows: Vec<LeakRow>,

@@ -45,7 +45,7 @@ pub enum TableFill {
 }
 
 impl PageSource {
-    /// Makes a source of the kernel's memory, without a limit.
+    /// Makes a source that gets its pages from the kernel. Their number has no limit.
     pub const fn from_kernel() -> Self {
         Self {
             table_file: TableFile::new(),

@@ -40,8 +40,8 @@ pub(crate) struct WalkMemo {
     pub(crate) holds: usize,
     /// The index of the newest unchanged context; -1 if there is none.
     pub(crate) stop: i32,
-    /// The number of contexts that the walk has visited, newest first. They are at the end of the
-    /// array until the walk ends.
+    /// Number of contexts that the walk has visited. Until the walk ends, these contexts are at the
+    /// end of the array of contexts, the newest first.
     met: usize,
 }
 

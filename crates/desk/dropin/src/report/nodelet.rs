@@ -13,9 +13,9 @@ const MAX_BOXES: usize = 4;
 /// Writes the boxes beside nodes.
 pub(super) struct NodeletWriter<'a> {
     values: &'a PprofValueFormatter,
-    /// The unit of the sizes. As in pprof, the sizes are converted from this unit to itself, by
-    /// `same`.
+    /// The unit of the sizes.
     unit: &'a str,
+    /// Conversion of a size from `unit` to `unit`. pprof converts in this way, and rounds.
     same: UnitScale,
 }
 

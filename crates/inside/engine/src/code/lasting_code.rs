@@ -50,7 +50,7 @@ impl LastingCode {
         self.len.store(all.len().min(MAX_RANGES), Ordering::Release);
     }
 
-    /// Whether `address` is in lasting code.
+    /// Whether `address` is in code that is never unloaded.
     pub(crate) fn holds(&self, address: usize) -> bool {
         let ranges = &self.range[..self.len.load(Ordering::Acquire)];
         // Each dlclose calls this for each rule.

@@ -147,8 +147,8 @@ impl MemrayStacks {
         u32::try_from(self.call.len()).map_err(|_| overflow("calls"))
     }
 
-    /// Adds a frame of a file with sums. Such a file numbers its frames in order. Returns `None` if
-    /// `number` is not the next number.
+    /// Adds a frame of an aggregated file (`memray run --aggregate`), which numbers its frames in
+    /// order. Returns `None` if `number` is not the next number.
     pub(super) fn numbered_frame(
         &mut self,
         number: u64,
