@@ -14,8 +14,8 @@ use heapprof_text::similar_names;
 use heapprof_totals::estimate::{SumSpread, ValueEstimate, ValueWithSpread};
 use heapprof_totals::note::FilterNote;
 
-/// The source of a report's rows: the virtual tables of a question, or the real tables of a
-/// database.
+/// A connection to SQLite from which a report reads its rows. They come from virtual tables, which
+/// compute the rows of one report, or from the stored tables of a database.
 pub struct AnalysisSession {
     pub(crate) connection: Connection,
     statements: RefCell<Vec<String>>,

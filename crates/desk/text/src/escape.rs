@@ -2,8 +2,9 @@
 //! text, such as escape sequences for terminals, and controls that make text look different from
 //! what it is.
 //!
-//! In text for people, such a character becomes `\u{202e}`, and in JSON `\u202e`. In formats for
-//! other programs (CSV, the texts of pprof and jeprof), it becomes U+FFFD.
+//! In text for people, such a character is replaced by its number, for example `\u{202e}`. In JSON,
+//! it is replaced by an escape such as `\u202e`. In formats for other programs (CSV, the texts of
+//! pprof and jeprof), each such character becomes the same replacement character, U+FFFD.
 
 use std::borrow::Cow;
 use std::io::{self, Write};

@@ -80,7 +80,7 @@ pub struct HeapSummary {
     pub arenas: Vec<ArenaSum>,
     /// malloc's settings, if they were found.
     pub settings: Option<MallocSettings>,
-    /// Blocks in arenas that are large enough for a mapping of their own.
+    /// Blocks that lie in arenas, although each is large enough for a mapping of its own.
     pub large_in_arenas: BlockSum,
     /// Bytes that `malloc_trim(0)` would give back.
     pub trimmable: u64,

@@ -56,8 +56,8 @@ pub(super) struct KeeperCaller {
 #[derive(Default)]
 pub(super) struct CallerRegistry {
     pub(super) waiting: Vec<KeeperCaller>,
-    /// Processes of the recording that have called, and the session leaders of these processes.
-    /// Each of them may lead a session.
+    /// Processes that belong to the recording: those that have called, and the leaders of their
+    /// sessions.
     known: HashSet<u32>,
     /// Time that reading ledgers took beyond the usual time, for each set of process rights.
     spent: HashMap<ProcessRights, Duration>,

@@ -99,8 +99,8 @@ pub(super) fn set_up_to_write(connection: &Connection) -> Result<(), AnalysisErr
         .map(drop)?)
 }
 
-/// Allows a statement that the user wrote to take as long as it needs and to use the views, which
-/// were compared with heapprof's own.
+/// Prepares a connection for the user's own statements. They may take as long as they need, and use
+/// the database's views, which are known to be the same as heapprof's.
 pub(super) fn set_up_for_statements(connection: &mut Connection) -> Result<(), AnalysisError> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, true)?;
     connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)?;

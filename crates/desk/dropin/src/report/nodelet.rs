@@ -15,7 +15,7 @@ pub(super) struct NodeletWriter<'a> {
     values: &'a PprofValueFormatter,
     /// The unit of the sizes.
     unit: &'a str,
-    /// Conversion of a size from `unit` to `unit`. pprof converts in this way, and rounds.
+    /// The conversion that pprof applies to a size although its unit stays the same. It rounds.
     same: UnitScale,
 }
 

@@ -68,7 +68,7 @@ struct Ground {
 /// An engine, and the test's own data about it.
 struct World {
     engine: Engine,
-    /// Whether a thread is using the part of the live table that has all blocks.
+    /// Whether a thread is using the only part of the live table in which the test has blocks.
     is_in_part: AtomicBool,
     /// Number of bytes in use, by the test's own count.
     in_use: AtomicI64,

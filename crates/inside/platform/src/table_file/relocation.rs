@@ -162,7 +162,8 @@ pub(super) unsafe fn seal_mapped(file: &EngineFile, page: *const u8) -> bool {
     file.seal()
 }
 
-/// Returns the new mappings after number `failed`, which could not be moved and no longer exists.
+/// Returns the new mappings that come after the mapping that could not be moved. `failed` is the
+/// index of that mapping.
 fn new_behind(new: &[*mut u8; MAX_EXTENTS], failed: usize) -> [*mut u8; MAX_EXTENTS] {
     let mut behind = *new;
     behind[..=failed].fill(std::ptr::null_mut());
