@@ -78,24 +78,25 @@ pub(crate) use wiretap::{AliveArgs, ListenArgs, WiretapArgs};
 /// only in the long help.
 const GLOBAL_OPTIONS_HEADING: &str = "For every command";
 
-/// Reads heap profiles (pprof's format) and says where the memory is
+/// Reads heap profiles (pprof's format) and shows where the memory is
 #[derive(Debug, Parser)]
 #[command(
     name = "heapprof",
     version,
     max_term_width = 100,
     arg_required_else_help = true,
-    after_help = "A PROFILE is a file, - for stdin, an http(s) URL, the name of a profile \
-                  loaded into the database, or a selector of such profiles \
-                  (service=shop,since=2h). FILE#12, FILE#peak and FILE#last name one of several \
-                  profiles in a file. Several profiles are added up. Without a PROFILE, heapprof \
-                  reads its newest recording in this folder.\n\nflat is exclusive: what a function \
-                  allocated itself. cum is inclusive: what it and all that it called allocated. A \
-                  sample counts once, however often the function recurs in it.\n\nExit code: 0 \
-                  done, 1 a --fail-if rule broke, 2 it could not be done."
+    after_help = "A PROFILE is a file, - for stdin, an http(s) URL, the name of a profile in the \
+                  database, or a selector of such profiles (service=shop,since=2h). FILE#12, \
+                  FILE#peak and FILE#last name one of several profiles in a file. Several profiles \
+                  are added up. Without a PROFILE, heapprof reads its newest recording in this \
+                  folder.\n\nflat is exclusive: what a function allocated itself. cum is \
+                  inclusive: what the function and all functions that it called allocated. A \
+                  sample counts once, however often the function recurs in it.\n\nThe exit code is \
+                  0 if the command was done, 1 if a --fail-if rule broke, and 2 if the command \
+                  could not be done."
 )]
 pub(crate) struct Cli {
-    /// When to use colour; NO_COLOR is obeyed as well
+    /// When to use colours; auto uses them on a terminal, unless NO_COLOR is set
     #[arg(
         long,
         global = true,
@@ -107,8 +108,8 @@ pub(crate) struct Cli {
     )]
     pub(crate) color: ColorMode,
 
-    /// The database that load fills, and in which profile names are looked up [env: HEAPPROF_DB]
-    /// [default: heapprof.db]
+    /// The database to which load writes profiles, and in which their names are looked up [env:
+    /// HEAPPROF_DB] [default: heapprof.db]
     #[arg(
         long,
         global = true,
@@ -118,7 +119,7 @@ pub(crate) struct Cli {
     )]
     db: Option<PathBuf>,
 
-    /// The most bytes that a profile may inflate to, e.g. 16GiB
+    /// The largest size of a profile after decompression, e.g. 16GiB
     #[arg(
         long,
         global = true,
@@ -130,8 +131,8 @@ pub(crate) struct Cli {
     )]
     pub(crate) max_inflated: u64,
 
-    /// What the numbers mean if the file does not say it, e.g. inuse_space/bytes (folded stacks,
-    /// bpftrace, dtrace, perf script, google-pprof --raw)
+    /// What the numbers of a file mean if the file does not state it, e.g. inuse_space/bytes (for
+    /// folded stacks, bpftrace, dtrace, perf script, google-pprof --raw)
     #[arg(
         long,
         global = true,
@@ -141,13 +142,12 @@ pub(crate) struct Cli {
     )]
     pub(crate) values: Option<ValueTypeName>,
 
-    /// Add up several moments of one process, although what they have in common counts more than
-    /// once
+    /// Add up profiles of one process from several moments, although memory that was in use at
+    /// several of them is then counted several times
     #[arg(long, global = true, help_heading = GLOBAL_OPTIONS_HEADING, hide_short_help = true)]
     pub(crate) sum: bool,
 
-    /// With a SELECTOR of stored moments: which values in use to show of a time with several
-    /// moments: last, mean or max
+    /// With a SELECTOR that chooses several moments, which values in use to show: last, mean or max
     #[arg(
         long,
         global = true,
@@ -159,8 +159,8 @@ pub(crate) struct Cli {
     )]
     pub(crate) over_time: OverTimeMode,
 
-    /// Look selectors and names up in what export --parquet wrote, instead of the database: a
-    /// folder, s3://BUCKET/PREFIX or http(s)://HOST/FOLDER
+    /// Look up selectors and names in the output of export --parquet instead of the database. The
+    /// output is in a folder, s3://BUCKET/PREFIX or http(s)://HOST/FOLDER
     #[arg(
         long,
         global = true,
@@ -171,8 +171,8 @@ pub(crate) struct Cli {
     )]
     from: Option<PathBuf>,
 
-    /// Keep and look up profiles in this ClickHouse instead of the database:
-    /// clickhouse://HOST:PORT/DB; HEAPPROF_STORE_USER and HEAPPROF_STORE_PASSWORD say who asks
+    /// Store and look up profiles in ClickHouse instead of the database: clickhouse://HOST:PORT/DB.
+    /// HEAPPROF_STORE_USER and HEAPPROF_STORE_PASSWORD set the user and the password
     #[arg(
         long,
         global = true,
@@ -214,15 +214,15 @@ impl Cli {
 pub(crate) enum CliCommand {
     /// Run a program and record its heap
     #[command(
-        after_help = "An OUT that ends in .pb.gz or holds % is a file pattern: %p is the process, \
-                      %e the name by which the program was started, %n the number of the dump. If \
-                      OUT is a plain name, the profile of the program's last image gets it, those \
-                      of earlier images get NAME.PID.N.pb.gz, and dumps on the way get a number. \
-                      The profiles of children are in the folder NAME.children, by program and \
-                      process. Any other OUT is a folder. The default is heapprof.%e.%p.pb.gz in \
-                      this folder.\n\nThe exit code is the program's: 128 + N if signal N ended \
-                      it, 127 if it is not found, 126 if it cannot be executed.\n\nExample: \
-                      heapprof record -- ./server --port 8080"
+        after_help = "If OUT contains %, it is a file pattern: %p is the process id, %e the name \
+                      by which the program was started, %n the number of the dump. If OUT is a \
+                      plain name that ends in .pb.gz, the last profile of the program gets this \
+                      name. Profiles from before an exec are named NAME.PID.N.pb.gz, and dumps \
+                      while the program runs get a number. Profiles of children are in the folder \
+                      NAME.children, by program and process. Any other OUT is a folder. The \
+                      default is heapprof.%e.%p.pb.gz in this folder.\n\nThe exit code is the \
+                      program's: 128 + N if signal N ended it, 127 if it is not found, 126 if it \
+                      cannot be executed.\n\nExample: heapprof record -- ./server --port 8080"
     )]
     Record(RecordArgs),
     /// Functions by the memory they hold
@@ -243,49 +243,51 @@ pub(crate) enum CliCommand {
     /// Each stack with its labels and value, the largest first
     #[command(after_help = "Example: heapprof traces -n 3 profile.pb.gz")]
     Traces(TracesArgs),
-    /// What each label's values are worth
+    /// How the memory divides among the values of each label
     #[command(after_help = "Example: heapprof tags profile.pb.gz")]
     Tags(TagsArgs),
-    /// What a profile holds: types, totals, period, time, mappings, comments, symbols
+    /// What a profile contains: types, totals, period, time, mappings, comments, symbols
     #[command(after_help = "Example: heapprof info profile.pb.gz")]
     Info(InfoArgs),
     /// Totals, mean and median sizes, a histogram of sizes, and the first functions
     #[command(after_help = "Example: heapprof stats profile.pb.gz")]
     Stats(StatsArgs),
-    /// The heap over time: of one recording, or of a series of profiles
+    /// The heap over time, in one recording or in a series of profiles
     #[command(
-        after_help = "One profile shows the history that record noted in it. Several profiles, or \
-                      a folder of them, are one moment each.\n\nExample: heapprof timeline \
-                      profile.pb.gz"
+        after_help = "For one profile, timeline shows the history that record noted in it. Each of \
+                      several profiles, or of the profiles in a folder, is one moment.\n\nExample: \
+                      heapprof timeline profile.pb.gz"
     )]
     Timeline(TimelineArgs),
     /// What is in use at exit, by stack, with objects and their mean size
     #[command(
         mut_arg("granularity", |arg| arg.default_value("lines")),
         mut_arg("sample_type", |arg| arg.help("What to order by: inuse_space or inuse_objects")),
-        after_help = "Rules of --fail-if: 'inuse_space > 1MiB' or 'inuse_objects > 0' is about all \
-                      that is not suppressed, 'flat(REGEX) > 64KiB' and 'cum(REGEX) > 64KiB' about \
-                      each function that matches.\n\nExample: heapprof leaks --suppressions \
-                      known.supp --fail-if 'inuse_objects > 0' profile.pb.gz"
+        after_help = "Rules of --fail-if: 'inuse_space > 1MiB' and 'inuse_objects > 0' test the \
+                      sum of all stacks that are not suppressed; 'flat(REGEX) > 64KiB' and \
+                      'cum(REGEX) > 64KiB' test each function that matches.\n\nExample: heapprof \
+                      leaks --suppressions known.supp --fail-if 'inuse_objects > 0' profile.pb.gz"
     )]
     Leaks(LeaksArgs),
-    /// What grew, shrank, is new or gone between two profiles
+    /// What grew, shrank, appeared or disappeared between two profiles
     #[command(
-        after_help = "Rules of --fail-if: 'inuse_space > +10%' or '> +5MiB' is about the total's \
-                      growth, 'inuse_space > 1GiB' about the total after; 'flat(REGEX) > +1MiB' \
-                      and 'cum(REGEX) > +20%' about each function that matches; 'new > 1MiB' about \
-                      functions that were not there before.\n\nExample: heapprof diff before.pb.gz \
-                      after.pb.gz --fail-if 'inuse_space > +10%'"
+        after_help = "Rules of --fail-if: 'inuse_space > +10%' and 'inuse_space > +5MiB' test the \
+                      growth of the total; 'inuse_space > 1GiB' tests the total of the second \
+                      profile; 'flat(REGEX) > +1MiB' and 'cum(REGEX) > +20%' test each function \
+                      that matches; 'new > 1MiB' tests functions that are only in the second \
+                      profile.\n\nExample: heapprof diff before.pb.gz after.pb.gz --fail-if \
+                      'inuse_space > +10%'"
     )]
     Diff(DiffArgs),
-    /// What forked children load too late, and whose memory they copy
+    /// What forked children load too late, and which inherited memory they copy
     #[command(
-        after_help = "With -- CMD the program is recorded with all that it forks, and the report \
-                      comes when it has ended; the exit code is the program's unless that is 0. \
-                      Rules of --fail-if: 'loaded > 0' (files), 'loaded > 1MiB' (bytes), 'missing \
-                      > 0', and of the child that has most of it 'copied > 20MiB', 'new > 5MiB', \
-                      'private_dirty > 30MiB'.\n\nExample: heapprof fork-audit -o audit -- \
-                      starman app.psgi"
+        after_help = "With -- CMD, the program is recorded with all processes that it forks, and \
+                      the report is shown when the program has ended. If the exit code of the \
+                      program is not 0, it is also that of fork-audit. Rules of --fail-if: 'loaded \
+                      > 0' (files), 'loaded > 1MiB' (bytes) and 'missing > 0' test all children \
+                      together; 'copied > 20MiB', 'new > 5MiB' and 'private_dirty > 30MiB' test \
+                      the child with the largest value.\n\nExample: heapprof fork-audit -o audit \
+                      -- starman app.psgi"
     )]
     ForkAudit(ForkAuditArgs),
     /// A flame graph as one SVG file
@@ -294,125 +296,133 @@ pub(crate) enum CliCommand {
 heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     )]
     Flame(FlameArgs),
-    /// A page to look at: one HTML file with flame graph, table, treemap, timeline and differences
+    /// A page for the browser: one HTML file with flame graph, table, treemap, timeline and
+    /// differences
     #[command(
-        after_help = "With one profile the page opens on the flame graph. With --base it shows the \
-                      difference. Several profiles, or a folder of them, are moments of a series \
-                      and are not added up. Text of source lines is left out unless --source is \
-                      given.\n\nExample: heapprof report -o report.html profile.pb.gz"
+        after_help = "For one profile, the page opens with the flame graph. With --base, it shows \
+                      the difference. Several profiles, or the profiles in a folder, are moments \
+                      of a series and are not added up. The text of source lines is left out \
+                      unless --source is given.\n\nExample: heapprof report -o report.html \
+                      profile.pb.gz"
     )]
     Report(PageArgs),
-    /// The page of report from a server, which answers from the whole profile
+    /// The page of report, from a server that answers from the whole profile
     #[command(
-        after_help = "The page is served to this machine only, and only to whoever has the token \
-                      of the printed address. Several profiles, or a folder of them, are moments \
-                      of a series. DB, the file of a database, offers all of its profiles. Other \
-                      programs can ask it, too: docs/web-api.md describes the answers, which are \
-                      JSON. Ctrl-C ends it.\n\nExample: heapprof web profile.pb.gz"
+        after_help = "The server answers this machine only, and only requests with the token of \
+                      the printed address. Several profiles, or the profiles in a folder, are \
+                      moments of a series. If PROFILE is the file of a database, the page offers \
+                      all profiles in it. Other programs can query the server, too: \
+                      docs/web-api.md describes the answers, which are JSON. Ctrl-C ends the \
+                      server.\n\nExample: heapprof web profile.pb.gz"
     )]
     Web(WebArgs),
-    /// A profile in the terminal: table, tree, curve and growth, by keys
+    /// A profile in the terminal, controlled by keys: table, tree, timeline and growth
     #[command(
-        after_help = "Several profiles, or a folder of them, are moments of a series and are not \
-                      added up; [ and ] go from one to the next. The key ? shows all keys. \
-                      heapprof record --live shows a program while it runs.\n\nExample: heapprof \
-                      tui profile.pb.gz"
+        after_help = "Several profiles, or the profiles in a folder, are moments of a series and \
+                      are not added up. The keys [ and ] show the previous and the next moment. \
+                      The key ? shows all keys. heapprof record --live shows a program while it \
+                      runs.\n\nExample: heapprof tui profile.pb.gz"
     )]
     Tui(TuiArgs),
     /// A recorded process in the terminal, while it runs
     #[command(
-        after_help = "The process is read from outside: it is not stopped, and goes on when the \
-                      view ends. heapprof ps shows which processes are recorded. The key ? shows \
-                      all keys.\n\nExample: heapprof live 1234"
+        after_help = "The process is read from outside. It is not stopped, and it continues when \
+                      the view ends. heapprof ps lists the recorded processes. The key ? shows all \
+                      keys.\n\nExample: heapprof live 1234"
     )]
     Live(LiveArgs),
-    /// Say which lines of a recorded process have grown, while it runs
+    /// Report which lines of a recorded process grow, while it runs
     #[command(
-        after_help = "The process is read from outside, twice a second. record --follow-lines says \
-                      the same of a program that it starts, and misses nothing between two \
-                      readings.\n\nExample: heapprof follow 1234 --min 10MiB"
+        after_help = "The process is read from outside, twice a second. record --follow-lines \
+                      prints the same reports for a program that it starts, and misses no growth \
+                      between two readings.\n\nExample: heapprof follow 1234 --min 10MiB"
     )]
     Follow(FollowArgs),
-    /// Write a profile of what a recorded process holds now
+    /// Write a profile of the memory that a recorded process has in use now
     #[command(
-        after_help = "The process is read from outside: it is not stopped, and does nothing for \
-                      it. Every command takes pid:NUMBER or pid:NAME as a PROFILE, too, and \
+        after_help = "The process is read from outside. It is not stopped, and it does no work for \
+                      the dump. Every command also takes pid:NUMBER or pid:NAME as a PROFILE, and \
                       core:FILE for the core file of a recorded program.\n\nExample: heapprof dump \
                       1234 -o now.pb.gz"
     )]
     Dump(DumpArgs),
-    /// Record a program that runs already, from now on
+    /// Record a program that is already running, from now on
     #[command(
-        after_help = "The program goes on: one thread of it is held for some milliseconds, and \
-                      loads libheapprof.so. Blocks from before are not in the profile. While \
-                      heapprof attach runs, every command takes pid:PID as a PROFILE. The profile \
-                      is written at the end: after --for, at Ctrl-C, or when the program ends. \
-                      \n\nExample: heapprof attach 1234 --for 10s -o now.pb.gz"
+        after_help = "The program keeps running: attach suspends one thread for some milliseconds, \
+                      in which this thread loads libheapprof.so. Blocks that were allocated \
+                      earlier are not in the profile. While heapprof attach runs, every command \
+                      takes pid:PID as a PROFILE. The profile is written at the end: after --for, \
+                      at Ctrl-C, or when the program ends.\n\nExample: heapprof attach 1234 --for \
+                      10s -o now.pb.gz"
     )]
     Attach(AttachArgs),
-    /// Leave a program that heapprof attach has not left by itself
+    /// End a recording that heapprof attach has not ended itself
     #[command(after_help = "Example: heapprof detach 1234")]
     Detach(DetachArgs),
     /// List the recorded processes of this machine
     #[command(after_help = "Example: heapprof ps")]
     Ps(PsArgs),
-    /// What of a process's heap, or of a core file's, has leaked, and who points where (glibc)
+    /// Leaked blocks in the heap of a process or a core file, and what points to them (glibc)
     #[command(
-        after_help = "A process is held only as long as its memory is copied, which the first \
-                      lines say. Nothing needs to have been recorded; if it was, the profile has \
-                      the stacks that allocated what leaked.\n\nExample: heapprof heapwalk pid:1234"
+        after_help = "A process is suspended only while its memory is copied. A line shows how \
+                      long this took. The process does not have to be recorded. If it is, the \
+                      profile of -o has the stacks that allocated the blocks.\n\nExample: heapprof \
+                      heapwalk pid:1234"
     )]
     Heapwalk(HeapwalkArgs),
-    /// What holds the memory in a Perl program: every value by its path, from outside
+    /// What holds the memory of a Perl program: all values by their paths, read from outside
     #[command(
         after_help = "TARGET is a process, a core file, or a file of Devel::MAT (.pmat). A process \
-                      is held only as long as its memory is copied. Nothing is loaded into it. The \
-                      profile has each value's path as its stack, so top, diff, flame, report and \
-                      sql answer the rest.\n\nExample: heapprof perl-heap pid:1234 -o h.pb.gz"
+                      is suspended only while its memory is copied. Nothing is loaded into it. In \
+                      the profile, the stack of a value is its path, so you can use top, diff, \
+                      flame, report and sql on it.\n\nExample: heapprof perl-heap pid:1234 -o \
+                      h.pb.gz"
     )]
     PerlHeap(PerlHeapArgs),
     /// The memory of a process as the kernel sees it, explained; without PROCESS, of all processes
     #[command(
-        after_help = "PROCESS is a number, or a name that one process has. The parts add up to the \
-                      kernel's own sums (smaps_rollup). Without rights, what can be had is shown, \
-                      and what is missing is said.\n\nExample: heapprof proc 1234"
+        after_help = "PROCESS is a process id, or a name that only one process has. The parts add \
+                      up to the kernel's own sums (smaps_rollup). If you lack the rights to read \
+                      some values, proc shows the others, and names what is missing.\n\nExample: \
+                      heapprof proc 1234"
     )]
     Proc(ProcArgs),
-    /// Write down what a process and its children have in memory, over time
+    /// Note over time how much memory a process and its children have
     #[command(
-        after_help = "A row for each process and moment goes into the database (tables watch, \
-                      watch_process, watch_moment, watch_event). At the end, a chart and the marks \
-                      are shown. Names of --until are rss, pss, uss, swap, size (addresses), data \
-                      and threads, of one process; total_rss and so on are of all of them.\n\n\
-                      Example: heapprof watch 1234 --until 'rss > 2GiB' --then 'gcore {pid}'"
+        after_help = "Each reading adds a row for each process to the database (tables watch, \
+                      watch_process, watch_moment, watch_event). At the end, watch shows a chart \
+                      and the marks. Rules of --until use the names rss, pss, uss, swap, size \
+                      (addresses), data and threads for one process, and total_rss and so on for \
+                      all processes together.\n\nExample: heapprof watch 1234 --until 'rss > 2GiB' \
+                      --then 'gcore {pid}'"
     )]
     Watch(WatchArgs),
-    /// Tell a watch that something begins here
+    /// Add a mark to a watch: something begins here
     #[command(after_help = "Example: heapprof mark 'cache is warm'")]
     Mark(MarkArgs),
-    /// What another malloc would cost and save: time, memory, faults
+    /// What another malloc would cost and save: time, memory, page faults
     #[command(
-        after_help = "Each run is measured whole: time, memory, faults and switches are the \
-                      kernel's. A difference is told if it is more than noise. One run more, which \
-                      is recorded, tells how much of the memory was in use.\n\nExample: heapprof \
-                      compare-allocators --allocators glibc,jemalloc,glibc:arena_max=1 -- ./server \
-                      --once"
+        after_help = "Each run is measured as a whole, with the kernel's values of time, memory, \
+                      page faults and context switches. A difference is shown if it is more than \
+                      noise. One further run is recorded. It shows how much of the memory was in \
+                      use.\n\nExample: heapprof compare-allocators --allocators \
+                      glibc,jemalloc,glibc:arena_max=1 -- ./server --once"
     )]
     CompareAllocators(CompareAllocatorsArgs),
-    /// The peak of each candidate, to the byte
+    /// The exact memory peak of each candidate (a program or Perl code)
     #[command(
-        after_help = "Every allocation is recorded, so a peak of a millisecond counts. \
-                      \n\nExample: heapprof bench --perl 'my @a = 1 .. 1e5' 'my %h = map { $_ => 1 \
-                      } 1 .. 1e5'"
+        after_help = "Every allocation is recorded, so a peak counts even if it lasts only a \
+                      millisecond.\n\nExample: heapprof bench --perl 'my @a = 1 .. 1e5' 'my %h = \
+                      map { $_ => 1 } 1 .. 1e5'"
     )]
     Bench(BenchArgs),
-    /// Collect what programs say of the code that runs (heapprof_alive)
+    /// Collect the reports of programs about the code that they run (heapprof_alive)
     #[command(after_help = "Example: heapprof listen --udp 127.0.0.1:4711")]
     Listen(ListenArgs),
-    /// Say that code runs, to where HEAPPROF_WIRETAP says
+    /// Report that code runs, to the address in HEAPPROF_WIRETAP
     #[command(after_help = "Example: heapprof alive backup.weekly --site backup.sh:12")]
     Alive(AliveArgs),
-    /// Which code ran, where and when last; and which never did
+    /// Which code ran, where, and when it ran last; and which code never ran
     #[command(after_help = "Example: heapprof wiretap --expect codes.txt --since 30d")]
     Wiretap(WiretapArgs),
     /// Put profiles into the database
@@ -424,29 +434,30 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     /// List the profiles of the database
     #[command(after_help = "Example: heapprof ls")]
     Ls(LsArgs),
-    /// List the series of the database: whose moments it has, and from when
+    /// List the series of the database: the services and hosts whose moments it has, and since when
     #[command(
-        after_help = "A SELECTOR is KEY=VALUE, KEY!=VALUE, KEY~REGEX or KEY!~REGEX, several with \
-                      commas between them; since=2h, until=2026-11-20 and last=60 (moments of each \
-                      process) say when.\n\nExample: heapprof series service=shop"
+        after_help = "A SELECTOR is a list of conditions, separated by commas: KEY=VALUE, \
+                      KEY!=VALUE, KEY~REGEX or KEY!~REGEX for labels, and since=2h, \
+                      until=2026-11-20 or last=60 (moments of each process) for the \
+                      time.\n\nExample: heapprof series service=shop"
     )]
     Series(SeriesArgs),
     /// What grows over all moments of a series: functions or stacks, with slope and verdict
     #[command(
-        after_help = "Rows that grow steadily come first. What levels off is bounded, such as a \
-                      cache that is full.\n\nExample: heapprof growth service=shop,since=2d"
+        after_help = "Rows that grow steadily come first. A row that levels off is bounded, such \
+                      as a cache that is full.\n\nExample: heapprof growth service=shop,since=2d"
     )]
     Growth(GrowthArgs),
-    /// Thin out old moments of the database, put them together, or remove them
+    /// Thin out old moments of the database, combine them, or remove them
     #[command(
-        after_help = "What no --keep keeps is removed.\n\nExample: heapprof prune service=shop \
-                      --keep 7d --keep 1h=30d --keep 1d=365d"
+        after_help = "Moments that no --keep rule keeps are removed.\n\nExample: heapprof prune \
+                      service=shop --keep 7d --keep 1h=30d --keep 1d=365d"
     )]
     Prune(PruneArgs),
-    /// Write profiles of the database as files of Parquet, for other engines
+    /// Write profiles of the database as Parquet files, for other engines
     #[command(
-        after_help = "Engines such as DuckDB, DataFusion, Spark and ClickHouse read the files. A \
-                      batch that was not finished is not read.\n\nExample: heapprof export \
+        after_help = "Engines such as DuckDB, DataFusion, Spark and ClickHouse read the files. \
+                      They do not read a batch that is not complete.\n\nExample: heapprof export \
                       service=shop --parquet fleet"
     )]
     Export(ExportArgs),
@@ -456,7 +467,7 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     /// Remove profiles from the database and give their space back
     #[command(after_help = "Example: heapprof rm monday")]
     Rm(RmArgs),
-    /// Ask SQL of the database, or of profiles
+    /// Run an SQL statement on the database, or on profiles
     #[command(
         after_help = "heapprof schema shows the tables.\n\nExample: heapprof sql -p profile.pb.gz \
                       \"SELECT name, flat FROM function_total t JOIN function f ON f.id = \
@@ -470,15 +481,15 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     /// Add profiles up into one file
     #[command(after_help = "Example: heapprof merge -o sum.pb.gz one.pb.gz two.pb.gz")]
     Merge(MergeArgs),
-    /// Write a profile in another form
+    /// Write a profile in another format
     #[command(after_help = "Example: heapprof convert --to folded profile.pb.gz | head")]
     Convert(ConvertArgs),
     /// Give addresses functions, files, lines and inlined frames
     #[command(
-        after_help = "Without -o the file is replaced. Debug files are looked for beside the \
-                      binary, by build id and .gnu_debuglink, in each --debug-dir and below \
-                      /usr/lib/debug. A file whose build id is not the profile's is not \
-                      used.\n\nExample: heapprof symbolize heapprof.server.4711.pb.gz"
+        after_help = "Without -o, the file is replaced. symbolize searches for debug files beside \
+                      the binary, in each --debug-dir and below /usr/lib/debug, by build id and \
+                      .gnu_debuglink. It does not use a file whose build id differs from the one \
+                      in the profile.\n\nExample: heapprof symbolize heapprof.server.4711.pb.gz"
     )]
     Symbolize(SymbolizeArgs),
     /// Take pprof's flags and print pprof's output, byte for byte
@@ -487,9 +498,9 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     /// Take jeprof's options and print its numbers and its text
     #[command(disable_help_flag = true, after_help = heapprof_dropin::jeprof_help())]
     Jeprof(DropInArgs),
-    /// Print where libheapprof.so, or its C header, is on this machine
+    /// Print the path of libheapprof.so, or of its C header, on this machine
     #[command(
-        after_help = "To record without record: HEAPPROF_OUTPUT=server.%p.pb.gz \
+        after_help = "To record a program without heapprof record: HEAPPROF_OUTPUT=server.%p.pb.gz \
                       LD_PRELOAD=$(heapprof preload-path) ./server\n\nExample: heapprof \
                       preload-path --header"
     )]
@@ -500,14 +511,14 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     },
     /// Build the Perl module Devel::HeapProf for a perl
     #[command(
-        after_help = "heapprof shows subs and lines without the module. It lets a program start \
-                      and dump recordings itself, and it makes perls readable whose structures \
-                      heapprof does not know. This needs make, a C compiler and the headers of \
-                      that perl. Each version of heapprof needs it once.\n\nExample: heapprof \
-                      perl-install --perl /opt/perl/bin/perl"
+        after_help = "heapprof shows subs and lines without the module. With the module, a program \
+                      can start and dump recordings itself, and heapprof can read perls whose \
+                      structures it does not know. The build needs make, a C compiler and the \
+                      headers of that perl. Run perl-install once for each version of \
+                      heapprof.\n\nExample: heapprof perl-install --perl /opt/perl/bin/perl"
     )]
     PerlInstall {
-        /// The perl; the one in PATH unless it is named
+        /// The perl to build for; the default is the one in PATH
         #[arg(long, value_name = "PATH")]
         perl: Option<PathBuf>,
     },
@@ -515,13 +526,13 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     #[command(after_help = "Example: heapprof completions bash > \
                             ~/.local/share/bash-completion/completions/heapprof")]
     Completions {
-        /// Which shell
+        /// The shell
         shell: clap_complete::Shell,
     },
     /// Print the manual page of heapprof or of one command, or write all of them
     #[command(after_help = "Example: heapprof man top | man -l -")]
     Man {
-        /// The command to print the page of
+        /// The command whose page is printed
         command: Option<String>,
         /// Write all pages into this folder
         #[arg(long, value_name = "DIR", conflicts_with = "command")]
@@ -532,8 +543,8 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
 /// Where profiles come from.
 #[derive(Debug, Args)]
 pub(crate) struct ProfileArgs {
-    /// A file, - for stdin, a URL, pid:PROCESS, core:FILE, or a name in the database; several are
-    /// added up
+    /// A file, - for stdin, a URL, pid:PROCESS, core:FILE, or a name in the database; several
+    /// profiles are added up
     #[arg(value_name = "PROFILE", value_parser = name::parser())]
     pub(crate) profiles: Vec<String>,
 }
@@ -547,7 +558,7 @@ pub(crate) struct SortArg {
 
 #[derive(Debug, Args)]
 pub(crate) struct LimitArg {
-    /// The most rows; 0 shows all. The default is 40 on a terminal, otherwise all
+    /// Row limit; 0 shows all rows. The default is 40 on a terminal, otherwise all
     #[arg(short = 'n', long, value_name = "ROWS")]
     pub(crate) limit: Option<usize>,
 }

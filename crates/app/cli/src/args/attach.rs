@@ -14,29 +14,30 @@ pub(crate) struct AttachArgs {
     /// Record every allocation instead of a sample
     #[arg(long, conflicts_with = "period")]
     pub(crate) exact: bool,
-    /// Average bytes between samples
+    /// Average number of bytes between samples
     #[arg(long, value_name = "SIZE", default_value = "512KiB", value_parser = period)]
     pub(crate) period: u64,
-    /// Leave the program after this time, e.g. 30s or 2m
+    /// End the recording after this time, e.g. 30s or 2m
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     pub(crate) time: Option<Duration>,
-    /// Keep each thread's share, as labels `thread` and `tid`
+    /// Keep the share of each thread, as labels `thread` and `tid`
     #[arg(long)]
     pub(crate) threads: bool,
-    /// Which frames are kept of a stack that leads through an interpreter such as Perl
+    /// Which frames to keep in stacks with an interpreter such as Perl
     #[arg(long, value_enum, default_value_t = FrameSelection::Script, value_name = "WHICH")]
     pub(crate) frames: FrameSelection,
-    /// Put the program's whole command line into the profile, with the passwords that it may hold
+    /// Put the whole command line of the program into the profile, with the passwords that it may
+    /// contain
     #[arg(long)]
     pub(crate) command_line: bool,
-    /// Write to this file; without it the profile is heapprof.PROGRAM.PID.N.pb.gz in this folder
+    /// Write to this file; the default is heapprof.PROGRAM.PID.N.pb.gz in this folder
     #[arg(short, long, value_name = "OUT", help_heading = "Output")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) log: LogArgs,
     #[command(flatten)]
     pub(crate) file_mode: FileModeArgs,
-    /// The process: its number or its name, also as pid:NUMBER or pid:NAME
+    /// The process, by its id or name: NUMBER, NAME, pid:NUMBER or pid:NAME
     #[arg(value_name = "PROCESS", required = true, value_parser = name::parser())]
     pub(crate) processes: Vec<String>,
 }
@@ -50,7 +51,7 @@ impl AttachArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DetachArgs {
-    /// The process: its number or its name, also as pid:NUMBER or pid:NAME
+    /// The process, by its id or name: NUMBER, NAME, pid:NUMBER or pid:NAME
     #[arg(value_name = "PROCESS", required = true, value_parser = name::parser())]
     pub(crate) processes: Vec<String>,
 }

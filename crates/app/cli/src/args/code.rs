@@ -6,16 +6,16 @@ use heapprof_page::check_wrappers;
 
 #[derive(Debug, Args)]
 pub(crate) struct CodeArgs {
-    /// Count what libraries and a language's runtime allocate as the nearest caller's in the
-    /// program's own code
+    /// Attribute the allocations of libraries and of a language's runtime to the nearest caller in
+    /// the program's own code
     #[arg(long)]
     pub(crate) own_code: bool,
-    /// Leave out, like malloc, the functions whose name without parameters matches: wrappers that
-    /// heapprof does not know
+    /// Leave out, as malloc is left out, functions whose names without parameters match: wrappers
+    /// that heapprof does not know
     #[arg(long, value_name = "REGEX", value_parser = regex)]
     #[arg(conflicts_with = "all_frames", hide_short_help = true)]
     pub(crate) wrappers: Option<String>,
-    /// Keep frames that the profile's own drop_frames cuts
+    /// Keep frames that the drop_frames of the profile would cut
     #[arg(long, hide_short_help = true)]
     pub(crate) all_frames: bool,
 }

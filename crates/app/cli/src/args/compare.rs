@@ -12,26 +12,27 @@ pub(crate) struct RunArgs {
     /// Go on if a program fails
     #[arg(short, long)]
     pub(crate) ignore_failure: bool,
-    /// Show what the programs print, instead of throwing it away
+    /// Show what the programs print, instead of discarding it
     #[arg(long)]
     pub(crate) show_output: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareAllocatorsArgs {
-    /// What to compare, the first one with all others, separated by commas: glibc, jemalloc,
-    /// tcmalloc, mimalloc and others by name, a library by its path, or glibc with tunables, e.g.
-    /// glibc:arena_max=1+mmap_threshold=65536. The default is glibc and all that are installed
+    /// The allocators to compare, separated by commas; all are compared with the first. An
+    /// allocator is a name such as glibc, jemalloc, tcmalloc or mimalloc, the path of a library, or
+    /// glibc with tunables, e.g. glibc:arena_max=1+mmap_threshold=65536. The default is glibc and
+    /// all that are installed
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) allocators: Vec<String>,
-    /// How often to run the program with each
+    /// Number of measured runs with each allocator
     #[arg(long, value_name = "N", default_value_t = 7)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) runs: u32,
-    /// How often to run it with each before, so that files are in memory
+    /// Number of runs with each allocator before the measured ones, so that files are in memory
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) warmup: u32,
-    /// Leave out the recorded run that tells how much of the memory was in use
+    /// Leave out the recorded run, which shows how much of the memory was in use
     #[arg(long)]
     pub(crate) no_heap: bool,
     #[command(flatten)]
@@ -45,20 +46,21 @@ pub(crate) struct CompareAllocatorsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// The candidates: commands in words, or with --perl Perl code
+    /// The candidates: commands, split into words without a shell, or with --perl, pieces of Perl
+    /// code
     #[arg(required = true, value_name = "CANDIDATE")]
     pub(crate) candidates: Vec<String>,
     /// The candidates are Perl code
     #[arg(long)]
     pub(crate) perl: bool,
-    /// The perl that runs them
+    /// The perl that runs the candidates
     #[arg(long, value_name = "PATH", default_value = "perl", requires = "perl")]
     pub(crate) perl_path: String,
-    /// A candidate that does nothing, above which the others are told; with --perl it is no code at
-    /// all
+    /// A candidate that does nothing, whose peak is subtracted from the other peaks; with --perl,
+    /// the default is no code
     #[arg(long, value_name = "CANDIDATE")]
     pub(crate) empty: Option<String>,
-    /// How often to run each
+    /// Number of runs of each candidate
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) runs: u32,

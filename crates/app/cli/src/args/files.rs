@@ -24,7 +24,7 @@ pub(crate) enum ConvertFormat {
     Pprof,
     /// Folded stacks of one sample type
     Folded,
-    /// Everything, with one sample on each line
+    /// Everything, with one sample in each line
     Json,
     /// One row for each sample, one column for each sample type
     Csv,
@@ -44,13 +44,13 @@ pub(crate) enum ConvertFormat {
 pub(crate) struct ConvertArgs {
     #[command(flatten)]
     pub(crate) profiles: ProfileArgs,
-    /// The form to write
+    /// The format to write
     #[arg(long, value_enum)]
     pub(crate) to: ConvertFormat,
-    /// For folded: which values
+    /// For folded, the sample type whose values are written
     #[arg(short = 't', long, value_name = "TYPE")]
     pub(crate) sample_type: Option<String>,
-    /// What a frame is: any level for folded, functions or lines for speedscope
+    /// What a frame is: any LEVEL for folded; functions or lines for speedscope
     #[arg(short, long, value_name = "LEVEL")]
     pub(crate) granularity: Option<Granularity>,
     #[command(flatten)]
@@ -61,16 +61,16 @@ pub(crate) struct ConvertArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SymbolizeArgs {
-    /// The profile. With -o it may also be - for stdin, a URL, or a name in the database
+    /// The profile, a file. With -o, it may also be - for stdin, a URL, or a name in the database
     #[arg(value_name = "FILE", value_parser = name::parser())]
     pub(crate) file: String,
     /// A folder with debug files or binaries; may be repeated
     #[arg(long, value_name = "DIR")]
     pub(crate) debug_dir: Vec<PathBuf>,
-    /// The folder that holds the profiled machine's files
+    /// The folder below which the files of the profiled machine are
     #[arg(long, value_name = "DIR")]
     pub(crate) sysroot: Option<PathBuf>,
-    /// Add this to each address that is looked up; use -1 if they are return addresses
+    /// Add N to each address that is looked up; use -1 if the addresses are return addresses
     #[arg(
         long,
         value_name = "N",
@@ -83,7 +83,7 @@ pub(crate) struct SymbolizeArgs {
     pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) file_mode: FileModeArgs,
-    /// Write to this file, - for stdout, and leave FILE as it is
+    /// Write to this file (- is stdout), and leave the profile as it is
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     pub(crate) output: Option<PathBuf>,
 }

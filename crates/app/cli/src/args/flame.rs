@@ -8,7 +8,7 @@ use crate::name;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FlameFormat {
-    /// A picture
+    /// An SVG picture
     Svg,
     /// Folded stacks, for other flame graph tools
     Folded,
@@ -16,7 +16,7 @@ pub(crate) enum FlameFormat {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FlameRoot {
-    /// Below, or on top if stacks are too deep for a screen or --reverse turns them
+    /// Below; with --reverse, or if stacks are too deep for a screen, on top
     Auto,
     /// On top, stacks grow down
     Top,
@@ -31,17 +31,17 @@ pub(crate) struct FlameArgs {
     /// Show the difference to this profile; may be repeated
     #[arg(long, value_name = "PROFILE", value_parser = name::parser())]
     pub(crate) base: Vec<String>,
-    /// Draw from the leaves
+    /// Build the graph from the leaves
     #[arg(short, long)]
     pub(crate) reverse: bool,
-    /// Put frames below this share of the total (or of what the filters keep) into (other); 0 shows
-    /// all
+    /// Count frames below this share of the total (or of what the filters keep) in (other); 0 shows
+    /// all frames
     #[arg(long, value_name = "PERCENT", default_value = "0.1", value_parser = parse_percent)]
     pub(crate) min_percent: f64,
     /// Where the root is in the picture
     #[arg(long, value_enum, default_value_t = FlameRoot::Auto, value_name = "WHERE")]
     pub(crate) root: FlameRoot,
-    /// A title instead of the metric and its total
+    /// The title, instead of the sample type and its total
     #[arg(long)]
     pub(crate) title: Option<String>,
     /// svg or folded
@@ -50,7 +50,7 @@ pub(crate) struct FlameArgs {
     /// Unit of values in titles: auto, B, KiB, MiB, GiB, TiB, PiB
     #[arg(long, value_name = "UNIT", hide_short_help = true)]
     pub(crate) unit: Option<String>,
-    /// Print the SQL that the report asks, instead of the report
+    /// Print the SQL statements that make the report, instead of the report
     #[arg(long, hide_short_help = true)]
     pub(crate) show_sql: bool,
     #[command(flatten)]

@@ -10,27 +10,27 @@ use crate::name;
 
 #[derive(Debug, Args)]
 pub(crate) struct HeapwalkArgs {
-    /// What to walk: pid:NUMBER or pid:NAME (or the number alone), or core:FILE
+    /// The process or core file to read: pid:NUMBER, pid:NAME, NUMBER or core:FILE
     #[arg(value_name = "TARGET", value_parser = name::parser())]
     pub(crate) target: String,
-    /// Where the program of a core file is now, if it is elsewhere than it was
+    /// The program of the core file, if it is not at its old path any more
     #[arg(long, value_name = "FILE")]
     pub(crate) exe: Option<PathBuf>,
-    /// Write a profile of all blocks to this file: by state, and by the stack that allocated each
-    /// if the process is recorded
+    /// Write a profile of all blocks to this file. It has the state of each block and, if the
+    /// process is recorded, the stack that allocated the block
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Say who points to the block at this address, and how it is reached
+    /// Show what points to the block at this address, and a path that leads to it
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub(crate) who: Option<u64>,
     /// Show the bytes of the block at this address
     #[arg(long, value_name = "ADDR", value_parser = address, conflicts_with = "who")]
     pub(crate) bytes: Option<u64>,
-    /// Say what would go if a block went: the blocks through which most is reached
+    /// List the blocks and variables that retain most memory: what would be freed with each
     #[arg(long, conflicts_with_all = ["who", "bytes"])]
     pub(crate) retained: bool,
-    /// Say what malloc has, by arena and by list of free blocks, its threshold for mappings, and
-    /// what malloc_trim would give back
+    /// Show malloc's memory by arena and by list of free blocks, its threshold for mappings, and
+    /// how much malloc_trim would give back
     #[arg(long, conflicts_with_all = ["who", "bytes", "retained"])]
     pub(crate) allocator: bool,
     #[command(flatten)]

@@ -10,11 +10,11 @@ use super::{GateArgs, LimitArg, ProfileArgs, QuestionArgs, ReportArgs};
 pub(crate) struct LeaksArgs {
     #[command(flatten)]
     pub(crate) profiles: ProfileArgs,
-    /// Match the allocations and frees of this log, which attach --log or record --log wrote
+    /// Pair the allocations and frees of this log, which attach --log or record --log wrote
     #[arg(long, value_name = "FILE", conflicts_with = "profiles")]
     pub(crate) log: Option<PathBuf>,
-    /// Count but do not list what a rule of this LeakSanitizer suppression file matches; may be
-    /// repeated
+    /// Count the stacks that a rule in this LeakSanitizer suppression file matches, but do not list
+    /// them; may be repeated
     #[arg(long, value_name = "FILE")]
     pub(crate) suppressions: Vec<PathBuf>,
     #[command(flatten)]

@@ -9,7 +9,7 @@ use super::{LimitArg, ProfileArgs, QuestionArgs, ReportArgs};
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// The expression to find anywhere in function names
+    /// A regular expression that may match anywhere in the name of a function
     #[arg(value_name = "REGEX")]
     pub(crate) regex: String,
     #[command(flatten)]
@@ -27,11 +27,11 @@ pub(crate) struct ListArgs {
 /// Where source files are.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SourceArgs {
-    /// Folders to look for source in, separated by colons; the default is the current folder and
-    /// the folders above it
+    /// Folders to search for source files, separated by colons; the default is the current folder
+    /// and all folders above it
     #[arg(long, value_name = "PATH", value_delimiter = ':')]
     source_path: Vec<PathBuf>,
-    /// Beginnings to cut off the profile's file names, separated by colons
+    /// Prefixes to remove from file names of the profile, separated by colons
     #[arg(long, value_name = "PATH", value_delimiter = ':')]
     trim_path: Vec<String>,
 }

@@ -11,7 +11,7 @@ pub(crate) struct LogArgs {
     /// Write each allocation and each free as text, for `leaks --log`; implies --exact
     #[arg(long, value_name = "FILE", conflicts_with = "period")]
     pub(crate) log: Option<PathBuf>,
-    /// The log is not longer than this; what comes after is counted
+    /// The largest size of the log; later events are only counted
     #[arg(long, value_name = "SIZE", requires = "log", default_value = "1GiB")]
     #[arg(value_parser = growth, hide_short_help = true)]
     pub(crate) log_limit: u64,

@@ -10,7 +10,7 @@ use super::format;
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
-    /// Write to this file instead of stdout (-); it appears whole or not at all
+    /// Write to this file, not stdout (-); the file appears whole or not at all
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -34,7 +34,7 @@ pub(crate) struct ReportArgs {
     /// Show whole names, with parameters, all template arguments and defaults
     #[arg(long, hide_short_help = true)]
     pub(crate) full_names: bool,
-    /// Print the SQL that the report asks, instead of the report
+    /// Print the SQL statements that make the report, instead of the report
     #[arg(long, hide_short_help = true)]
     pub(crate) show_sql: bool,
     #[command(flatten)]

@@ -12,10 +12,10 @@ use crate::name;
 
 #[derive(Debug, Args)]
 pub(crate) struct DumpArgs {
-    /// The process: its number or its name, also as pid:NUMBER or pid:NAME
+    /// The process, by its id or name: NUMBER, NAME, pid:NUMBER or pid:NAME
     #[arg(value_name = "PROCESS", value_parser = name::parser())]
     pub(crate) process: String,
-    /// Write to this file; without it the profile is heapprof.PROGRAM.PID.N.pb.gz in this folder
+    /// Write to this file; the default is heapprof.PROGRAM.PID.N.pb.gz in this folder
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
@@ -30,20 +30,20 @@ pub(crate) struct PsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LiveArgs {
-    /// The process: its number or its name, also as pid:NUMBER or pid:NAME
+    /// The process, by its id or name: NUMBER, NAME, pid:NUMBER or pid:NAME
     #[arg(value_name = "PROCESS", value_parser = name::parser())]
     pub(crate) process: String,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct FollowArgs {
-    /// The process: its number or its name, also as pid:NUMBER or pid:NAME
+    /// The process, by its id or name: NUMBER, NAME, pid:NUMBER or pid:NAME
     #[arg(value_name = "PROCESS", value_parser = name::parser())]
     pub(crate) process: String,
-    /// Say a line each time the memory in use that it allocated has grown by this
+    /// Report a source line each time its memory in use has grown by this size
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = growth)]
     pub(crate) min: u64,
-    /// How it is said: PID, FILE:LINE, +BYTES, FUNCTION, or one JSON object a line
+    /// The form of a report: PID, FILE:LINE, +BYTES, FUNCTION, or one JSON object in a line
     #[arg(short, long, value_enum, default_value_t = LineFormat::Text, value_name = "FORM")]
     pub(crate) format: LineFormat,
 }

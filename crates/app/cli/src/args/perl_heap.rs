@@ -11,44 +11,45 @@ use crate::name;
 
 #[derive(Debug, Args)]
 pub(crate) struct PerlHeapArgs {
-    /// What to read: pid:NUMBER or pid:NAME (or the number alone), core:FILE, or a .pmat file
+    /// The process or file to read: pid:NUMBER, pid:NAME, NUMBER, core:FILE, or a .pmat file
     #[arg(value_name = "TARGET", value_parser = name::parser())]
     pub(crate) target: String,
-    /// Where the program of a core file is now, if it is elsewhere than it was
+    /// The program of the core file, if it is not at its old path any more
     #[arg(long, value_name = "FILE")]
     pub(crate) exe: Option<PathBuf>,
-    /// Write a profile of all values to this file, each with its path as its stack
+    /// Write a profile of all values to this file; the stack of a value is its path
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Say how large a variable is, alone and with all that it leads to: '$Foo::x', '%CACHE',
-    /// '$x->{key}', '&sub my $x', 'my $x' of the program's file
+    /// Show the size of a variable, alone and with everything that it leads to: '$Foo::x',
+    /// '%CACHE', '$x->{key}', '&sub my $x', or 'my $x' for a variable of the program's file
     #[arg(long, value_name = "VARIABLE")]
     pub(crate) size: Option<String>,
-    /// Say what the value at this address is, and how it is reached
+    /// Show what the value at this address is, and the path that leads to it
     #[arg(long, value_name = "ADDR", value_parser = address, conflicts_with = "size")]
     pub(crate) identify: Option<u64>,
-    /// Say who refers to the value at this address
+    /// Show everything that refers to the value at this address
     #[arg(long, value_name = "ADDR", value_parser = address,
           conflicts_with_all = ["size", "identify"])]
     pub(crate) who: Option<u64>,
-    /// List the rings of references that nothing else leads to, and what closes each
+    /// List the rings of references to which nothing else leads, and the reference that closes each
+    /// ring
     #[arg(long, conflicts_with_all = ["size", "identify", "who"])]
     pub(crate) cycles: bool,
-    /// List what has leaked: values to which nothing leads, and rings
+    /// List leaked values: those to which nothing leads, and rings
     #[arg(long, conflicts_with_all = ["size", "identify", "who", "cycles"])]
     pub(crate) leaked: bool,
-    /// Say what the variables of subs keep between calls, by depth of recursion
+    /// Show the memory that the variables of subs keep between calls, by recursion depth
     #[arg(long, conflicts_with_all = ["size", "identify", "who", "cycles", "leaked"])]
     pub(crate) pads: bool,
-    /// Show the text of the value that --size, --identify or --who names, up to so many bytes
+    /// Show at most BYTES of the text of the value that --size, --identify or --who names
     #[arg(long, value_name = "BYTES", num_args = 0..=1, default_missing_value = "200",
           require_equals = true)]
     pub(crate) contents: Option<u32>,
-    /// Show a hash of each key of hashes instead of the key; symbols and variables keep their names
+    /// Replace each key of a hash by a digest; symbols and variables keep their names
     #[arg(long)]
     pub(crate) anonymize: bool,
-    /// Name the keys of hashes with at most so many of them in paths; 0 names none, so that a hash
-    /// that grows past the number makes no difference of its own
+    /// Show keys in paths only for hashes with at most this number of keys. 0 shows no keys, so
+    /// that two profiles do not differ only because a hash grew beyond the number
     #[arg(long, value_name = "NUMBER", default_value_t = heapprof_perl_values::MAX_NAMED_KEYS)]
     pub(crate) keys: usize,
     #[command(flatten)]

@@ -28,7 +28,7 @@ pub(crate) struct ProcessReportArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ProcArgs {
-    /// The process: its number or its name, also as pid:NUMBER or pid:NAME
+    /// The process, by its id or name: NUMBER, NAME, pid:NUMBER or pid:NAME
     #[arg(value_name = "PROCESS", value_parser = name::parser())]
     pub(crate) process: Option<String>,
     /// Show what has changed since this file was written by proc --format json -o FILE
@@ -39,10 +39,10 @@ pub(crate) struct ProcArgs {
         conflicts_with = "maps"
     )]
     pub(crate) diff: Option<PathBuf>,
-    /// A row for each mapping instead of one for each kind
+    /// Show a row for each mapping instead of one for each kind
     #[arg(long, requires = "process")]
     pub(crate) maps: bool,
-    /// Leave out what the words mean
+    /// Leave out the explanations of words
     #[arg(short, long, requires = "process", conflicts_with = "diff")]
     pub(crate) brief: bool,
     #[command(flatten)]
@@ -53,52 +53,53 @@ pub(crate) struct ProcArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct WatchArgs {
-    /// The process: its number or its name, also as pid:NUMBER or pid:NAME
+    /// The process, by its id or name: NUMBER, NAME, pid:NUMBER or pid:NAME
     #[arg(value_name = "PROCESS", value_parser = name::parser(), conflicts_with = "command")]
     #[arg(required_unless_present_any = ["command", "show"])]
     pub(crate) process: Option<String>,
-    /// How often to look, e.g. 100ms or 10s
+    /// The time between two readings, e.g. 100ms or 10s
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
     pub(crate) interval: Duration,
-    /// End after this time, e.g. 30s or 2h; without it when the last process has ended, or at
-    /// Ctrl-C
+    /// End after this time, e.g. 30s or 2h. Without it, watch ends when the last process ends, or
+    /// at Ctrl-C
     #[arg(long = "for", value_name = "TIME", value_parser = time, conflicts_with = "command")]
     pub(crate) time: Option<Duration>,
-    /// Watch this process alone, and not those that descend from it
+    /// Watch this process only, without its descendants
     #[arg(long)]
     pub(crate) no_children: bool,
-    /// When this is true for the first time, run the command of --then, e.g. 'rss > 2GiB'
+    /// Run the command of --then when this rule is true for the first time, e.g. 'rss > 2GiB'
     #[arg(long, value_name = "RULE", requires = "then")]
     pub(crate) until: Option<String>,
-    /// What to run then: words, no shell; {pid} is the process's number
+    /// The command that --until runs; it is split into words, without a shell. {pid} is the process
+    /// id
     #[arg(long, value_name = "COMMAND", requires = "until")]
     pub(crate) then: Option<String>,
-    /// What the watch is called in the database
+    /// The name of the watch in the database
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) name: Option<String>,
-    /// Show a watch of the database again, the last one without a name
+    /// Show a watch of the database again; without NAME, the last one
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "")]
     #[arg(conflicts_with_all = ["process", "command"])]
     pub(crate) show: Option<String>,
-    /// Say nothing at the end but errors
+    /// Show nothing at the end except errors
     #[arg(short, long, conflicts_with = "output")]
     pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) report: ProcessReportArgs,
     #[command(flatten)]
     pub(crate) file_mode: FileModeArgs,
-    /// Run this program and watch it to its end
+    /// Run this program, and watch it until it ends
     #[arg(last = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct MarkArgs {
-    /// What begins here
+    /// The text of the mark: what begins here
     #[arg(value_name = "TEXT")]
     pub(crate) text: String,
-    /// The process that the mark is of, and whose watch gets it: its number; without it the watch
-    /// that runs this program, or the only one of this user
+    /// The process to which the mark belongs, by its id; its watch gets the mark. Without it, the
+    /// watch that runs this program gets the mark, or the only watch of this user
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Option<u32>,
 }

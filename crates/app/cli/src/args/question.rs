@@ -8,14 +8,14 @@ use super::CodeArgs;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Question")]
 pub(crate) struct QuestionArgs {
-    /// Which values: inuse_space, inuse_objects, alloc_space, alloc_objects or any that the profile
-    /// has
+    /// Which values to show: inuse_space, inuse_objects, alloc_space, alloc_objects or another
+    /// sample type of the profile
     #[arg(short = 't', long, value_name = "TYPE")]
     pub(crate) sample_type: Option<String>,
     /// What a row is: functions, filefunctions, files, lines or addresses
     #[arg(short, long, value_name = "LEVEL", default_value_t = Granularity::Functions)]
     pub(crate) granularity: Granularity,
-    /// Count inlined functions as the function that they were inlined into
+    /// Count the values of an inlined function for the function that it was inlined into
     #[arg(long, hide_short_help = true)]
     pub(crate) no_inlines: bool,
     #[command(flatten)]
@@ -36,16 +36,16 @@ pub(crate) struct FilterArgs {
     /// Leave out samples with a matching frame
     #[arg(long, value_name = "REGEX", hide_short_help = true)]
     ignore: Option<String>,
-    /// Leave out matching frames; their values go to the nearest frame that is kept
+    /// Leave out matching frames; their values go to the nearest kept frame toward the root
     #[arg(long, value_name = "REGEX", hide_short_help = true)]
     hide: Option<String>,
     /// Keep only matching frames
     #[arg(long, value_name = "REGEX", hide_short_help = true)]
     show: Option<String>,
-    /// Keep stacks from the matching frame nearest to the root on
+    /// Cut the callers of the matching frame that is nearest to the root
     #[arg(long, value_name = "REGEX", hide_short_help = true)]
     show_from: Option<String>,
-    /// Leave out the frames below the matching function nearest to the leaf
+    /// Cut the callees of the matching function that is nearest to the leaf
     #[arg(long, value_name = "REGEX", hide_short_help = true)]
     prune_from: Option<String>,
     /// Keep only samples with a matching label: [key=]REGEX or a range such as 32kb:1mb

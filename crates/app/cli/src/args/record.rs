@@ -13,86 +13,87 @@ pub(crate) struct RecordArgs {
     /// Record every allocation instead of a sample
     #[arg(long, conflicts_with = "period")]
     pub(crate) exact: bool,
-    /// Average bytes between samples [default: 512KiB]
+    /// Average number of bytes between samples [default: 512KiB]
     #[arg(long, value_name = "SIZE", value_parser = period)]
     pub(crate) period: Option<u64>,
-    /// File pattern or folder for the profiles
+    /// The file, file pattern or folder for the profiles
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: Option<PathBuf>,
-    /// Write a profile each time this long has passed, e.g. 10s or 2m
+    /// Write a profile at this interval, e.g. 10s or 2m
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) interval: Option<Duration>,
-    /// Write a profile whenever the heap has grown so much again
+    /// Write a profile each time the heap has grown by this size
     #[arg(long, value_name = "SIZE", value_parser = super::size::growth)]
     pub(crate) on_growth: Option<u64>,
-    /// Write a profile at each new peak that is a tenth (and 64 KiB) above the last one written
+    /// Write a profile at each new peak that is a tenth (and 64 KiB) above the last written peak
     #[arg(long)]
     pub(crate) on_peak: bool,
     /// Write a profile when this signal comes, e.g. USR2
     #[arg(long, value_name = "SIGNAL", value_parser = signal)]
     pub(crate) on_signal: Option<i32>,
-    /// Whether children of the program are recorded too
+    /// Whether children of the program are recorded, too
     #[arg(long, value_enum, default_value_t = YesOrNo::Yes, value_name = "WHETHER")]
     pub(crate) follow_children: YesOrNo,
-    /// Count what the program maps itself (mmap) as allocations
+    /// Count memory that the program maps itself (mmap) as allocated
     #[arg(long)]
     pub(crate) mmap: bool,
-    /// Keep each thread's share, as labels `thread` and `tid`
+    /// Keep the share of each thread, as labels `thread` and `tid`
     #[arg(long)]
     pub(crate) threads: bool,
-    /// Also note what forked children load and no longer share, for heapprof fork-audit
+    /// Also note what forked children load, and what they no longer share, for heapprof fork-audit
     #[arg(long, conflicts_with = "live", hide_short_help = true)]
     pub(crate) fork_audit: bool,
-    /// Say nothing at the end except what is missing
+    /// Show nothing at the end except what is missing
     #[arg(short, long, hide_short_help = true)]
     pub(crate) quiet: bool,
-    /// Also keep the profiles of children that never held 64 KiB
+    /// Also keep profiles of children that never had 64 KiB in use
     #[arg(long)]
     pub(crate) keep_small: bool,
-    /// Which frames are kept of a stack that leads through an interpreter such as Perl
+    /// Which frames to keep in stacks with an interpreter such as Perl
     #[arg(long, value_enum, default_value_t = FrameSelection::Script, value_name = "WHICH")]
     pub(crate) frames: FrameSelection,
-    /// Whether Perl's evals of text keep their numbers, as in (eval 12)
+    /// Whether names of Perl's string evals keep their numbers, as in (eval 12)
     #[arg(long, value_enum, default_value_t = EvalNaming::Merged, value_name = "HOW")]
     pub(crate) perl_evals: EvalNaming,
-    /// Also trace who made each value of Perl (needs perl-install)
+    /// Also trace what created each value of Perl (needs perl-install)
     #[arg(long)]
     pub(crate) perl_values: bool,
-    /// Build Devel::HeapProf for the perl that runs, if --perl-values or --fork-audit need it and
-    /// it is missing
+    /// Build Devel::HeapProf for the perl that runs, if the module is missing and --perl-values or
+    /// --fork-audit needs it
     #[arg(long, hide_short_help = true)]
     pub(crate) perl_install: bool,
-    /// Whether Python's small objects are recorded, which never reach malloc [default: yes for a
+    /// Whether to record Python's small objects, which never reach malloc [default: yes for a
     /// sample, no with --exact]
     #[arg(long, value_enum, value_name = "WHETHER", hide_short_help = true)]
     pub(crate) python_objects: Option<YesOrNo>,
     /// Show the program in the terminal while it runs
     #[arg(long)]
     pub(crate) live: bool,
-    /// Say, while the program runs, each time the memory in use that a line allocated has grown by
-    /// MIN [default: 1MiB]
+    /// While the program runs, report a source line each time its memory in use has grown by MIN
+    /// [default: 1MiB]
     #[arg(long, value_name = "MIN", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "1MiB", value_parser = super::size::growth)]
     pub(crate) follow_lines: Option<u64>,
-    /// Say it in this file or pipe instead of on stderr
+    /// File or pipe for the reports of --follow-lines, instead of stderr
     #[arg(long, value_name = "FILE", requires = "follow_lines")]
     pub(crate) follow_output: Option<PathBuf>,
-    /// How it is said: PID, FILE:LINE, +BYTES, FUNCTION, or one JSON object a line
+    /// The form of a report: PID, FILE:LINE, +BYTES, FUNCTION, or one JSON object in a line
     #[arg(long, value_enum, default_value_t = LineFormat::Text, value_name = "FORM")]
     #[arg(requires = "follow_lines", hide_short_help = true)]
     pub(crate) follow_format: LineFormat,
-    /// Have reports leave out, like malloc, the functions whose name without parameters matches:
-    /// wrappers of your own
+    /// Make reports leave out, as they leave out malloc, functions whose names without parameters
+    /// match: wrappers of your own
     #[arg(long, value_name = "REGEX", value_parser = super::code::regex)]
     pub(crate) wrappers: Option<String>,
     #[command(flatten)]
     pub(crate) log: LogArgs,
     #[command(flatten)]
     pub(crate) file_mode: FileModeArgs,
-    /// Put each program's whole command line into its profile, with the passwords that it may hold
+    /// Put the whole command line of each program into its profile, with the passwords that it may
+    /// contain
     #[arg(long, hide_short_help = true)]
     pub(crate) command_line: bool,
-    /// Leave addresses unnamed, for heapprof symbolize later
+    /// Leave addresses without names, for heapprof symbolize later
     #[arg(long)]
     pub(crate) no_symbolize: bool,
     /// The program and its arguments
@@ -132,11 +133,11 @@ pub(crate) enum LineFormat {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FrameSelection {
-    /// The interpreter's alone, with what it does as a label
+    /// The interpreter's frames only; a label names what the interpreter does
     Script,
-    /// The native ones alone
+    /// The native frames only
     Native,
-    /// Both, with the interpreter's in the place of its run loop
+    /// All frames, with the interpreter's in the place of its run loop
     Both,
 }
 
@@ -162,9 +163,9 @@ impl FrameSelection {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EvalNaming {
-    /// Equal code is one place
+    /// Evals of equal code have the same name
     Merged,
-    /// Each evaluation has its number
+    /// Each evaluation keeps its number
     Numbered,
 }
 

@@ -12,7 +12,7 @@ pub(crate) enum PathNames {
     Full,
     /// With ~ for the home folder
     Short,
-    /// None
+    /// No paths
     None,
 }
 
@@ -33,13 +33,13 @@ pub(crate) struct PageArgs {
     /// Compare with this profile; may be repeated
     #[arg(long, value_name = "PROFILE", value_parser = name::parser())]
     pub(crate) base: Vec<String>,
-    /// The most nodes of the call tree; smaller ones are folded into (other)
+    /// The largest number of nodes of the call tree; the smallest nodes are folded into (other)
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub(crate) max_nodes: usize,
-    /// Which paths of source files and profiles are in the page
+    /// How the page shows the paths of source files and profiles
     #[arg(long, value_enum, default_value_t = PathNames::Short, value_name = "WHICH")]
     pub(crate) paths: PathNames,
-    /// Put hashes in the place of names, and leave paths and sources out
+    /// Replace all names by hashes, and leave paths and sources out
     #[arg(long, conflicts_with = "source")]
     pub(crate) anonymize: bool,
     /// Put the text of source lines into the page

@@ -14,8 +14,8 @@ pub(crate) struct TopArgs {
     /// Show every sample type side by side, with the mean size of objects
     #[arg(short, long)]
     pub(crate) wide: bool,
-    /// With --wide: the most columns of text, 0 for no limit. The default is the terminal's width,
-    /// otherwise no limit
+    /// With --wide, the largest width of the text, in columns; 0 sets no limit. The default is the
+    /// width of the terminal, otherwise no limit
     #[arg(long, value_name = "COLUMNS", requires = "wide")]
     pub(crate) width: Option<usize>,
     #[command(flatten)]
@@ -39,8 +39,8 @@ pub(crate) struct TreeArgs {
     /// Build the tree from the leaves up
     #[arg(short, long)]
     pub(crate) reverse: bool,
-    /// Put nodes below this share of the total (or of what the filters keep) into (other); 0 shows
-    /// all
+    /// Count nodes below this share of the total (or of what the filters keep) in (other); 0 shows
+    /// all nodes
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = parse_percent)]
     pub(crate) min_percent: f64,
     /// Show each frame on a row of its own, even if the path does not branch
@@ -54,7 +54,7 @@ pub(crate) struct TreeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct MatchArgs {
-    /// The expression to find anywhere in function names
+    /// A regular expression that may match anywhere in the name of a function
     #[arg(value_name = "REGEX")]
     pub(crate) regex: String,
     #[command(flatten)]
@@ -73,7 +73,7 @@ pub(crate) struct MatchArgs {
 pub(crate) struct TracesArgs {
     #[command(flatten)]
     pub(crate) profiles: ProfileArgs,
-    /// Show the largest stack last, where a terminal ends
+    /// Show the largest stack last, at the bottom of the terminal
     #[arg(long)]
     pub(crate) ascending: bool,
     #[command(flatten)]

@@ -11,7 +11,7 @@ use super::{FileModeArgs, LimitArg, OutputArgs, QuestionArgs, ReportArgs, SortAr
 
 #[derive(Debug, Args)]
 pub(crate) struct SeriesArgs {
-    /// Which moments, such as service=shop,host~web,since=2h; all of them if it is left out
+    /// Which moments, such as service=shop,host~web,since=2h; without SELECTOR, all moments
     #[arg(value_name = "SELECTOR")]
     pub(crate) selector: Option<String>,
     /// text, json, csv or markdown
@@ -26,7 +26,7 @@ pub(crate) struct SeriesArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct GrowthArgs {
-    /// Which moments, such as service=shop,since=2d; all of them if it is left out
+    /// Which moments, such as service=shop,since=2d; without SELECTOR, all moments
     #[arg(value_name = "SELECTOR")]
     pub(crate) selector: Option<String>,
     /// Rank stacks instead of functions
@@ -47,29 +47,28 @@ pub(crate) struct PruneArgs {
     /// Which moments may be removed, such as service=shop
     #[arg(value_name = "SELECTOR")]
     pub(crate) selector: String,
-    /// Keep what is younger than AGE (7d), or one moment of each process in each STEP until AGE
+    /// Keep all moments younger than AGE (7d), or one moment of each process in each STEP up to AGE
     /// (1h=30d); may be repeated
     #[arg(long, value_name = "AGE|STEP=AGE", required = true, value_parser = keep)]
     pub(crate) keep: Vec<RetentionRule>,
-    /// Where one moment of a process is kept in a step, put those of all hosts of a service
-    /// together into one profile
+    /// For each STEP, combine the moments of all hosts of a service into one profile
     #[arg(long)]
     pub(crate) roll_up: bool,
-    /// Say what would be removed, and remove nothing
+    /// Show what would be removed, and remove nothing
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// Which moments, such as service=shop,since=2d; all of them if it is left out
+    /// Which moments, such as service=shop,since=2d; without SELECTOR, all moments
     #[arg(value_name = "SELECTOR")]
     pub(crate) selector: Option<String>,
-    /// The folder that gets the files of Parquet, a folder in it for each batch; or the address of
+    /// Where to write the Parquet files, with a folder for each batch: a folder, or the address of
     /// an object store
     #[arg(long, value_name = "DIR|URL")]
     pub(crate) parquet: PathBuf,
-    /// How many samples a batch has, at most
+    /// The largest number of samples in a batch
     #[arg(long, value_name = "SAMPLES", default_value = "2000000")]
     pub(crate) batch: usize,
     #[command(flatten)]
@@ -78,7 +77,7 @@ pub(crate) struct ExportArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// A folder or address that heapprof export --parquet wrote to
+    /// The folder or address to which heapprof export --parquet wrote
     #[arg(value_name = "DIR|URL")]
     pub(crate) place: PathBuf,
     #[command(flatten)]
@@ -88,11 +87,11 @@ pub(crate) struct ImportArgs {
 /// Which values in use are shown of several moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OverTimeMode {
-    /// Those at the end
+    /// The values at the end
     Last,
-    /// The mean
+    /// The mean over all moments
     Mean,
-    /// Those of the moment at which most was in use
+    /// The values at the moment at which most was in use
     Max,
 }
 

@@ -8,16 +8,18 @@ use crate::{name, now};
 
 #[derive(Debug, Args)]
 pub(crate) struct LoadArgs {
-    /// Files to load, each under its own name without endings; a folder stands for its profiles
+    /// The profiles to load, each under the name of its file without endings; a folder stands for
+    /// the profiles in it
     #[arg(value_name = "PROFILE", required = true, value_parser = name::parser())]
     pub(crate) profiles: Vec<String>,
     /// Add the files up and load the sum under this name
     #[arg(long = "as", value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Say whose moment it is, such as service=shop or host=web1; may be repeated
+    /// Add a label to the profile, such as service=shop or host=web1; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     pub(crate) label: Vec<(String, String)>,
-    /// When its values were taken, if the file does not say it: 2026-11-20T14:00:00Z, @SECONDS, 2h
+    /// When the values were taken, if the file has no time or a wrong one: 2026-11-20T14:00:00Z,
+    /// @SECONDS, 2h
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) time: Option<i64>,
     #[command(flatten)]
@@ -58,17 +60,17 @@ pub(crate) struct LsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RmArgs {
-    /// Names in the database
+    /// The names of the profiles in the database
     #[arg(value_name = "NAME", required = true)]
     pub(crate) names: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SqlArgs {
-    /// One statement that only reads
+    /// One SQL statement that only reads
     #[arg(value_name = "STATEMENT")]
     pub(crate) statement: String,
-    /// Ask this profile instead of the database; may be repeated
+    /// Read this profile instead of the database; may be repeated
     #[arg(short, long, value_name = "PROFILE", value_parser = name::parser())]
     pub(crate) profile: Vec<String>,
     /// text, json, csv or markdown
@@ -82,7 +84,8 @@ pub(crate) struct SqlArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SchemaArgs {
-    /// Show the statements that made the database's tables, instead of the tables of profiles
+    /// Show the statements that create the tables of the database, instead of the tables of
+    /// profiles
     #[arg(long)]
     pub(crate) database: bool,
     /// text, json, csv or markdown

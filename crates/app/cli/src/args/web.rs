@@ -16,17 +16,17 @@ pub(crate) struct WebArgs {
     /// Compare with this profile; may be repeated
     #[arg(long, value_name = "PROFILE", value_parser = name::parser())]
     pub(crate) base: Vec<String>,
-    /// The port to listen on; 0 takes any that is free
+    /// The port to listen on; 0 takes any free port
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub(crate) port: u16,
     /// Print the address, and open no browser
     #[arg(long)]
     pub(crate) no_open: bool,
-    /// Take profiles that the browser's user sends
+    /// Accept profiles that the user of the browser sends
     #[arg(long)]
     pub(crate) upload: bool,
-    /// The most nodes of the call tree that are sent at once; the page asks for more where it is
-    /// opened
+    /// The largest number of nodes of the call tree that are sent at once; the page requests more
+    /// when you open an (other) node
     #[arg(long, value_name = "N", default_value_t = MAX_NODES)]
     pub(crate) max_nodes: usize,
     /// Show the text of source lines

@@ -13,13 +13,14 @@ use super::{FileModeArgs, OutputArgs, format};
 
 #[derive(Debug, Args)]
 pub(crate) struct ListenArgs {
-    /// Where to listen: IP:PORT, e.g. 127.0.0.1:4711; port 0 takes a free one
+    /// Where to listen: IP:PORT, e.g. 127.0.0.1:4711; port 0 takes any free port
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub(crate) udp: SocketAddr,
-    /// Take only datagrams that are signed with the key in this file; off loopback it is needed
+    /// Accept only datagrams that are signed with the key in this file. An address that other
+    /// machines can reach needs a key
     #[arg(long, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
-    /// End after this time, e.g. 30s or 2h; without it at Ctrl-C
+    /// End after this time, e.g. 30s or 2h. Without it, listen ends at Ctrl-C
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     pub(crate) time: Option<Duration>,
     #[command(flatten)]
@@ -31,7 +32,7 @@ pub(crate) struct AliveArgs {
     /// The name of the code that runs
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Where it is called from, e.g. backup.sh:12
+    /// The place of the call, e.g. backup.sh:12
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) site: String,
 }
@@ -55,16 +56,17 @@ impl From<WiretapGroupByArg> for WiretapRowKind {
 
 #[derive(Debug, Args)]
 pub(crate) struct WiretapArgs {
-    /// Say which of the names in this file were never seen; one name a line, # begins a comment
+    /// Show which names in this file were never seen. The file has one name in each line; # begins
+    /// a comment
     #[arg(long, value_name = "FILE")]
     pub(crate) expect: Option<PathBuf>,
-    /// Exit with 1 if a name that is expected was never seen
+    /// Exit with 1 if an expected name was never seen
     #[arg(long, requires = "expect")]
     pub(crate) fail_if_unseen: bool,
     /// What a row is
     #[arg(long, value_enum, default_value_t = WiretapGroupByArg::Code, value_name = "WHAT")]
     pub(crate) by: WiretapGroupByArg,
-    /// Only what was seen in the last time, e.g. 12h or 30d
+    /// Show only code that was seen in the last TIME, e.g. 12h or 30d
     #[arg(long, value_name = "TIME", value_parser = since)]
     pub(crate) since: Option<Duration>,
     /// text, json, csv or markdown
