@@ -15,6 +15,9 @@ use heapprof_tests::listener::Listener;
 use heapprof_tests::needs;
 use heapprof_tests::waits::{HANG_TIMEOUT, ended, wait_for};
 
+/// Arguments of cargo for an optimized program.
+const OPTIMIZED: &[&str] = &["--profile", "optimized"];
+
 /// Builds an example of heapprof-alloc with `flags` of its own. Returns the path of the binary,
 /// which is named `name`, or `None` if it can't be built here.
 fn build(example: &str, name: &str, cargo: &[&str], flags: &[&str]) -> Option<PathBuf> {
@@ -40,8 +43,8 @@ fn build(example: &str, name: &str, cargo: &[&str], flags: &[&str]) -> Option<Pa
     if let Some(at) = cargo.iter().position(|word| *word == "--target") {
         built.push(cargo[at + 1]);
     }
-    let release = cargo.contains(&"--release");
-    built.push(if release { "release" } else { "debug" });
+    let is_optimized = cargo.contains(&"optimized");
+    built.push(if is_optimized { "optimized" } else { "debug" });
     let folder = target.join("programs");
     std::fs::create_dir_all(&folder).unwrap();
     let own = folder.join(name);
@@ -59,7 +62,7 @@ fn build(example: &str, name: &str, cargo: &[&str], flags: &[&str]) -> Option<Pa
 fn dumps_of_a_program_without_memory() {
     for (name, cargo) in [
         ("alloc_short", &[][..]),
-        ("alloc_short.release", &["--release"]),
+        ("alloc_short.release", OPTIMIZED),
     ] {
         let program = build("alloc_short", name, cargo, &[]).expect("alloc_short builds");
         for road in ["none", "dump", "profile", "peak", "growth", "interval"] {
@@ -182,13 +185,13 @@ const ROADS: &[&str] = &[
 
 #[test]
 fn every_road_to_a_profile_has_the_programs_numbers() {
-    let program = counted("alloc_counted", &["--release"], &[]);
+    let program = counted("alloc_counted", OPTIMIZED, &[]);
     leaves_right_numbers(&program, ROADS);
 }
 
 #[test]
 fn numbers_hold_over_another_allocator() {
-    let program = counted("alloc_counted.bump", &["--release"], &["--cfg", "bump"]);
+    let program = counted("alloc_counted.bump", OPTIMIZED, &["--cfg", "bump"]);
     leaves_right_numbers(&program, &["demand", "exit", "sampled"]);
 }
 
@@ -205,7 +208,7 @@ fn numbers_hold_with_and_without_frame_pointers() {
         let flags = ["-C", &flag, "-C", "opt-level=3"];
         let program = counted(
             &format!("alloc_counted.fp-{choice}"),
-            &["--release"],
+            OPTIMIZED,
             &flags,
         );
         leaves_right_numbers(&program, &["demand", "sampled"]);
@@ -218,7 +221,7 @@ fn numbers_hold_in_a_static_executable() {
     for (name, model) in [("static-pie", "pie"), ("static", "static")] {
         let model = format!("relocation-model={model}");
         let flags = ["-C", "target-feature=+crt-static", "-C", &model];
-        let program = counted(&format!("alloc_counted.{name}"), &["--release"], &flags);
+        let program = counted(&format!("alloc_counted.{name}"), OPTIMIZED, &flags);
         leaves_right_numbers(&program, ROADS);
     }
 }
@@ -238,7 +241,7 @@ fn numbers_hold_with_musl() {
     }
     let program = counted(
         "alloc_counted.musl",
-        &["--release", "--target", TARGET],
+        &["--profile", "optimized", "--target", TARGET],
         &[],
     );
     leaves_right_numbers(&program, ROADS);
@@ -268,7 +271,7 @@ fn fetch(address: &str, path: &str) -> std::io::Result<Vec<u8>> {
 
 #[test]
 fn the_example_serves_profiles_as_go_does() {
-    let program = build("pprof_endpoint", "pprof_endpoint", &["--release"], &[]).unwrap();
+    let program = build("pprof_endpoint", "pprof_endpoint", OPTIMIZED, &[]).unwrap();
     // This port was free a moment ago.
     let port = TcpListener::bind("127.0.0.1:0")
         .unwrap()
