@@ -293,6 +293,9 @@ fn explain_pprof_error(error: heapprof_profile::Error, plain: &[u8]) -> FormatEr
 }
 
 #[cfg(test)]
+mod memory_limit_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::profile_text::samples;

@@ -186,6 +186,3 @@ pub(crate) fn is_text(head: &[u8]) -> bool {
     let text = |&b: &u8| b >= b' ' || matches!(b, b'\t'..=b'\r' | 0x1b);
     !head.is_empty() && head.iter().all(text)
 }
-
-#[cfg(test)]
-mod memory_limit_tests;
