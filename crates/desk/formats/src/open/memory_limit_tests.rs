@@ -1,4 +1,4 @@
-//! Checks that every reader stops at the memory limit, whatever its text describes.
+//! Checks that every reader stops at the memory limit, for texts with a great number of stacks.
 
 use std::collections::BTreeSet;
 
@@ -189,4 +189,20 @@ fn every_reader_stops_at_the_limit() {
         }
     }
     assert!(failed.is_empty(), "{failed:#?}");
+}
+
+/// A stack may have any number of named frames, and of threads.
+#[test]
+fn one_stack_with_many_lines_stops_at_the_limit() {
+    let options = FormatReadOptions::default().max_inflated(MAX_BYTES);
+    let lines = |line: fn(usize) -> String| (0..STACKS * 3).map(line).collect::<String>();
+    let go = "heap profile: 1: 1 [1: 1] @ heap/1\n1: 1 [1: 1] @ 0x11\n".to_string()
+        + &lines(|i| format!("#\t0x10\tf{i}+0x1\ta.go:{i}\n"));
+    let jemalloc = "heap_v2/1\n  t*: 1: 1 [0: 0]\n@ 0x11\n  t*: 1: 1 [0: 0]\n".to_string()
+        + &lines(|i| format!("  t{i}: 1: 1 [0: 0]\n"));
+    for text in [go, jemalloc] {
+        assert!(text.len() < MAX_BYTES as usize, "{}", text.len());
+        let error = read(text.as_bytes(), &options).expect_err("it has a limit");
+        assert!(error.to_string().contains("of memory"), "{error}");
+    }
 }

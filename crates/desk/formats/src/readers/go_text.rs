@@ -79,6 +79,9 @@ pub(crate) fn read(
 /// once.
 const MAX_SEARCHED_ADDRESSES: usize = 256;
 
+/// Number of bytes of a frame with its location, function and line, or of a sample without frames.
+const FRAME_BYTES: usize = 200;
+
 /// A comment that names a frame.
 struct GoNamedFrame {
     address: u64,
@@ -154,7 +157,11 @@ impl GoSampleReader {
             column: 0,
         };
         self.named.push(GoNamedFrame { address, line });
-        Ok(())
+        let bytes = 2 * text.len() + FRAME_BYTES;
+        let named = self.named.capacity() * size_of::<GoNamedFrame>();
+        let profile = &self.builder.profile;
+        self.budget
+            .grow(bytes, || 2 * profile.memory() + named as u64)
     }
 
     /// Adds the sample that was read last, with the names from its comments. Too much memory is an
@@ -172,10 +179,7 @@ impl GoSampleReader {
             .collect();
         let label = size_label(&mut builder.profile, self.mean_size);
         let labels = builder.label_set(&mut [label]);
-        /// Estimated size of a sample in memory, in bytes, and also of a frame with its location,
-        /// function and line.
-        const ENTRY_BYTES: usize = 200;
-        let bytes = ENTRY_BYTES * (1 + stack.len());
+        let bytes = FRAME_BYTES * (1 + stack.len());
         builder.profile.samples.push(stack, &self.values, labels);
         // The builder also stores each location and function as a key.
         self.budget.grow(bytes, || 2 * builder.profile.memory())

@@ -72,7 +72,7 @@ pub(crate) fn read(
         let values = [values.0, values.1];
         profile.samples.push(stack.iter().copied(), &values, labels);
     }
-    names(lines, &mut builder, &locations)?;
+    names(lines, &mut builder, &mut locations)?;
     let mut profile = builder.finish();
     cut_frames::add_pprof_frames(&mut profile);
     let rule = format!("heapz 1, count and bytes divided by 1 - exp(-mean size/{SAMPLING_PERIOD})");
@@ -119,7 +119,7 @@ fn sample(line: &[u8]) -> Option<[&[u8]; 3]> {
 fn names(
     lines: &mut LineReader<'_>,
     builder: &mut ProfileBuilder,
-    locations: &AddressLocations,
+    locations: &mut AddressLocations,
 ) -> Result<(), FormatError> {
     // The first file that each name comes with.
     let mut files: HashMap<StringId, StringId> = HashMap::new();
@@ -146,6 +146,7 @@ fn names(
         let (name, file) = (builder.text(name), builder.text(file));
         files.entry(name).or_insert(file);
         named[location.index()] = Some((name, line));
+        locations.count_sample(frame.len(), || builder.profile.memory())?;
     }
     let mut lines: Vec<Vec<Line>> = Vec::with_capacity(named.len());
     for (i, named) in named.into_iter().enumerate() {

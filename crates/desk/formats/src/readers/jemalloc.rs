@@ -97,6 +97,8 @@ struct JemallocDump {
     locations: AddressLocations,
     /// The names of threads, by number.
     names: HashMap<Vec<u8>, Vec<u8>>,
+    /// Number of bytes that the names take.
+    names_bytes: usize,
     /// Whether a stack has begun. Before the first stack, counts belong to the whole process and
     /// its threads.
     in_stacks: bool,
@@ -121,6 +123,7 @@ impl JemallocDump {
             samples: Samples::new(2),
             locations: AddressLocations::new(options),
             names: HashMap::new(),
+            names_bytes: 0,
             in_stacks: false,
             has_allocations: false,
             stack: Vec::new(),
@@ -202,9 +205,10 @@ impl JemallocDump {
         if !self.in_stacks {
             let name = rest.trim_ascii();
             if !name.is_empty() {
+                self.names_bytes += thread.len() + name.len() + size_of::<[Vec<u8>; 2]>();
                 self.names.insert(thread.to_vec(), name.to_vec());
             }
-            return Ok(());
+            return self.count_growth(0);
         }
         let mut counts = raw;
         let period = self.period;
@@ -241,7 +245,7 @@ impl JemallocDump {
             let thread = self.thread_name(thread);
             self.threads.push((thread, raw, counts));
         }
-        Ok(())
+        self.count_growth(0)
     }
 
     fn unsamplers(&mut self, thread: &[u8]) -> &mut [Unsampler; 2] {
@@ -336,9 +340,18 @@ impl JemallocDump {
         let wanted = if self.has_allocations { 0 } else { 2 };
         let stack = self.stack.iter().copied();
         self.samples.push(stack, &values[wanted..], labels);
+        self.count_growth(self.stack.len())
+    }
+
+    /// Counts a line of the dump, or a new sample with `frames` frames. Too much memory is an error.
+    fn count_growth(&mut self, frames: usize) -> Result<(), FormatError> {
+        let lines = self.names_bytes
+            + self.threads.capacity() * size_of::<(StringId, JemallocCounts, JemallocCounts)>()
+            + self.unsamplers.capacity() * size_of::<(Vec<u8>, [Unsampler; 2])>();
         let (profile, samples) = (&self.profile, &self.samples);
-        self.locations.count_sample(self.stack.len(), || {
-            profile.memory().saturating_add(samples.memory())
+        self.locations.count_sample(frames, || {
+            let profile = profile.memory().saturating_add(samples.memory());
+            profile.saturating_add(lines as u64)
         })
     }
 }
