@@ -62,7 +62,7 @@ fn build(example: &str, name: &str, cargo: &[&str], flags: &[&str]) -> Option<Pa
 fn dumps_of_a_program_without_memory() {
     for (name, cargo) in [
         ("alloc_short", &[][..]),
-        ("alloc_short.release", OPTIMIZED),
+        ("alloc_short.optimized", OPTIMIZED),
     ] {
         let program = build("alloc_short", name, cargo, &[]).expect("alloc_short builds");
         for road in ["none", "dump", "profile", "peak", "growth", "interval"] {
@@ -206,11 +206,7 @@ fn numbers_hold_with_and_without_frame_pointers() {
     for choice in ["yes", "no"] {
         let flag = format!("force-frame-pointers={choice}");
         let flags = ["-C", &flag, "-C", "opt-level=3"];
-        let program = counted(
-            &format!("alloc_counted.fp-{choice}"),
-            OPTIMIZED,
-            &flags,
-        );
+        let program = counted(&format!("alloc_counted.fp-{choice}"), OPTIMIZED, &flags);
         leaves_right_numbers(&program, &["demand", "sampled"]);
     }
 }
