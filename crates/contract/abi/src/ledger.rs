@@ -225,9 +225,9 @@ pub mod stack {
     pub const GENERATION: usize = 0;
     /// `u16`: number of all frames of the stack.
     pub const FRAMES: usize = 4;
-    /// `u16`: number of the stack's oldest frames that are stored in the stack `BASE`.
+    /// `u16`: how many of the stack's oldest frames are stored in the stack [`BASE`].
     pub const FROM_BASE: usize = 6;
-    /// `u32`: number of the stack in which the oldest frames are stored.
+    /// `u32`: the stack in which the oldest frames are stored, by its number.
     pub const BASE: usize = 8;
     /// `u32`: the reason why there is no older frame, one of [`stack_end`](super::stack_end).
     pub const END: usize = 12;

@@ -533,8 +533,8 @@ impl ProfileQuestion {
     }
 
     /// Returns the callers and callees of the entities that
-    /// [`with_neighbours_of`](Self::with_neighbours_of) selected, by block. Without a selection,
-    /// returns them for all entities.
+    /// [`with_neighbours_of`](Self::with_neighbours_of) selected, for each sample type of each
+    /// profile. Without a selection, returns them for all entities.
     pub(crate) fn neighbours(&self) -> &[NeighbourSums] {
         self.neighbours.get_or_init(|| {
             let all = vec![true; self.table.entity.len()];

@@ -300,9 +300,9 @@ impl CompiledFilters {
     }
 
     fn label_sets(&mut self, profile: &Profile, filters: &QueryFilters) -> Result<(), TotalsError> {
-        let parse = |option, text: &Option<String>| {
+        let parse = |filter, text: &Option<String>| {
             text.as_ref()
-                .map(|t| LabelFilter::parse(option, t))
+                .map(|t| LabelFilter::parse(filter, t))
                 .transpose()
         };
         let focus = parse("tag-focus", &filters.tag_focus)?;

@@ -1,5 +1,5 @@
-//! The list of known interpreters. The program is searched for them at the start, and whenever it
-//! loads code. Their stacks are not read while the program may unload them.
+//! Searches the program for interpreters, at the start and whenever it loads code. The stacks of an
+//! interpreter are not read while the program may unload it. `lib.rs` has the list of interpreters.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};

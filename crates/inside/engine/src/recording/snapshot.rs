@@ -89,7 +89,7 @@ impl Hasher for AddressHasher {
     }
 }
 
-type AddressLocations = RecordedLocations<BuildHasherDefault<AddressHasher>>;
+type SnapshotLocations = RecordedLocations<BuildHasherDefault<AddressHasher>>;
 
 /// The sums of a profile that was written, over all its stacks, in bytes.
 #[derive(Default)]
@@ -208,7 +208,7 @@ fn write_stacks<'a>(
         engine,
         code: to_recorded(&known),
     };
-    let mut locations = AddressLocations::new(&mut builder, &source.code);
+    let mut locations = SnapshotLocations::new(&mut builder, &source.code);
     let (mut labels, mut threads) = (HashMap::new(), ThreadsByNumber::new());
     builder.profile.drop_frames = builder.text(&recording_texts::drop_frames(wrappers));
     let (mut stack, mut last) = (ExpandedStack::default(), (None, 0));
