@@ -343,7 +343,8 @@ impl JemallocDump {
         self.count_growth(self.stack.len())
     }
 
-    /// Counts a line of the dump, or a new sample with `frames` frames. Too much memory is an error.
+    /// Counts a line of the dump, or a new sample with `frames` frames. Too much memory is an
+    /// error.
     fn count_growth(&mut self, frames: usize) -> Result<(), FormatError> {
         let lines = self.names_bytes
             + self.threads.capacity() * size_of::<(StringId, JemallocCounts, JemallocCounts)>()
