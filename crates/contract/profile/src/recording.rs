@@ -23,6 +23,15 @@ pub struct RecordedThread {
 }
 
 impl RecordedThread {
+    /// Returns the entry that stands for all threads without a name of their own in the ledger.
+    pub fn others() -> Self {
+        Self {
+            name: recording_texts::OTHER_THREADS.to_string(),
+            id: None,
+            generation: 0,
+        }
+    }
+
     /// Adds the thread's labels to the labels of a sample.
     pub fn add_labels(&self, builder: &mut ProfileBuilder, labels: &mut Vec<Label>) {
         labels.push(builder.text_label(recording_texts::THREAD_LABEL, &self.name));

@@ -1,6 +1,6 @@
 //! Reads a recorded process's blocks in use, each with its address and the stack that allocated it.
 
-use heapprof_abi::{PART_COUNT, StackNumber, ThreadNumber, shadow, table, word};
+use heapprof_abi::{FrameWord, PART_COUNT, StackNumber, shadow, table};
 use heapprof_memory::Memory;
 use heapprof_memory::loaded_modules::{LoadedObject, executable, objects_from_executable};
 use heapprof_profile::Profile;
@@ -144,8 +144,10 @@ pub(crate) fn blocks<M: Memory>(
         stacks.read_own(number, &mut words)?;
         let thread = words
             .iter()
-            .find(|&&word| word & word::KIND_MASK == word::THREAD);
-        let thread = thread.map(|&word| ThreadNumber::from_u32(word as u32));
+            .find_map(|&word| match FrameWord::from_word(word) {
+                FrameWord::Thread(number) => Some(number),
+                _ => None,
+            });
         let generation = thread.map_or(0, |thread| names.describe_thread(thread).generation);
         found.generations.push(generation);
     }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 use heapprof_abi::{
-    FrameNumber, MAX_NAMED_THREADS, MappingGeneration, StackNumber, ThreadNumber, name, stack_end,
-    word,
+    FrameNumber, FrameWord, MAX_NAMED_THREADS, MappingGeneration, StackNumber, ThreadNumber, name,
+    stack_end,
 };
 use heapprof_memory::Memory;
 use heapprof_profile::recording::{
@@ -63,7 +63,6 @@ impl<M: Memory> LedgerSource for LiveLedgerSource<'_, M> {
 }
 
 pub(crate) struct LiveProfileWriter<'r, M> {
-    reader: &'r BoundedMemoryReader<M>,
     pub(crate) builder: ProfileBuilder,
     stacks: LiveStackReader<'r, M>,
     source: LiveLedgerSource<'r, M>,
@@ -128,7 +127,6 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
             frames: LiveScriptFrameReader::new(reader, ledger)?,
         };
         Ok(Self {
-            reader,
             builder,
             stacks,
             source,
@@ -219,20 +217,20 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
     ) -> Result<Option<Option<ThreadNumber>>, LiveError> {
         let mut words = std::mem::take(&mut last.spare);
         let read = self.stacks.read(number, &mut words);
-        let Some(generation) = self.reader.if_reachable(read)? else {
+        let Some(generation) = self.source.reader.if_reachable(read)? else {
             return Ok(None);
         };
         let mut thread = None;
-        words.retain(|&word| match word & word::KIND_MASK {
-            word::THREAD => {
-                thread = Some(ThreadNumber::from_u32(word as u32));
+        words.retain(|&word| match FrameWord::from_word(word) {
+            FrameWord::Thread(number) => {
+                thread = Some(number);
                 false
             }
-            word::LABEL => {
+            FrameWord::Label(..) => {
                 self.lacks_labels = true;
                 false
             }
-            _ => true,
+            FrameWord::Address(_) | FrameWord::Frame(_) => true,
         });
         // Most stacks share their oldest frames with the previous one.
         let same = last.count_shared_frames(generation, &words);
@@ -266,6 +264,7 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
         allocated: [i64; 2],
     ) -> Result<(), LiveError> {
         let end = self
+            .source
             .reader
             .if_reachable(self.stacks.end(number))?
             .unwrap_or(0);
@@ -328,11 +327,7 @@ impl<'r> LiveThreadNames<'r> {
             .to_index()
             .and_then(|index| self.recorded_names.get(index))
         else {
-            return RecordedThread {
-                name: recording_texts::OTHER_THREADS.to_string(),
-                id: None,
-                generation: 0,
-            };
+            return RecordedThread::others();
         };
         let id = Some(u32_at(bytes, name::ID)).filter(|&id| id != 0);
         let is_gone = bytes[name::IS_GONE] != 0;

@@ -17,7 +17,7 @@ use heapprof_platform::sys::{self, EngineFile, THREAD_NAME_LEN};
 use heapprof_platform::table_file::TableLifetime;
 use heapprof_platform::tls::{self, ThreadSlot};
 use heapprof_profile::recording::RecordedThread;
-use heapprof_profile::recording_texts::{OTHER_THREADS, thread_name};
+use heapprof_profile::recording_texts::thread_name;
 
 use crate::process::EngineProcess;
 use crate::tables::chunks::ChunkedArray;
@@ -169,11 +169,7 @@ impl ThreadNames {
     /// Returns the thread with this number.
     pub(crate) fn find_named(&self, number: ThreadNumber) -> RecordedThread {
         let Some(entry) = self.get(number) else {
-            return RecordedThread {
-                id: None,
-                name: OTHER_THREADS.to_string(),
-                generation: 0,
-            };
+            return RecordedThread::others();
         };
         let is_gone = entry.is_gone.load(Ordering::Acquire);
         let id = Some(entry.id.load(Ordering::Relaxed)).filter(|&id| id != 0);
