@@ -56,7 +56,9 @@ impl AddressLocations {
         self.count_growth(frames * size_of::<LocationIndex>() + ENTRY_BYTES, used)
     }
 
-    fn count_growth(
+    /// Counts bytes that were added to the profile or to a table beside it. `used` computes the
+    /// memory of both in bytes. Too much memory is an error.
+    pub(crate) fn count_growth(
         &mut self,
         bytes: usize,
         used: impl FnOnce() -> u64,

@@ -146,7 +146,7 @@ fn names(
         let (name, file) = (builder.text(name), builder.text(file));
         files.entry(name).or_insert(file);
         named[location.index()] = Some((name, line));
-        locations.count_sample(frame.len(), || builder.profile.memory())?;
+        locations.count_growth(2 * frame.len() + 200, || builder.profile.memory())?;
     }
     let mut lines: Vec<Vec<Line>> = Vec::with_capacity(named.len());
     for (i, named) in named.into_iter().enumerate() {
