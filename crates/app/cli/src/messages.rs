@@ -47,13 +47,12 @@ fn cause_text(cause: &(dyn std::error::Error + 'static)) -> String {
 
 /// Returns the `TotalsError` that an error of a library consists of; `None` for any other error.
 fn totals_error<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a TotalsError> {
-    match cause.downcast_ref() {
-        Some(AnalysisError::Totals(error)) => return Some(error),
-        Some(_) => return None,
-        None => {}
-    }
-    match cause.downcast_ref() {
-        Some(ReportError::Analysis(AnalysisError::Totals(error))) => Some(error),
+    let analysis = match cause.downcast_ref() {
+        Some(ReportError::Analysis(error)) => Some(error),
+        _ => cause.downcast_ref(),
+    };
+    match analysis {
+        Some(AnalysisError::Totals(error)) => Some(error),
         _ => cause.downcast_ref(),
     }
 }
@@ -102,7 +101,6 @@ fn option(error: &StoreError) -> &'static str {
 /// Returns advice on an error of a library. The libraries do not give it, because only the program
 /// has options.
 fn advice(error: &(dyn std::error::Error + 'static)) -> Option<String> {
-    use AnalysisError as Analysis;
     use heapprof_formats::{FormatError as Formats, SQLITE_DESCRIPTION};
     if let Some(error) = error.downcast_ref::<Formats>() {
         return match error {
@@ -126,20 +124,20 @@ fn advice(error: &(dyn std::error::Error + 'static)) -> Option<String> {
             _ => None,
         };
     }
-    match error.downcast_ref::<Analysis>()? {
-        Analysis::Totals(TotalsError::Overflow { .. }) => {
+    match error.downcast_ref::<AnalysisError>()? {
+        AnalysisError::Totals(TotalsError::Overflow { .. }) => {
             Some("; choose another --sample-type".to_string())
         }
-        Analysis::DifferentTypes { .. } => {
+        AnalysisError::DifferentTypes { .. } => {
             Some("; name one that both have with --sample-type".to_string())
         }
-        Analysis::NothingToScale => Some("; leave --normalize out".to_string()),
-        Analysis::TooWide { .. } => Some("; choose one with --sample-type".to_string()),
-        Analysis::NameTaken(name) => Some(format!(
+        AnalysisError::NothingToScale => Some("; leave --normalize out".to_string()),
+        AnalysisError::TooWide { .. } => Some("; choose one with --sample-type".to_string()),
+        AnalysisError::NameTaken(name) => Some(format!(
             "; choose another with --as, or remove it with heapprof rm {name:?}"
         )),
-        Analysis::ReadOnly => Some("; copy it, or name another with --db".to_string()),
-        Analysis::InProfile { error, .. } => advice(error.as_ref()),
+        AnalysisError::ReadOnly => Some("; copy it, or name another with --db".to_string()),
+        AnalysisError::InProfile { error, .. } => advice(error.as_ref()),
         _ => None,
     }
 }
