@@ -92,6 +92,7 @@ pub(super) const UNSAFE: &[(&str, &[&str])] = &[
             "stack/handlers",
             "stack/own_stack",
             "stack/provider",
+            "stack/provider_table",
             "stack/recent_stacks",
             "stack/script",
             "stack/walk",

@@ -9,6 +9,7 @@ pub(crate) mod merge;
 pub(crate) mod own_stack;
 pub(crate) mod pools;
 pub(crate) mod provider;
+pub(crate) mod provider_table;
 pub(crate) mod recent_stacks;
 pub(crate) mod script;
 pub(crate) mod walk;

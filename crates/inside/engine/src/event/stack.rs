@@ -7,7 +7,7 @@ use heapprof_platform::arch::prefetch;
 use crate::engine::Engine;
 use crate::stack::call_site::CallSite;
 use crate::stack::capture::{self, CaptureOutcome, LastStack};
-use crate::stack::provider::StackRequest;
+use crate::stack::provider_table::StackRequest;
 use crate::stack::script::{AllocationCall, ScriptCaptureOutcome};
 use crate::tables::stacks::NewStack;
 use crate::thread::state::{ThreadOwnState, ThreadState};

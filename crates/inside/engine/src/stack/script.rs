@@ -15,9 +15,8 @@ use crate::process::EngineProcess;
 use crate::stack::capture::{CUT, FRAMES_PER_END, PlacedFrame, hash_term};
 use crate::stack::merge::merge_frames;
 use crate::stack::pools::PoolStacks;
-use crate::stack::provider::{
-    NamedFrame, ProviderTable, RawFrame, StackCapture, StackProvider, StackRequest,
-};
+use crate::stack::provider::{NamedFrame, RawFrame, StackCapture, StackProvider};
+use crate::stack::provider_table::{ProviderTable, StackRequest};
 use crate::stack::walk::StackBounds;
 use crate::stack::watched_blocks::WatchedBlocks;
 use crate::tables::script_frames::{ScriptFrame, ScriptFrames};
