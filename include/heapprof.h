@@ -165,7 +165,7 @@ struct heapprof_stack_provider {
 };
 
 /* Has the provider asked from now on. It is copied. Returns 0; EINVAL if it is NULL, of another version or lacks a
- * function; ENOSPC if there are eight already. */
+ * function; ENOSPC if there are eight already. The same provider may be registered again, with another run loop. */
 int heapprof_register_stack_provider(const struct heapprof_stack_provider *provider);
 
 /* For the Perl module Devel::HeapProf, which was compiled with the headers of the perl that runs: offsets, sizes and

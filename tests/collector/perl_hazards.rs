@@ -7,7 +7,7 @@ use heapprof_tests::built::have;
 use heapprof_tests::harness::command;
 use heapprof_tests::needs::perl_options;
 
-use crate::scripts::{Sample, has_threads, program, read, samples};
+use crate::scripts::{Sample, comments, has_threads, program, read, samples};
 
 /// A program that checks whether it is recorded notices nothing.
 #[test]
@@ -192,6 +192,11 @@ fn embedded_perls_may_go() {
                 && s.frames.iter().any(|f| f.0.starts_with("main::"))
         });
         assert!(wrong.is_none(), "{:?}", wrong.unwrap().frames);
+        // A perl that is loaded again has the provider of the one before.
+        let profile = read(&folder.path().join("p.pb.gz"));
+        let comments = comments(&profile);
+        let providers = comments.iter().filter(|text| text.ends_with("of perl"));
+        assert_eq!(providers.count(), 1, "{words:?}: {comments:?}");
     }
 }
 

@@ -103,8 +103,11 @@ int main(int argc, char **argv) {
     wrong = p, wrong.capture = 0;
     if (add(&wrong) != 22 || add(&p) != 0) return 2;
     for (int i = 0; i < 100; i++) { kept = malloc(1000 + i); free(kept); }
-    int n = 0;
-    while (n < 20 && add(&p) == 0) n++;
+    /* The same provider keeps its slot. */
+    p.context = &p;
+    for (int i = 0; i < 20; i++) if (add(&p) != 0) return 3;
+    int n = 1;
+    for (; n < 20; n++) { p.context = (char *)&p + n; if (add(&p) != 0) break; }
     printf("%d\n", n);
     return 0;
 }

@@ -37,14 +37,13 @@ pub use state::PERL;
 pub use values::{TracedInterpreter, ValueRequest};
 
 /// Stores a perl, if it is the first one found, and registers the provider of its stacks.
-fn register<M: Memory>(
-    memory: M,
-    object: LoadedObject,
-    found: Result<PerlRuntime, UnreadablePerl>,
-) {
-    let Some((run_loop, size)) = PERL.note_perl(memory, object, found) else {
-        return;
-    };
+fn note<M: Memory>(memory: M, object: LoadedObject, found: Result<PerlRuntime, UnreadablePerl>) {
+    PERL.note_perl(memory, object, found, register);
+}
+
+/// Registers the provider of Perl's stacks. The argument is the addresses of the run loop's
+/// beginning and end.
+fn register((begin, end): (u64, u64)) {
     let provider = StackProvider {
         version: StackProvider::VERSION,
         size: size_of::<StackProvider>() as u32,
@@ -54,8 +53,8 @@ fn register<M: Memory>(
         resolve: texts::resolve,
         label: Some(texts::label),
         status: Some(texts::status),
-        run_loop: run_loop as *const c_void,
-        run_loop_size: size as usize,
+        run_loop: begin as *const c_void,
+        run_loop_size: (end - begin) as usize,
         report: Some(report::report),
         value_name: c"sv".as_ptr(),
         values: Some(trace::values),

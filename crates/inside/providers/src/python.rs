@@ -31,15 +31,24 @@ pub use state::PYTHON;
 
 /// Stores a Python, if it is the first Python that was found, and registers the provider of its
 /// stacks. `is_early` is true if there are no other threads yet.
-fn register<M: Memory>(
+fn note<M: Memory>(
     memory: M,
     object: LoadedObject,
     found: Result<PythonRuntime, UnreadablePython>,
     is_early: bool,
 ) {
-    let Some((begin, end)) = PYTHON.note_python(memory, object, found) else {
+    if !PYTHON.note_python(memory, object, found, register) {
         return;
-    };
+    }
+    if is_early && PYTHON.python().is_some() {
+        // SAFETY: there are no other threads.
+        unsafe { PYTHON_OBJECTS.check_wrappers(false) };
+    }
+}
+
+/// Registers the provider of Python's stacks. The argument is the addresses of the evaluator's
+/// beginning and end.
+fn register((begin, end): (u64, u64)) {
     let provider = StackProvider {
         version: StackProvider::VERSION,
         size: size_of::<StackProvider>() as u32,
@@ -59,8 +68,4 @@ fn register<M: Memory>(
     // SAFETY: the functions do what a provider's must, in any thread. If there is no room for the
     // provider, stacks are native ones.
     let _ = unsafe { ENGINE.stack_providers().register(provider) };
-    if is_early && PYTHON.python().is_some() {
-        // SAFETY: there are no other threads.
-        unsafe { PYTHON_OBJECTS.check_wrappers(false) };
-    }
 }

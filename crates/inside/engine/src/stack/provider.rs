@@ -225,6 +225,41 @@ impl StackProvider {
     /// Version of these structures.
     pub const VERSION: u32 = 1;
 
+    /// Whether this is the same code for the same interpreter as `other`. Only the run loop may lie
+    /// elsewhere.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let identity = |provider: &Self| {
+            let Self {
+                version,
+                size,
+                language: _,
+                context,
+                capture,
+                resolve,
+                label,
+                status,
+                run_loop: _,
+                run_loop_size: _,
+                report,
+                value_name,
+                values,
+                unchanged,
+            } = *provider;
+            (
+                (version, size, context, capture as usize, resolve as usize),
+                (
+                    label.map(|function| function as usize),
+                    status.map(|function| function as usize),
+                    report.map(|function| function as usize),
+                    values.map(|function| function as usize),
+                    unchanged.map(|function| function as usize),
+                ),
+                value_name,
+            )
+        };
+        identity(self) == identity(other) && self.language() == other.language()
+    }
+
     /// Returns the interpreter's name.
     pub(crate) fn language(&self) -> &str {
         if self.language.is_null() {

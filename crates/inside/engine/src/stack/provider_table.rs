@@ -1,7 +1,11 @@
 //! The providers that are registered in a process, and which of them an event calls.
+//!
+//! A provider is registered again when its interpreter's library was unloaded and loaded again. It
+//! keeps its slot then, so a program may do that as often as it likes.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use crate::options::FrameChoice;
 use crate::stack::provider::{RegistrationError, StackProvider};
@@ -12,6 +16,8 @@ const MAX_PROVIDERS: usize = 8;
 /// The providers of a process. A provider is never removed.
 pub(crate) struct ProviderTable {
     slot: [ProviderSlot; MAX_PROVIDERS],
+    /// The run loop of the provider in each slot.
+    run_loop: [RunLoop; MAX_PROVIDERS],
     /// The providers that are called, with one bit for each provider.
     asked: AtomicU32,
     /// The [`StackRequest`] that every event checks, as a number.
@@ -24,7 +30,46 @@ pub(crate) struct ProviderTable {
 
 struct ProviderSlot {
     state: AtomicU8,
+    /// The provider as it was registered first.
     provider: UnsafeCell<Option<StackProvider>>,
+}
+
+/// The addresses of the code that runs an interpreter's code. They change when the interpreter's
+/// library is loaded again.
+struct RunLoop {
+    begin: AtomicU64,
+    /// The end of the code; 0 while the addresses change.
+    end: AtomicU64,
+}
+
+impl RunLoop {
+    const fn new() -> Self {
+        Self {
+            begin: AtomicU64::new(0),
+            end: AtomicU64::new(0),
+        }
+    }
+
+    /// Sets the addresses to those of a provider. Only one thread at a time may call this.
+    fn set(&self, provider: &StackProvider) {
+        let begin = provider.run_loop as u64;
+        self.end.store(0, Ordering::Release);
+        self.begin.store(begin, Ordering::Release);
+        let end = begin.saturating_add(provider.run_loop_size as u64);
+        self.end.store(end, Ordering::Release);
+    }
+
+    /// Returns the addresses; an empty range if they change at this moment.
+    fn get(&self) -> Range<u64> {
+        let end = self.end.load(Ordering::Acquire);
+        let begin = self.begin.load(Ordering::Acquire);
+        // The end is set to 0 before the beginning changes, so an end that is still there belongs
+        // to the beginning.
+        match self.end.load(Ordering::Acquire) == end {
+            true => begin..end,
+            false => 0..0,
+        }
+    }
 }
 
 const SLOT_FREE: u8 = 0;
@@ -32,6 +77,8 @@ const SLOT_TAKEN: u8 = 1;
 const SLOT_READY: u8 = 2;
 /// State: the provider broke its contract.
 const SLOT_BROKEN: u8 = 3;
+/// State: a thread registers the provider again. It may be called meanwhile.
+const SLOT_MOVING: u8 = 4;
 
 /// Requests for more data of an allocation's stack than its native frames: whether an interpreter's
 /// frames are needed, and whether the stack is counted for its thread. The request is one number,
@@ -71,7 +118,7 @@ impl StackRequest {
     }
 }
 
-// SAFETY: a slot is written once, by the thread that took it, before it is ready.
+// SAFETY: a slot's provider is written once, by the thread that took it, before it is ready.
 unsafe impl Sync for ProviderSlot {}
 
 impl ProviderSlot {
@@ -88,6 +135,7 @@ impl ProviderTable {
     pub(crate) const fn new() -> Self {
         Self {
             slot: [const { ProviderSlot::new() }; MAX_PROVIDERS],
+            run_loop: [const { RunLoop::new() }; MAX_PROVIDERS],
             asked: AtomicU32::new(0),
             asks: AtomicU8::new(StackRequest::NOTHING.0),
             wanted: AtomicU8::new(FrameChoice::Native as u8),
@@ -140,35 +188,59 @@ impl ProviderTable {
         }
     }
 
-    /// Adds a provider, which is called from now on.
+    /// Adds a provider, which is called from now on. A provider that is registered already keeps its
+    /// slot, and only its run loop changes.
     pub(crate) fn register(&self, provider: StackProvider) -> Result<(), RegistrationError> {
         let is_whole = provider.size as usize >= size_of::<StackProvider>();
         if provider.version != StackProvider::VERSION || !is_whole {
             return Err(RegistrationError::Invalid);
         }
-        for (i, slot) in self.slot.iter().enumerate() {
-            let took = slot.state.compare_exchange(
-                SLOT_FREE,
-                SLOT_TAKEN,
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            );
-            if took.is_err() {
-                continue;
+        let moved = (0..MAX_PROVIDERS).find(|&i| self.move_provider(i, &provider));
+        let added = moved.or_else(|| (0..MAX_PROVIDERS).find(|&i| self.add_provider(i, provider)));
+        let i = added.ok_or(RegistrationError::Full)?;
+        self.asked.fetch_or(1 << i, Ordering::SeqCst);
+        for (j, other) in self.all() {
+            if j != i && other.language() == provider.language() {
+                self.asked.fetch_and(!(1 << j), Ordering::SeqCst);
             }
-            // SAFETY: this thread took the slot, and no other thread reads it before it is ready.
-            unsafe { *slot.provider.get() = Some(provider) };
-            slot.state.store(SLOT_READY, Ordering::Release);
-            self.asked.fetch_or(1 << i, Ordering::AcqRel);
-            for (j, other) in self.all() {
-                if j != i && other.language() == provider.language() {
-                    self.asked.fetch_and(!(1 << j), Ordering::AcqRel);
-                }
-            }
-            self.update();
-            return Ok(());
         }
-        Err(RegistrationError::Full)
+        self.update();
+        Ok(())
+    }
+
+    /// Sets the run loop of slot `i`, if the slot has this provider. Returns whether it has.
+    fn move_provider(&self, i: usize, provider: &StackProvider) -> bool {
+        if !self.get(i).is_some_and(|old| old.is_same(provider)) {
+            return false;
+        }
+        let slot = &self.slot[i];
+        let change = |from, to| {
+            slot.state
+                .compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+        };
+        if !change(SLOT_READY, SLOT_MOVING) {
+            return false;
+        }
+        self.run_loop[i].set(provider);
+        // Unless the provider broke its contract meanwhile.
+        change(SLOT_MOVING, SLOT_READY)
+    }
+
+    /// Stores a provider in slot `i`, if the slot is free. Returns whether it was.
+    fn add_provider(&self, i: usize, provider: StackProvider) -> bool {
+        let slot = &self.slot[i];
+        let took =
+            slot.state
+                .compare_exchange(SLOT_FREE, SLOT_TAKEN, Ordering::AcqRel, Ordering::Relaxed);
+        if took.is_err() {
+            return false;
+        }
+        self.run_loop[i].set(&provider);
+        // SAFETY: this thread took the slot, and no other thread reads it before it is ready.
+        unsafe { *slot.provider.get() = Some(provider) };
+        slot.state.store(SLOT_READY, Ordering::Release);
+        true
     }
 
     /// Returns the provider with this number, if one was registered.
@@ -179,6 +251,11 @@ impl ProviderTable {
         }
         // SAFETY: a slot that is ready is not written any more.
         unsafe { (*slot.provider.get()).as_ref() }
+    }
+
+    /// Returns the addresses of a provider's run loop; an empty range if they are not known.
+    pub(crate) fn run_loop(&self, i: usize) -> Range<u64> {
+        self.run_loop.get(i).map_or(0..0, RunLoop::get)
     }
 
     /// Returns every provider that was registered, with its number.
@@ -225,5 +302,100 @@ impl ProviderTable {
     /// Whether a provider was switched off.
     pub(crate) fn is_broken(&self, i: usize) -> bool {
         self.slot[i].state.load(Ordering::Relaxed) == SLOT_BROKEN
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::{CStr, c_int, c_void};
+
+    use super::*;
+    use crate::stack::provider::{NamedFrame, RawFrame, StackCapture};
+
+    unsafe extern "C" fn capture(_: *mut c_void, _: *mut StackCapture) -> usize {
+        0
+    }
+
+    unsafe extern "C" fn resolve(_: *mut c_void, _: *const RawFrame, _: *mut NamedFrame) -> c_int {
+        1
+    }
+
+    fn provider(language: &'static CStr, run_loop: usize) -> StackProvider {
+        StackProvider {
+            version: StackProvider::VERSION,
+            size: size_of::<StackProvider>() as u32,
+            language: language.as_ptr(),
+            context: std::ptr::null_mut(),
+            capture,
+            resolve,
+            label: None,
+            status: None,
+            run_loop: run_loop as *const c_void,
+            run_loop_size: 0x10,
+            report: None,
+            value_name: std::ptr::null(),
+            values: None,
+            unchanged: None,
+        }
+    }
+
+    fn numbers_to_ask(table: &ProviderTable) -> Vec<usize> {
+        let nothing_first = MAX_PROVIDERS;
+        table
+            .providers_to_ask(nothing_first)
+            .map(|(i, _)| i)
+            .collect()
+    }
+
+    #[test]
+    fn a_provider_that_is_registered_again_keeps_its_slot() {
+        let table = ProviderTable::new();
+        table.set_request(FrameChoice::Script, false);
+        table.register(provider(c"perl", 0x1000)).unwrap();
+        for round in 1..=3 * MAX_PROVIDERS {
+            let begin = 0x1000 * round;
+            table.register(provider(c"python", begin)).unwrap();
+            assert_eq!(table.run_loop(1), begin as u64..begin as u64 + 0x10);
+        }
+        assert_eq!(numbers_to_ask(&table), [1, 0]);
+        assert_eq!(table.all().count(), 2);
+    }
+
+    #[test]
+    fn a_provider_replaces_another_one_of_its_language() {
+        let table = ProviderTable::new();
+        let other = StackProvider {
+            context: std::ptr::dangling_mut(),
+            ..provider(c"perl", 0x2000)
+        };
+        for (provider, slot) in [(provider(c"perl", 0x1000), 0), (other, 1), (other, 1)] {
+            table.register(provider).unwrap();
+            assert_eq!(numbers_to_ask(&table), [slot]);
+        }
+        table.register(provider(c"perl", 0x3000)).unwrap();
+        assert_eq!(numbers_to_ask(&table), [0]);
+        assert_eq!(table.run_loop(0), 0x3000..0x3010);
+    }
+
+    #[test]
+    fn a_broken_provider_stays_broken() {
+        let table = ProviderTable::new();
+        for i in 0..MAX_PROVIDERS {
+            table.register(provider(c"perl", 0x1000)).unwrap();
+            table.switch_off(i);
+            assert!(table.is_broken(i) && numbers_to_ask(&table).is_empty());
+        }
+        let full = table.register(provider(c"perl", 0x1000));
+        assert_eq!(full, Err(RegistrationError::Full));
+    }
+
+    #[test]
+    fn a_request_for_native_frames_is_nothing() {
+        let table = ProviderTable::new();
+        table.register(provider(c"perl", 0x1000)).unwrap();
+        assert!(table.stack_request().is_none());
+        table.set_request(FrameChoice::Native, true);
+        let request = table.stack_request().unwrap();
+        assert!(request.is_by_thread() && request.for_all_threads().is_none());
     }
 }

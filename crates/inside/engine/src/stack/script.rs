@@ -514,10 +514,7 @@ impl ScriptStack {
         providers: &ProviderTable,
         walk: impl FnOnce(&mut [PlacedFrame; MAX_SCRIPT_FRAMES]) -> usize,
     ) -> &[u64] {
-        let run_loop = providers.get(self.provider).map_or(0..0, |provider| {
-            let begin = provider.run_loop as u64;
-            begin..begin + provider.run_loop_size as u64
-        });
+        let run_loop = providers.run_loop(self.provider);
         let natives = walk(&mut self.natives);
         let frames = self.raw[..self.len].iter().zip(&self.word).rev();
         let frames = frames.map(|(raw, &word)| (raw.entry, word));

@@ -129,25 +129,26 @@ impl PerlStacks {
         self.keeps_eval_numbers.store(keeps, Ordering::Relaxed);
     }
 
-    /// Stores a perl, if it is the first perl that was found. Returns the address and length of its
-    /// run loop; `None` if it is not the first perl.
+    /// Stores a perl, if it is the first perl that was found. `register` is called before threads may
+    /// read its stacks, with the addresses of its run loop's beginning and end.
     pub(super) fn note_perl<M: Memory>(
         &'static self,
         memory: M,
         object: LoadedObject,
         found: Result<PerlRuntime, UnreadablePerl>,
-    ) -> Option<(u64, u64)> {
-        let (begin, end) = match &found {
+        register: impl FnOnce((u64, u64)),
+    ) {
+        let run_loop = match &found {
             Ok(perl) => perl.run_loop,
             Err(_) => PerlRuntime::run_loop_of(memory, object),
         };
-        let is_first = self.runtime.note(object, found, |found| {
+        self.runtime.note(object, found, |found| {
             if let Ok(perl) = found {
                 // SAFETY: nobody reads the names before the perl was noted.
                 unsafe { self.name_ops(memory, perl) };
             }
+            register(run_loop);
         });
-        is_first.then_some((begin, end - begin))
     }
 
     /// Returns the perl, if its stacks may be read now.
@@ -341,7 +342,7 @@ impl PerlStacks {
 impl InterpreterProvider for PerlStacks {
     fn examine<M: Memory>(&'static self, memory: M, object: &ScannedObject) {
         if let Some(found) = PerlRuntime::find(memory, object.object, object.executable) {
-            super::register(memory, object.object, found);
+            super::note(memory, object.object, found);
         }
     }
 

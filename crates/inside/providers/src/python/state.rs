@@ -53,16 +53,18 @@ impl PythonStacks {
         }
     }
 
-    /// Stores a Python, if it is the first Python that was found. Returns the addresses of the
-    /// beginning and the end of its evaluator.
+    /// Stores a Python, if it is the first Python that was found. `register` is called before
+    /// threads may read its stacks, with the addresses of its evaluator's beginning and end. Returns
+    /// whether the Python was stored.
     pub(super) fn note_python<M: Memory>(
         &'static self,
         memory: M,
         object: LoadedObject,
         found: Result<PythonRuntime, UnreadablePython>,
-    ) -> Option<(u64, u64)> {
+        register: impl FnOnce((u64, u64)),
+    ) -> bool {
         let evaluator = found.as_ref().map_or((0, 0), |python| python.evaluator);
-        let is_first = self.runtime.note(object, found, |found| {
+        self.runtime.note(object, found, |found| {
             let mut variable = None;
             if let Ok(python) = found {
                 if let CurrentThreadState::Own(local) = python.current {
@@ -74,8 +76,8 @@ impl PythonStacks {
                 .store(variable.unwrap_or(0), Ordering::Relaxed);
             self.frames.store(0, Ordering::Relaxed);
             self.failures.store(0, Ordering::Relaxed);
-        });
-        is_first.then_some(evaluator)
+            register(evaluator);
+        })
     }
 
     /// Returns the Python, if its stacks may be read now.
@@ -173,7 +175,7 @@ impl PythonStacks {
 impl InterpreterProvider for PythonStacks {
     fn examine<M: Memory>(&'static self, memory: M, object: &ScannedObject) {
         if let Some(found) = PythonRuntime::find(memory, object.object) {
-            super::register(memory, object.object, found, object.is_early);
+            super::note(memory, object.object, found, object.is_early);
         }
     }
 
