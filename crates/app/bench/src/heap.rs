@@ -24,8 +24,9 @@ pub struct RecordedRun {
 
 impl RecordedRun {
     /// Computes the numbers of a run from the profiles of its processes. The first profile is the
-    /// program's own. `uncounted` is the name of a function whose memory is left out. `note` shows
-    /// the notes of the question for [`most`](Self::most). Returns `None` if there is no profile.
+    /// program's own. `uncounted` is the name of a function whose memory is left out. `note`
+    /// receives notes about the search for [`most`](Self::most). Returns `None` if there is no
+    /// profile.
     pub fn find<E: From<AnalysisError>>(
         sources: impl Iterator<Item = Result<QuestionSource, E>>,
         uncounted: Option<&str>,

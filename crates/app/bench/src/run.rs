@@ -26,7 +26,7 @@ pub struct RunSetup<'a> {
 }
 
 impl RunSetup<'_> {
-    /// Sets the streams of a command. The output is discarded unless it is shown.
+    /// Sets the streams of a command. The program's output is discarded if `shows_output` is false.
     pub fn set_streams(&self, command: &mut Command) {
         command.stdin(Stdio::null());
         if !self.shows_output {
@@ -152,8 +152,8 @@ fn file_name(path: &[u8]) -> String {
     String::from_utf8_lossy(last).into_owned()
 }
 
-/// Returns the figures of a run. `own` is the number of bytes up to which the peak may be memory of
-/// heapprof itself, whose copy becomes the program.
+/// Returns the figures of a run. The program starts as a copy of heapprof, and the kernel's peak
+/// includes the memory of this copy. So a peak of at most `own` bytes may be heapprof's.
 fn figures(ran: &RunUsage, own: u64) -> RunFigures {
     let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);

@@ -87,8 +87,8 @@ pub fn header() -> Result<PathBuf> {
     unpack("heapprof.h", HEADER_BYTES)
 }
 
-/// Stores `content` as the file `name` in the folder for carried files, unless the file already
-/// exists. Returns the file's path.
+/// Stores `content` as the file `name` in the folder for carried files, unless the file already has
+/// this content. Returns the file's path.
 fn unpack(name: &str, content: &[u8]) -> Result<PathBuf> {
     unpack_into("", name, content)
 }
@@ -123,8 +123,9 @@ fn unpack_into(inner: &str, name: &str, content: &[u8]) -> Result<PathBuf> {
     )
 }
 
-/// Writes the file `name` with `content` into `folder`, unless it already exists. Returns false if
-/// the folder's file system does not allow code to be mapped (`noexec`).
+/// Writes the file `name` with `content` into `folder`, unless the folder already has this file
+/// with this content. Returns false if the folder's file system does not allow code to be mapped
+/// (`noexec`).
 fn put(folder: &Path, name: &str, content: &[u8]) -> io::Result<bool> {
     // The content is loaded into programs. So no other user may put a file there, or put another
     // folder in the folder's place.

@@ -22,9 +22,11 @@ fn value_at(argument: &str) -> Option<usize> {
 }
 
 /// Returns an argument without the secrets of its address; `None` if it has no secrets. The address
-/// may stand after `--option=` or `-o`. If `needs_scheme` is false, `user:password@host` counts as
-/// an address, too. In the value of an option, it counts only if the option takes a profile, and
-/// not, for example, a regular expression.
+/// may stand after `--option=` or `-o`.
+///
+/// If `needs_scheme` is false, `user:password@host` counts as an address, too. In an option, it
+/// counts only if the option takes a profile: the value of any other option may be, for example, a
+/// regular expression.
 pub(crate) fn without_secrets(argument: &str, needs_scheme: bool) -> Option<String> {
     let (option, text) = argument.split_at(value_at(argument)?);
     let needs_scheme = needs_scheme || !option.is_empty() && !SOURCE_OPTIONS.contains(&option);

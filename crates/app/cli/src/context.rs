@@ -160,8 +160,8 @@ pub(crate) fn regex(text: &str, profiles: &[String]) -> Result<Regex> {
 }
 
 /// Returns an SQL statement that answers a question from stored profiles in any SQL engine. Returns
-/// `None` for a question with filters, and for a question that is not about functions and values in
-/// use.
+/// `None` for a question with filters, and for a question about anything other than functions and
+/// values in use.
 pub(crate) fn portable_statement(
     query: &Query,
     sample_type: &SampleType,

@@ -57,7 +57,7 @@ fn totals_error<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a 
     }
 }
 
-/// Returns the text of a question's error. The text names a wrong value by the option of the value.
+/// Returns the text of a question's error. The text names the option of a wrong value.
 fn question_error_text(error: &QuestionError) -> String {
     match error {
         QuestionError::NoGranularity => {
@@ -150,8 +150,8 @@ pub(crate) fn rule_error(error: AnalysisError) -> anyhow::Error {
     }
 }
 
-/// Makes the error of reading a file. If a limit stopped the reading, the error names the option
-/// that raises it: only the program knows options, and the readers do not.
+/// Makes the error of reading a file. If the file exceeds a limit, the error names the option that
+/// raises the limit. The readers of files do not know this option.
 pub(crate) fn reading_error(error: heapprof_formats::FormatError) -> anyhow::Error {
     use heapprof_formats::FormatError;
     let limit = match &error {

@@ -1,5 +1,5 @@
-//! Suggests a command to a user who typed an unknown one: a word of another tool, or a typing
-//! error.
+//! Suggests a command to a user who typed a word that is no command: a word of another tool, or a
+//! typing error.
 
 use std::ffi::OsStr;
 use std::path::Path;

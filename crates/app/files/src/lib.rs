@@ -50,8 +50,8 @@ pub struct OpenedFile {
     pub stat: Stat,
 }
 
-/// Renames a folder to a name that is not taken. Before Linux 3.15, and on file systems that do not
-/// support this, an empty folder with the new name may be replaced.
+/// Renames a folder to a name that is not taken. Before Linux 3.15, and on some file systems, an
+/// empty folder with the new name may be replaced.
 pub fn rename_folder(
     (from, name): (BorrowedFd<'_>, impl Arg + Copy),
     (to, named): (BorrowedFd<'_>, impl Arg + Copy),
@@ -130,7 +130,7 @@ impl FilePlace {
         FileDraft::new(self.folder.as_fd(), &self.name, access)
     }
 
-    /// Makes an empty file with the mode `mode`, unless a file exists.
+    /// Makes an empty file with the mode `mode`, unless a file exists at this place.
     pub fn make(&self, mode: u32) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let mode = Mode::from_raw_mode(mode);

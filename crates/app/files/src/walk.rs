@@ -18,7 +18,7 @@ const MAX_LINKS: usize = 40;
 /// The conditions that the links and folders in a path must meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathTrust {
-    /// No condition, because the caller has no more rights there than the owner of the folders.
+    /// No condition, because the caller has no more rights than the owner of the folders.
     Any,
     /// Links must belong to this user or to root.
     OwnLinks,

@@ -10,8 +10,8 @@
 //! * `commands.rs`: the commands that a server answers, and a table of their parameters. The
 //!   parameters (`parameters.rs`) become a question (`web_question.rs`), and the answer is the JSON
 //!   that the command prints.
-//! * `library.rs`: the profiles that the server offers. A question can read no others: every other
-//!   name is an error, so that no parameter can name a file, a URL or stdin.
+//! * `library.rs`: the profiles that the server offers. A question can read only these profiles:
+//!   any other name is an error, so that no parameter can name a file, a URL or stdin.
 //! * `views.rs`: the sessions of the last views. A view is a choice of profiles with filters. The
 //!   page requests its report, and later parts of the report's tree.
 //! * `statement.rs`: statements of the user, which may only read, within a time limit.

@@ -239,7 +239,8 @@ impl ProfileLibrary {
         shelf.offered.iter().map(one).collect()
     }
 
-    /// Returns the profiles of the first view if it shows one profile, or compares two.
+    /// Returns the profiles of the first view if it shows one profile or compares two. Otherwise,
+    /// returns an empty object.
     pub(crate) fn shown(&self) -> serde_json::Value {
         match &self.first[..] {
             [base, profile] if self.is_compared => json!({ "profile": profile, "base": base }),
@@ -488,9 +489,9 @@ impl LibraryShelf {
     }
 }
 
-/// Returns numbers that change whenever the profile that the arguments name may have changed. For a
-/// single file, they change with the file. For a process, they change with time. Returns `None` for
-/// anything else.
+/// Returns the state of the source that the arguments name: numbers that change whenever the
+/// profile may have changed. For a single file, they change with the file. For a process, they
+/// change with time. Returns `None` for any other arguments.
 fn state_of_file(arguments: &[String], host: &dyn PageHost) -> Option<[i64; 4]> {
     if arguments.iter().any(|one| host.is_process(one)) {
         return Some([host.now_millis() / i64::from(REFRESH_INTERVAL_MS), 0, 0, 0]);

@@ -27,8 +27,8 @@ pub struct ParameterValues {
 }
 
 impl ParameterValues {
-    /// Parses the parameters of a request. The command must have all of them, and each switch among
-    /// them is on.
+    /// Parses the parameters of a request. The caller has checked that the command has all of them,
+    /// and that each switch among them is on.
     pub fn parse(own: &[(&str, &str)], host: &dyn PageHost) -> Result<Self, ApiRefusal> {
         let mut values = Self {
             query: Query::default(),

@@ -20,7 +20,8 @@ pub type ViewCommands<'a> = &'a dyn Fn(&[String], &[String], &PathRule) -> BTree
 pub struct ReportPage<'a> {
     /// The names of the profiles, without the base.
     pub names: &'a [String],
-    /// The names of the base's profiles. Together they are the first moment of the report.
+    /// The names of the base's profiles. These profiles together are the first moment of the
+    /// report.
     pub base: &'a [String],
     /// Which paths the page shows.
     pub paths: PathNames,

@@ -7,7 +7,7 @@ use crate::source_file::SourceFolders;
 pub struct PageSettings {
     /// The profiles that the user named; if there are none, the newest recording is shown.
     pub profiles: Vec<String>,
-    /// The profiles with which the others are compared.
+    /// The profiles with which `profiles` are compared.
     pub base: Vec<String>,
     /// Whether the profiles are added up. Otherwise, each profile is a moment.
     pub is_sum: bool,

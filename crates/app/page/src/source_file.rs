@@ -70,12 +70,13 @@ pub type SourceLines = Result<Rc<[String]>, String>;
 
 /// Returns the lines of a source file that a profile names.
 ///
-/// If `file` begins with one of the beginnings to cut off, the rest is searched for in each of the
-/// folders and nowhere else. Any other `file` is tried as it is, and then in each of the folders.
-/// If that fails, ever shorter ends of its path are tried in the folders: each end has one part
-/// less than the one before. In this way a file that was built elsewhere is found in a checkout.
-/// The bare file name is not tried in this step. If there are no folders, the current folder and
-/// all folders above it are searched.
+/// * If `file` begins with one of the beginnings to cut off, only the rest is searched for, in each
+///   of the folders.
+/// * Any other `file` is tried as it is, and then in each of the folders. If that fails, its path
+///   is tried without its first part, then without its first two parts, and so on, but never as the
+///   bare file name. In this way, a file that was built elsewhere is found in a checkout.
+///
+/// If there are no folders, the current folder and all folders above it are searched.
 fn source_text(file: &str, places: &SourceFolders) -> SourceLines {
     let SourceFolders {
         folders,

@@ -28,10 +28,10 @@ use crate::source_file::{SourceFiles, SourceFolders};
 pub(crate) const BINARY_MEDIA_TYPE: &str = "application/octet-stream";
 /// Maximum number of views that are kept.
 const MAX_VIEWS: usize = 4;
-/// Maximum number of functions in a path.
+/// Maximum number of functions in one list of a path.
 const MAX_PATH_DEPTH: usize = 4096;
-/// Maximum number of lists in a path. Each list continues in the part that the list before it
-/// opened.
+/// Maximum number of lists of functions in a path. Each list begins in the part of the report to
+/// which the list before it leads.
 const MAX_OPENED_PARTS: usize = 64;
 
 /// The last views that a server made.
@@ -116,8 +116,8 @@ impl ReportViews {
     }
 
     /// Answers with the part of the report below a path. The parameter `path` is a list of function
-    /// names, or a list of such lists. Each list continues in the part to which the list before it
-    /// led.
+    /// names, or a list of such lists. Each list begins in the part of the report to which the list
+    /// before it leads.
     pub(crate) fn subtree(
         &self,
         library: &ProfileLibrary,
@@ -145,7 +145,7 @@ impl ReportViews {
     }
 
     /// Returns the newest view for a request, even if the profile has changed since. So a requested
-    /// part fits the report that the page shows. Makes the view if there is none.
+    /// part fits the report that the page shows. If there is no view, makes one.
     fn view_as_shown(
         &self,
         library: &ProfileLibrary,
@@ -168,7 +168,7 @@ impl ReportViews {
         }
     }
 
-    /// Returns the view for a request from up-to-date profiles. Makes the view if there is none.
+    /// Returns the view for a request from up-to-date profiles. If there is no view, makes one.
     fn view(
         &self,
         library: &ProfileLibrary,

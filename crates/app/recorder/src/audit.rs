@@ -1,8 +1,8 @@
 //! Audits the forked children of a recording: inspects each child when it begins, at intervals, and
 //! before it ends, and writes the results beside its profile.
 //!
-//! A child waits during its first and its last inspection. For a killed child, the last inspection
-//! is the one from before the kill.
+//! A child waits during its first and its last inspection. The last inspection of a killed child
+//! takes place before the kill.
 //!
 //! * A forked child begins with its parent's table of blocks, so the address and the stack of each
 //!   inherited block are known. The number of a thread also identifies the thread's process, and so
@@ -99,7 +99,7 @@ impl ForkAuditor {
         }
     }
 
-    /// Notes that a child ran on without waiting for its first inspection.
+    /// Notes that a child did not wait for its first inspection.
     pub(crate) fn note_no_wait(&mut self, pid: Pid) {
         if let Some(child) = self.children.get_mut(&number_of(pid)) {
             child.note_no_wait();
@@ -112,7 +112,7 @@ impl ForkAuditor {
         children.filter_map(|child| child.end_fd.as_ref())
     }
 
-    /// Adds a child that was just forked and waits for its first inspection.
+    /// Adds a child that was just forked, and that waits for its first inspection.
     fn add_child(&mut self, pid: Pid, generation: u8, reported_parent: u32, rights: ProcessRights) {
         let ends = pidfd_open(pid, PidfdFlags::empty()).ok();
         let pid = number_of(pid);
@@ -142,8 +142,8 @@ impl ForkAuditor {
             .extend(self.children.remove(&pid).map(AuditedChild::end));
     }
 
-    /// Whether another child or the program still runs, and may share the memory that a child
-    /// inherited.
+    /// Whether the program or more than one child still runs. Each of them may share inherited
+    /// memory.
     fn has_others(&self) -> bool {
         self.children.len() > 1 || is_there(self.main)
     }
@@ -169,8 +169,8 @@ impl ForkAuditor {
         found
     }
 
-    /// Moves children that have ended to the list `ended`, and inspects the running child that has
-    /// been due for longest.
+    /// Moves children that have ended to the list `ended`. Then inspects the running child whose
+    /// inspection has been due for the longest time.
     pub(crate) fn inspect_due(&mut self) {
         let now = Instant::now();
         // All messages that these children sent before they ended have been read by now.
@@ -215,8 +215,8 @@ impl ForkAuditor {
     }
 
     /// Writes the audits of all children beside their profiles, after a last inspection of the
-    /// children that still run. Returns how many audits were written, and notes on those that could
-    /// not be written.
+    /// children that still run. Returns how many audits were written, and a note on each audit that
+    /// could not be written.
     pub(crate) fn write(mut self, wanted: &ProfileWriteOptions) -> (usize, Vec<RecordingNote>) {
         self.find_ended().into_iter().for_each(|pid| self.end(pid));
         let until = Instant::now() + FINAL_INSPECTION_TIMEOUT;
@@ -283,7 +283,7 @@ fn audit_path(profile: &Path) -> PathBuf {
     OsString::from_vec([stem, b".fork", PROFILE_SUFFIX].concat()).into()
 }
 
-/// Whether a read from a descriptor would not wait: there is data, or the end is reached.
+/// Whether a read from a descriptor returns at once, with data or with the end of the data.
 pub(crate) fn is_readable(fd: &OwnedFd) -> bool {
     let mut one = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
     poll(&mut one, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)

@@ -63,14 +63,14 @@ const FORWARDED_SIGNALS: [i32; 13] = [
 /// The signals that tell daemons and their workers to end.
 const TERMINATION_SIGNALS: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 
-/// Runs a program to its end without recording it. `began` gets its process id.
+/// Runs a program to its end without recording it. `began` gets the program's process id.
 pub fn run_unrecorded(command: &mut Command, began: impl FnOnce(u32)) -> io::Result<ProgramExit> {
     run(command, began, None, None, None, &RightsLedger::default())
 }
 
-/// Runs the program to its end. `began` gets its process id. The signal `more` is passed on to the
-/// program in addition to [`FORWARDED_SIGNALS`]. `live` shows the program's memory, and `keeper`
-/// starts once the program runs.
+/// Runs the program to its end. `began` gets the program's process id. The signal `more` is passed
+/// on to the program in addition to [`FORWARDED_SIGNALS`]. `live` shows the program's memory, and
+/// `keeper` starts once the program runs.
 pub(crate) fn run(
     command: &mut Command,
     began: impl FnOnce(u32),

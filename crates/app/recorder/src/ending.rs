@@ -26,8 +26,8 @@ pub struct ProcessEndings {
 }
 
 impl ProcessEndings {
-    /// Returns why the ledger of a process was in private memory. Returns `None` if it was not, or
-    /// if the process belongs to another user.
+    /// Returns why the ledger of a process was in private memory. Returns `None` if the ledger was
+    /// not, or if the process belongs to another user.
     pub fn why_private(&self, process: u32) -> Option<&str> {
         let is_it = |private: &&PrivateLedger| private.process == process && private.owner.is_us();
         let private = self.private.iter().find(is_it);

@@ -1,8 +1,8 @@
 //! Keeps the executables of recorded processes open, because their names may later lead to other
 //! files (after an upgrade), or to none (a file in memory, another mount namespace).
 //!
-//! Each process opens its own executable and hands it over. Only that process's user vouches for
-//! the file, so the file is used to name code in this user's processes only.
+//! Each process opens its own executable and hands it over. Only the process's user vouches for the
+//! file. So the file names code only in processes of this user.
 
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
@@ -34,9 +34,9 @@ const MAX_PROCESSES: usize = 64;
 pub(crate) struct OpenExecutables(BTreeMap<(u32, u64, u64), File>);
 
 impl OpenExecutables {
-    /// Opens code files that processes have mapped, if the names of the files lead to other files
-    /// by now. Only root can open such files. Files of another user's process are kept only if
-    /// everybody may read them.
+    /// Opens code files that processes have mapped, and whose names lead to other files by now.
+    /// Only root can open such files. Files of another user's process are kept only if everybody
+    /// may read them.
     pub(crate) fn add_deleted(
         &mut self,
         processes: impl ExactSizeIterator<Item = (Pid, ProcessRights)>,

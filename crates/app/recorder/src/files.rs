@@ -24,13 +24,14 @@ use crate::residents::ResidentHistories;
 use crate::rights::{ProcessNamer, ProcessRights};
 use crate::unhooked_allocators;
 
-/// The kind of file to which an entry's path leads.
+/// The kind of file to which the path of a list entry leads.
 pub(crate) enum EntryTarget {
     /// A profile, which is read and written with the rights of its owner.
     Profile(FileOwner),
     /// A pipe or a device.
     Special,
-    /// No file. A process that writes a profile before an exec removes it if the exec fails.
+    /// No file. If a process writes a profile before an exec and the exec fails, it removes the
+    /// profile.
     Nothing,
     /// A file that the entry's writer must not touch, and why.
     Refused(io::Error),
@@ -41,7 +42,7 @@ pub(crate) enum EntryTarget {
 pub struct ProfileDetails {
     /// The resident memory at the peak, and how much of it was heap.
     pub peak: Option<RssBreakdown>,
-    /// The runtime whose memory is not in the heap, if there is one.
+    /// The managed runtime whose memory is not part of the heap, if the process has one.
     pub runtime: Option<ManagedRuntime>,
     /// Path of the program's file.
     pub program: String,
@@ -66,13 +67,13 @@ pub struct ProfileDetails {
     pub unhooked: Vec<UnhookedAllocator>,
 }
 
-/// The memory of code without names.
+/// The share of memory in stacks that end in code without a name.
 pub struct UnnamedCode {
-    /// The sample type of the values.
+    /// The sample type of `bytes` and `total`.
     pub sample_type: &'static str,
-    /// Bytes that code without names holds.
+    /// Bytes in stacks that end in code without a name.
     pub bytes: i64,
-    /// Bytes that all code holds.
+    /// Bytes in all stacks.
     pub total: i64,
     /// The file that contains most of the code without names; empty if that code is in no file.
     pub file: String,
@@ -101,8 +102,8 @@ impl FileFate {
         }
     }
 
-    /// Returns the fate of the file with this build id; `None` if the file is unchanged, or if that
-    /// is not known.
+    /// Returns the fate of the file with this build id; `None` if the file is unchanged or can't be
+    /// checked.
     fn find_fate(file: &str, build_id: &str) -> Option<Self> {
         if !file.starts_with('/') || build_id.is_empty() {
             return None;
@@ -237,9 +238,9 @@ fn is_kernel_link(place: &FilePlace) -> bool {
         .is_ok_and(|led| !rustix::fs::FileType::from_raw_mode(led.st_mode).is_file())
 }
 
-/// Reads the details of each profile. With symbols, also names the frames of each profile, and adds
-/// the resident memory to the profile's history. `executables` are the files that the processes
-/// ran.
+/// Reads the details of each profile. If `with_symbols` is true, also names the frames of each
+/// profile, and adds the resident memory to the profile's history. `executables` are the files that
+/// the processes ran.
 pub(crate) fn read(
     entries: &[&WrittenProfile],
     with_symbols: bool,

@@ -28,8 +28,8 @@ const LIST_MODE: u32 = 0o1733;
 const LIST_NAME: &str = "list";
 /// The maximum number of folders of killed recordings that are removed at once.
 const MAX_REMOVED: usize = 64;
-/// Maximum depth of nested folders that are removed in a recording's folder. Processes may have
-/// made them.
+/// Maximum depth of nested folders that are removed. Recorded processes may have made folders in a
+/// recording's folder.
 const MAX_DEPTH: usize = 32;
 
 const FOLDER_FLAGS: OFlags = OFlags::RDONLY
@@ -84,8 +84,8 @@ impl RecordFolder {
     }
 }
 
-/// Returns a folder for temporary files in which other users can't change this user's files.
-/// `TMPDIR` may come from another user (`sudo -E`), so it is ignored if its folder is not safe.
+/// Returns a folder for temporary files, in which no other user can change this user's files.
+/// `TMPDIR` may come from another user (`sudo -E`), so an unsafe folder in it is ignored.
 fn temporary_folder() -> PathBuf {
     let named = std::env::temp_dir();
     // The path of a socket in the folder has 107 bytes at most.

@@ -32,8 +32,8 @@ extern "C" fn note_inherited_state() {
     }
 }
 
-/// Makes a write beyond RLIMIT_FSIZE fail instead of ending heapprof. The signal gets a handler and
-/// is not ignored, because a started program inherits ignored signals, but no handlers.
+/// Makes a write beyond RLIMIT_FSIZE fail instead of ending heapprof. SIGXFSZ gets a handler and is
+/// not ignored, because a started program inherits ignored signals, but no handlers.
 pub fn survive_large_files() {
     extern "C" fn nothing(_: libc::c_int) {}
     if !is_ignored_now(libc::SIGXFSZ) {

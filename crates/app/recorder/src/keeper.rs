@@ -40,9 +40,10 @@ use crate::records::{self, RecordQuestion};
 use crate::rights::{ProcessRights, RightsLedger};
 use crate::sockets::ListeningSocket;
 
-/// Maximum number of processes whose ledgers are kept at a time.
+/// Maximum number of ledgers that are kept at a time.
 const MAX_PROCESSES: usize = 4096;
-/// Maximum number of processes of all other users together whose ledgers are kept at a time.
+/// Maximum number of ledgers that are kept at a time for processes of other users, for all these
+/// users together.
 const MAX_PROCESSES_OF_OTHERS: usize = 1024;
 /// Maximum number of callers that are accepted in a row, before the keeper does other work.
 const MAX_ACCEPTED_CALLERS: usize = 1024;
@@ -201,7 +202,7 @@ impl KeeperTask {
         }
     }
 
-    /// Sleeps until something happens, or until the given moment.
+    /// Sleeps until something happens, or until the moment `until`.
     fn wait(&mut self, until: Option<Instant>) {
         self.is_short |= self.callers.are_full();
         let by_hand = self.processes.iter().any(|one| one.end_fd.is_none());
@@ -309,8 +310,8 @@ impl KeeperTask {
         drop(answered);
     }
 
-    /// Notes that a process is about to lower its rights. The kernel confirms that the process had
-    /// the rights with which it connected.
+    /// Notes that a process is about to lower its rights. The kernel reports the rights with which
+    /// the process connected.
     fn lower(&self, caller: &KeeperCaller, text: &[u8]) {
         if let Some(lowered) = LoweredRights::parse(text) {
             let rights = ProcessRights::User(caller.owner).with(lowered.rights);

@@ -54,7 +54,7 @@ pub struct ProcessDeath {
 pub(crate) enum EndResult {
     /// A profile, and whether it is incomplete because the ledger was full.
     Profile(Box<WrittenProfile>, bool),
-    /// No profile, because the process is a small child whose user may not write it.
+    /// No profile, because the process is a small child, and its user may not write the profile.
     Small(SmallChild),
 }
 

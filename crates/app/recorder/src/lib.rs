@@ -1,5 +1,5 @@
 //! Records a program: starts it with the library in it, keeps the ledgers of its processes, and
-//! checks, names and cleans up the files that they left.
+//! checks, symbolizes and cleans up the files that they left.
 //!
 //! A front end makes [`RecordingSettings`], and gets a [`RecordingOutcome`]. [`Recording`] joins
 //! the parts: `child.rs` runs the program, `keeper.rs` keeps what its processes hand over, and

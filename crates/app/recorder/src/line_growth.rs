@@ -22,7 +22,7 @@ pub(crate) struct FollowedProcesses {
     processes: HashMap<u32, FollowedProcess>,
     /// Size of the data about the lines of all processes, in bytes.
     bytes: usize,
-    /// Number of messages so far.
+    /// Number of messages so far, of all processes.
     messages: u64,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct FollowedProcesses {
 struct FollowedProcess {
     /// When the process's recording began.
     began: i64,
-    /// Number of the process's last message.
+    /// Value of `messages` at the process's last message.
     last: u64,
     /// Size of the data about the process's lines, in bytes.
     bytes: usize,

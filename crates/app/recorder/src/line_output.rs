@@ -14,8 +14,8 @@ use crate::observer::{LineOutputError, RecordingEvent, RecordingObserver};
 
 /// Longest time for which the reader of a pipe may read nothing.
 const PIPE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Number of bytes that one write puts into a pipe. A pipe that is ready for writing takes so few
-/// bytes without a wait.
+/// Number of bytes that one write puts into a pipe. A pipe that is ready for writing accepts this
+/// number of bytes without a wait.
 const PIPE_CHUNK_BYTES: usize = 4096;
 
 /// The destination of the reports of growing lines of code.

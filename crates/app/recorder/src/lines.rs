@@ -232,8 +232,8 @@ impl FollowedUser {
         }
     }
 
-    /// Reads some messages in the first `len` bytes of the file, and prints their lines, until the
-    /// time `until`. Returns whether there may be more.
+    /// Reads messages in the first `len` bytes of the file, and prints their lines. Stops at the
+    /// time `until`, and returns whether there may be more messages.
     fn read(
         &mut self,
         len: u64,

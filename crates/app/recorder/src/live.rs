@@ -55,7 +55,7 @@ pub struct LiveViewOptions {
     pub defer_messages: fn(bool),
 }
 
-/// The state that the threads share.
+/// The state that the threads of the view share.
 struct LiveState {
     wanted: FeedRequest,
     moments: ProcessMoments,
@@ -115,7 +115,7 @@ pub(crate) struct LiveView {
 }
 
 impl LiveView {
-    /// Makes the files for requesting profiles, before the program starts.
+    /// Makes a view that is not shown yet, with the files for requesting profiles from the program.
     pub(crate) fn new(
         options: LiveViewOptions,
         observer: Arc<dyn RecordingObserver>,

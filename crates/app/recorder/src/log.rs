@@ -42,7 +42,7 @@ const UNKNOWN_FRAME: &str = "\t[unknown]";
 const MAX_STACK_TEXT_BYTES: usize = 64 << 10;
 /// Largest text of all stacks that wait to be written, in bytes.
 const MAX_WAITING_TEXT_BYTES: usize = 256 << 20;
-/// Largest size of an event's line with its longest numbers, and of the last line, in bytes.
+/// Largest size of an event's line, or of the last line of a log, in bytes.
 const MAX_EVENT_LINE_BYTES: usize = 384;
 
 /// The first line of a log file.
@@ -248,12 +248,13 @@ struct LogText {
     stacks: Vec<(String, bool)>,
     /// The frames of an unknown stack (number 0), and whether these frames were written.
     unknown: (String, bool),
-    /// Number that is added to a stack's number, because earlier programs used the smaller numbers.
+    /// Number that is added to the number of each stack, because earlier programs used the smaller
+    /// numbers.
     base: usize,
     /// The kernel's id of each thread.
     threads: Vec<Option<u32>>,
-    /// Whether new stacks, and new threads, may still be read for this batch of events. Once for
-    /// each batch is enough: all stacks and threads that its events name existed before.
+    /// Whether new stacks, and new threads, may still be read for this batch of events. One reading
+    /// is enough, because everything that a batch names exists before the batch is read.
     may_learn: [bool; 2],
     /// When the program's recording began.
     began: Instant,

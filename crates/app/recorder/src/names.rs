@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// The suffix that is added to a profile's name to name the folder of its children.
+/// Suffix of the name of the folder for the children's profiles.
 pub const CHILDREN_SUFFIX: &str = ".children";
 
 /// The patterns of the names that the profiles of a recording get.
@@ -94,8 +94,8 @@ impl ProfileNamePatterns {
         (OsString::from_vec(made).into(), is_main && !is_named)
     }
 
-    /// Returns the path of the last profile of a process that must not be in the folder of the
-    /// children. The path is beside the program's profile.
+    /// Returns the path of the last profile of a process whose profile must not be in the
+    /// children's folder. The path is beside the program's profile.
     pub fn path_beside_program(&self, main: u32, own: u32, program: &str) -> PathBuf {
         let all = Self {
             pattern: self.pattern.clone(),
@@ -121,9 +121,9 @@ fn expand_pattern(pattern: &[u8], mut of: impl FnMut(u8) -> Vec<u8>) -> Vec<u8> 
     made
 }
 
-/// Returns a pattern without its ending, which is the stem of the name of the children's folder.
-/// Returns `None` if the user's pattern has `%p`, `%e` or `%n`, because the pattern then names the
-/// children's profiles, too.
+/// Returns the stem of the name of the children's folder, made from the pattern of the program's
+/// profiles. Returns `None` if the user chose a pattern with `%p`, `%e` or `%n`, because that
+/// pattern names the children's profiles, too.
 fn stem_of_children(pattern: &[u8], program: &OsStr) -> Option<Vec<u8>> {
     let stem = pattern.strip_suffix(PROFILE_SUFFIX).unwrap_or(pattern);
     if let Some(folder) = pattern.strip_suffix(DEFAULT_PATTERN.as_bytes()) {

@@ -1,5 +1,5 @@
-//! Finds out whether the kernel's OOM killer ended processes of a cgroup, from the cgroup's counts,
-//! in either version of cgroups.
+//! Finds out which processes the kernel's OOM killer ended, from the kill counts of their cgroups
+//! (version 1 or 2).
 //!
 //! The counts are read every few seconds, and when a process has ended. A process that ended
 //! without reporting counts as a victim if its cgroup counted a kill in the last seconds. Each kill
@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 use heapprof_process::CgroupFolder;
 use rustix::process::Pid;
 
-/// Time between two readings of the counts. It is long enough for the end of a large victim, which
-/// takes a while.
+/// Time between two readings of the counts. It is long enough for a large victim to end.
 pub(crate) const OOM_READ_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Maximum number of different kernel texts about cgroups that are remembered.
@@ -35,8 +34,8 @@ pub(crate) struct OomCounts {
 }
 
 /// The number of OOM kills that a cgroup counted. `last` is the count at the last reading.
-/// `earlier` is the count at the reading before, plus one for each kill that was assigned to a
-/// process.
+/// `earlier` is the count at the reading before that one, plus one for each kill that was assigned
+/// to a process.
 struct CgroupOomCount {
     earlier: u64,
     last: u64,
@@ -98,8 +97,8 @@ impl CgroupOomCount {
         self.last = count.max(self.earlier);
     }
 
-    /// Assigns a kill to a process. A kill counts if it came after the reading before the last one.
-    /// Returns false if no such kill is left to assign.
+    /// Assigns a kill to a process. Only kills after the second-to-last reading can be assigned.
+    /// Returns false if none of these kills is left.
     fn take(&mut self, count: u64) -> bool {
         let is_one = count > self.earlier;
         if is_one {

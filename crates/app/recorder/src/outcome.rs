@@ -41,7 +41,7 @@ pub struct RecordingOutcome {
     pub ending: ProcessEndings,
     /// The profiles of the recording.
     pub profiles: Vec<RecordedProfile>,
-    /// The position of the main profile, which is the program's own or else the first; `None` if
+    /// Position of the main profile: the program's own profile, or else the first one. `None` if
     /// there is no profile.
     pub main: Option<usize>,
     /// Whether there is a profile of the program itself.

@@ -341,7 +341,7 @@ fn find_recorded() -> io::Result<Vec<LedgerSource>> {
     Ok(all)
 }
 
-/// Reads a profile of a process from its ledger file, because the ledger is not in its memory.
+/// Reads a profile of a process from the process's ledger file, instead of its memory.
 fn read_ledger_file(pid: u32) -> Result<Profile> {
     let kept = records::file_of(pid).ok_or(LiveError::LedgerSwapped)?;
     Ok(kept.read("read from record's file", pid, "")?.profile)

@@ -19,7 +19,7 @@ pub struct WrittenProfile {
     /// Whether the profile was written as the process ended.
     pub is_last: bool,
     /// Whether the process continued unrecorded after this profile, because a system-call filter
-    /// would have killed it for writing another one.
+    /// would have killed it for writing a further profile.
     pub is_before_filter: bool,
     /// Whether the profile was written as the process became another program.
     pub is_before_exec: bool,
@@ -112,8 +112,8 @@ const MAX_PRIVATE_LEDGERS: usize = 1000;
 const MAX_REASONS: usize = 10;
 
 /// Reads the list. If a profile has several entries, the last one counts. `is_settled` returns
-/// whether it is already known that the user of a process may not write the profile. Such failures
-/// are left out.
+/// whether it is already known that a process's user may not write the profile. Failures of such
+/// processes are left out.
 pub(crate) fn read(list: &[ListEntries], is_settled: impl Fn(u32) -> bool) -> ListContents {
     let (mut written, mut failed) = (
         Vec::<Option<WrittenProfile>>::new(),

@@ -49,8 +49,8 @@ pub enum RaisedRights {
     Capabilities,
 }
 
-/// The error of a program that can't be recorded, because it is built with a sanitizer, which must
-/// come first.
+/// The error for a program that is built with a sanitizer. Such a program can't be recorded,
+/// because the sanitizer's library must be loaded before all others.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{name}: is built with {sanitizer}, which replaces malloc and must come first; record a build \
@@ -65,8 +65,8 @@ impl PreloadCheck {
     /// Checks whether the library can be preloaded into the program whose file is `path`.
     pub fn new(program: &OsStr, path: &Path) -> Self {
         if !path.is_file() {
-            // Reading a pipe would wait for a writer. The user gets the error that it can't be run
-            // at the start.
+            // Reading a pipe would wait for a writer. The user gets an error when the pipe is to be
+            // run.
             return Self {
                 name: program.display().to_string(),
                 obstacles: Vec::new(),
@@ -131,8 +131,8 @@ fn raised_rights(file: &Path) -> Option<RaisedRights> {
     None
 }
 
-/// Whether a shell would run a file that the kernel refused (`ENOEXEC`). It does if the first line
-/// has no zero byte: the file is then a script, and not a damaged program.
+/// Whether a shell would run a file that the kernel refused (`ENOEXEC`). A shell runs the file if
+/// its first line has no zero byte: the file is then a script, and not a damaged program.
 pub(crate) fn is_for_shell(error: &io::Error, file: &Path) -> bool {
     if error.raw_os_error() != Some(libc::ENOEXEC) {
         return false;

@@ -183,8 +183,8 @@ impl Recording {
         if preloads {
             self.environment.put_into(&mut command);
             if let Ok(keeper) = &self.keeper {
-                // A ledger file of its own would cost each child more memory than its parent's
-                // tables, which both share until one of them writes to them.
+                // A separate ledger file would cost each child more memory than its parent's
+                // tables: child and parent share the tables until one of them writes to them.
                 let what = match self.wanted.audits_forks {
                     true => variable::FORK_AUDIT,
                     false => variable::KEEP,

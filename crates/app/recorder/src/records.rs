@@ -1,8 +1,8 @@
 //! Asks a running `record` for the ledgers of its processes, through a socket in a folder that only
-//! its user can enter. There are two questions.
+//! its user can enter.
 //!
 //! The kernel may forbid users to read their own processes (Yama, `PR_SET_DUMPABLE`). The `record`
-//! that started such a process still has the file with its ledger.
+//! that started such a process still has the file with the process's ledger.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};

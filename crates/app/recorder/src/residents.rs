@@ -1,5 +1,5 @@
-//! Reads the resident memory of processes during a recording. It is read from outside, so the
-//! program does no work and opens no file for it.
+//! Reads the resident memory of processes during a recording. The memory is read from outside, so
+//! the program does no work and opens no file for it.
 //!
 //! The program and its descendants are read one after another, and less often if there are many:
 //! reading takes at most a hundredth of the time of one processor.
@@ -116,7 +116,7 @@ impl ResidentHistories {
         }
     }
 
-    /// Halves each history: of each two moments, the one with more memory stays.
+    /// Halves each history. Of each pair of moments, the one with more memory stays.
     fn thin(&mut self) {
         for curve in self.0.values_mut() {
             let larger = |two: &[(i64, i64)]| two.iter().copied().max_by_key(|(_, bytes)| *bytes);
@@ -124,8 +124,8 @@ impl ResidentHistories {
         }
     }
 
-    /// Adds the resident memory of a process to the history of its profile. Returns whether any was
-    /// known.
+    /// Adds the resident memory of a process to the history of its profile. Returns whether any
+    /// resident memory was known.
     pub(crate) fn put_into(&self, profile: &mut Profile, process: u32) -> bool {
         let Some(curve) = self.0.get(&process) else {
             return false;

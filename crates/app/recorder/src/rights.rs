@@ -92,12 +92,12 @@ impl ProcessRights {
         acting(self.owner(), work)
     }
 
-    /// Returns the rights that the kernel shows for a process that runs or was not reaped yet;
-    /// `None` if the process is gone.
+    /// Returns the rights that the kernel shows for a process that was not reaped yet; `None` if
+    /// the process is gone.
     pub(crate) fn observe(pid: u32) -> Option<ObservedRights> {
         let [users, groups, permitted, effective] =
             status(pid, ["Uid:", "Gid:", "CapPrm:", "CapEff:"]);
-        // The real number, the effective one, the saved one, and that for files.
+        // The real, the effective, the saved and the file-system number.
         let numbers = |text: &str| -> Option<[u32; 4]> {
             let all: Vec<u32> = text.split_whitespace().flat_map(str::parse).collect();
             all.try_into().ok()

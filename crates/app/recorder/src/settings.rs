@@ -16,7 +16,7 @@ pub struct RecordingSettings {
     pub command: Vec<OsString>,
     /// The file of the program, as [`find_program`](crate::find_program) finds it.
     pub program_file: Option<PathBuf>,
-    /// Whether the library is preloaded: see [`PreloadCheck`](crate::PreloadCheck).
+    /// Whether the library is preloaded, as [`PreloadCheck`](crate::PreloadCheck) decides.
     pub preloads: bool,
     /// The path of the library.
     pub library: PathBuf,

@@ -48,8 +48,9 @@ pub(crate) fn leave_out(
     silent.len() + removed.len()
 }
 
-/// Returns the small children that wrote no profile. A child is returned once, even if it became
-/// other programs by exec. Two children may have the same number, one after the other.
+/// Returns the process ids of small children that wrote no profile. A child is returned once, even
+/// if it became other programs by exec. A process id is returned twice if two children had it, one
+/// after the other.
 pub(crate) fn distinct_processes(small: &[SmallChild]) -> impl Iterator<Item = u32> {
     let mut goes_on = HashSet::new();
     let is_new = move |one: &&SmallChild| {

@@ -26,7 +26,7 @@ impl SocketKind {
         prefix: "",
         socket: SocketType::SEQPACKET,
     };
-    /// The socket of a `watch` that takes marks.
+    /// The socket at which a `watch` receives marks.
     pub const WATCH: Self = Self {
         prefix: "watch-",
         socket: SocketType::DGRAM,
@@ -81,7 +81,7 @@ fn paths() -> Vec<PathBuf> {
     first.into_iter().chain([second]).collect()
 }
 
-/// Returns the folders that exist, opened.
+/// Opens the existing folders for sockets, and returns them.
 pub fn folders() -> impl Iterator<Item = OwnedFd> {
     paths().into_iter().filter_map(|path| open(&path).ok())
 }
@@ -97,8 +97,8 @@ fn open(folder: &Path) -> io::Result<OwnedFd> {
     }
 }
 
-/// Returns the address of the socket `name` in an opened folder. The address stays valid if another
-/// folder takes over the folder's path.
+/// Returns the address of the socket `name` in an opened folder. The address stays valid even if
+/// the folder's path leads to another folder later.
 pub fn address(folder: &OwnedFd, name: &str) -> io::Result<SocketAddrUnix> {
     let path = format!("/proc/self/fd/{}/{name}", folder.as_raw_fd());
     Ok(SocketAddrUnix::new(path)?)

@@ -64,7 +64,8 @@ pub(crate) struct MessageTail {
     /// The text that was read; the bytes before `at` are parsed.
     text: Vec<u8>,
     at: usize,
-    /// Number of bytes from `at` on that end the last message, but may also begin the next message.
+    /// Number of bytes at `at` that belong to the last message, but may also begin the next
+    /// message.
     end: usize,
     /// Number of bytes that were read.
     read: u64,
@@ -98,7 +99,8 @@ impl MessageTail {
         Ok((name, Self::from_file(file, FileOwner::us())))
     }
 
-    /// Returns the current length of the file. Messages behind it are left to a later scan.
+    /// Returns the current length of the file. Messages that are written later are left to a later
+    /// scan.
     pub(crate) fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }

@@ -19,7 +19,7 @@ pub fn open_database(path: &Path) -> Result<ProfileStore> {
     ProfileStore::open(path).with_context(|| path.display().to_string())
 }
 
-/// Makes an empty file with the mode `mode` for a database, unless there is a file.
+/// Makes an empty file with the mode `mode` for a database, unless the file exists.
 pub fn make_database(path: &Path, mode: u32) -> Result<()> {
     if path.exists() {
         return Ok(());
@@ -32,8 +32,8 @@ pub fn make_database(path: &Path, mode: u32) -> Result<()> {
     }
 }
 
-/// Loads profiles into a database. The database is opened once, and made when the first profile is
-/// stored.
+/// Loads profiles into a database. The database is opened once. If it does not exist, it is made
+/// when the first profile is stored.
 pub struct DatabaseLoader<'a> {
     path: &'a Path,
     mode: u32,
@@ -123,7 +123,7 @@ impl<'a> DatabaseLoader<'a> {
     }
 }
 
-/// Number of samples from which a database is large for one SQLite file.
+/// Number of samples from which a database counts as large.
 const LARGE_DATABASE_SAMPLES: i64 = 50_000_000;
 
 /// Whether the last `more` samples made the database reach a multiple of `LARGE_DATABASE_SAMPLES`.

@@ -26,7 +26,7 @@ pub struct RetentionRule {
 pub struct RolledUpLate {
     /// The name of the sum.
     pub name: String,
-    /// Number of moments that were loaded later. These are kept.
+    /// Number of moments that were loaded after the sum was made. They are kept.
     pub late: usize,
 }
 
@@ -105,8 +105,8 @@ impl RetentionPlan {
         plan
     }
 
-    /// Removes from the plan the moments that were loaded too late: `all` already contains the sum
-    /// of their group. Returns these sums.
+    /// Removes from the plan the moments whose group already has a sum in `all`, because these
+    /// moments were loaded too late. Returns these sums.
     pub fn leave_late_moments(&mut self, all: &[StoredMoment]) -> Vec<RolledUpLate> {
         let groups = self.together.keys();
         let groups: BTreeMap<String, RollupGroup> =

@@ -113,7 +113,7 @@ pub(crate) struct ViewAnswer {
     pub(crate) unit: String,
     pub(crate) left_out: i64,
     pub(crate) rows: Vec<ViewRow>,
-    /// The sum of the rows that are left out, and the number of such rows.
+    /// The sum of the rows that are left out, and their number.
     pub(crate) other: (i64, i64),
 }
 

@@ -75,7 +75,7 @@ impl ViewSnapshot {
 /// The heap and RSS at one moment, as a point of a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CurvePoint {
-    /// Seconds on the clock of the curve.
+    /// Seconds since the start of the first recording that the feed shows.
     pub seconds: f64,
     /// Bytes in use at the moment.
     pub heap: i64,
@@ -88,7 +88,7 @@ pub struct CurvePoint {
 pub struct SnapshotPeak {
     /// Bytes in use at the peak.
     pub bytes: i64,
-    /// The time of the peak, on the clock of the curve; `None` if it is not known.
+    /// Seconds from the start of the first recording to the peak; `None` if they are not known.
     pub seconds: Option<f64>,
 }
 
@@ -125,7 +125,8 @@ pub struct ViewProcess {
 pub struct FeedNews {
     /// The snapshot to show.
     pub snapshot: Option<Arc<ViewSnapshot>>,
-    /// The snapshots up to the one that is shown, the oldest first. Some of them may be left out.
+    /// The snapshots up to and including the shown one, the oldest first. Some of them may be left
+    /// out.
     pub series: Vec<Arc<ViewSnapshot>>,
     /// The curve of the heap and of RSS.
     pub history: Vec<CurvePoint>,
@@ -141,7 +142,8 @@ pub struct FeedNews {
     pub process: Option<u32>,
     /// The process's RSS in bytes, if it was read.
     pub rss: Option<i64>,
-    /// Seconds since the program began, or else since the snapshot's recording began.
+    /// Seconds since the program began, or since the start of the first recording; `None` if they
+    /// are not known.
     pub clock: Option<f64>,
     /// Whether the view shows a running program, or a program that ended while the view was open.
     pub is_live: bool,

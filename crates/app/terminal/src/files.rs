@@ -44,6 +44,7 @@ impl FileFeed {
     }
 
     /// Returns the time of a moment, in seconds since the start of the first moment's recording.
+    /// For a profile without a time, returns the position of the moment.
     fn seconds(&self, at: usize) -> f64 {
         let time = |at: usize| self.snapshots[at].source.profile.time_nanos;
         let since = (time(at) - time(0)) as f64 / 1e9;

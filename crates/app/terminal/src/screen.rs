@@ -1,5 +1,5 @@
-//! Takes the terminal for the view, and restores the terminal's earlier settings when the view ends
-//! in any way. Only a kill that leaves heapprof no time prevents that.
+//! Takes the terminal for the view, and restores the terminal's earlier settings however the view
+//! ends, except by a kill (SIGKILL).
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

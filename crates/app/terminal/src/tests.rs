@@ -402,7 +402,7 @@ fn leaving_asks_only_while_the_program_runs() {
     assert_eq!(state.press(KeyPress::Interrupt, &data), KeyEffect::Leave);
 }
 
-/// Tests that rows keep their place for three seconds, and are then put in order.
+/// Tests that rows keep their order for three seconds, and are then sorted.
 #[test]
 fn rows_keep_their_place_for_a_while() {
     let (_, mut state, data) = screen(news(1), (80, 24), &[]);

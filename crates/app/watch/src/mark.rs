@@ -24,8 +24,7 @@ pub struct WatchMark {
     pub pid: Option<u32>,
     /// Whether only the watch of the mark's process accepts the mark.
     pub is_strict: bool,
-    /// Process id of the sender of a mark that belongs to all other watched processes; `None` for
-    /// any other mark.
+    /// Process id of the sender, if the mark belongs to all watched processes except the sender.
     pub of_all_but: Option<u32>,
     /// Number of marks that the process could not send since its previous mark.
     pub lost: u32,

@@ -2,10 +2,11 @@
 
 /// Address of a frame's code, as it is stored in a stack.
 ///
-/// A frame that has made a call is stored with its return address. This address lies behind the
-/// call, and maybe behind the function. A frame that was interrupted (by a signal, or by the
-/// beginning of a walk) is stored with the address of its next instruction plus one. So
-/// [`lookup_address`](Self::lookup_address) is right for both.
+/// A frame that has made a call is stored with its return address. This address lies after the
+/// call, and maybe after the end of the function. A frame that was interrupted (by a signal, or by
+/// the beginning of a walk) is stored with the address of its next instruction plus one. In both
+/// cases, the address minus one lies in the code that the frame runs: see
+/// [`lookup_address`](Self::lookup_address).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct FrameAddress(u64);
@@ -47,7 +48,7 @@ impl FrameAddress {
         self.0.wrapping_sub(1)
     }
 
-    /// Whether the address is zero, which ends a stack.
+    /// Whether the address is zero. A zero ends a stack.
     #[inline(always)]
     #[must_use]
     pub const fn is_zero(self) -> bool {

@@ -32,7 +32,7 @@ pub struct LedgerHeader {
     pub version: u32,
     /// Number of bytes of this header.
     pub size: u32,
-    /// Address of this header itself, which distinguishes it from a copy of the header; null if
+    /// Address of this header itself, by which a reader recognizes copies of the header. Null if
     /// nothing was recorded.
     pub own: TableAddress,
     /// `i32`: id of the recording process.
@@ -345,7 +345,7 @@ pub mod table {
     pub const ENTRY: usize = 0;
     /// Number of bits of an entry's first word that are for the address.
     pub const ADDRESS_BITS: u32 = 45;
-    /// `u64`: capacity of the part in entries, less one.
+    /// `u64`: capacity of the part in entries, minus one.
     pub const MASK: usize = 8;
     /// `u64`: number of blocks in the part.
     pub const BLOCKS: usize = 16;
@@ -360,7 +360,7 @@ pub mod table {
 pub mod shadow {
     /// Number of words of a shadow.
     pub const WORDS: usize = 4096;
-    /// Binary logarithm of the number of bytes of the region that each word is for.
+    /// Binary logarithm of the number of bytes for which a shadow has one word.
     pub const GRAIN_BITS: u32 = 4;
     /// Bit of a word that is set if a block begins at the word's address. The lower 32 bits are the
     /// number of the stack, and the bits between are the block's size.
@@ -382,7 +382,8 @@ pub mod shadow {
         chunk_len(chunk) - (1 << FIRST_BITS)
     }
 
-    /// Returns the chunk of the shadow with a number, and its index in that chunk.
+    /// Returns the chunk that contains the shadow with a number, and the index of the shadow in the
+    /// chunk.
     #[must_use]
     pub const fn locate_shadow(number: u64) -> (usize, u64) {
         let from_one = number + (1 << FIRST_BITS);

@@ -76,12 +76,12 @@ pub mod failure {
     pub const NOT_BEGUN: u32 = 7;
     /// Reason: nothing in the program refers to malloc.
     pub const NO_SLOTS: u32 = 8;
-    /// Reason: no process is attached.
+    /// Reason: no attacher is attached to the program.
     pub const NOT_ATTACHED: u32 = 9;
     /// Reason: another thread of the program is changing slots (pointers to allocation functions)
     /// or loading an object.
     pub const BUSY: u32 = 11;
-    /// Reason: the program was forked from a program that was attached to.
+    /// Reason: the program was forked from a program to which an attacher had attached.
     pub const FORKED: u32 = 12;
     /// Reason: the program has sandboxed itself, so no further system calls may be made in it.
     pub const SANDBOXED: u32 = 10;
@@ -91,8 +91,8 @@ pub mod failure {
 /// flags, in this order.
 pub const REGISTER_COUNT: usize = 18;
 
-/// A letter from an attacher to the library. The diverted thread brings it to the library, which
-/// writes the results into it.
+/// A letter from an attacher to the library. The diverted thread brings the letter to the library,
+/// and the library writes the results into it.
 #[derive(Debug)]
 #[repr(C)]
 pub struct AttachLetter {
@@ -151,11 +151,11 @@ pub struct AttachLetter {
     pub is_file_taken: AtomicU32,
     /// Number of the program's slots (pointers to allocation functions) that lead to the library.
     pub slots: AtomicU32,
-    /// Whether this process is attached, or was forked from an attached process.
+    /// Whether an attacher has attached to the program, or to a program from which it was forked.
     pub is_attached: AtomicU32,
-    /// Id of the attached process; 0 if there is none.
+    /// Id of the attacher: the process that is attached to the program. 0 if there is none.
     pub owner: u32,
-    /// Time at which the attached process began, in clock ticks since the machine started.
+    /// Time at which the attacher began, in clock ticks since the machine started.
     pub owner_began: u64,
     /// Inode number of the PID namespace in which `owner` is valid.
     pub owner_namespace: u64,

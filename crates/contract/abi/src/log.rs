@@ -1,5 +1,5 @@
-//! Log of a recording: an [`EventRing`] with each allocation and each free, which another process
-//! reads.
+//! Log of a recording, for another process to read: an [`EventRing`] with each allocation and each
+//! free.
 //!
 //! A writing thread never waits. The number of an event determines its position in the ring, where
 //! it overwrites an older event. A reader that is too slow loses events, and finds out from the

@@ -26,7 +26,7 @@ macro_rules! number {
     };
 }
 
-/// Adds conversions between a type of numbers from 0 and indices in a table.
+/// Adds conversions between numbers that count from 0 and indices in a table.
 macro_rules! index {
     ($($name:ident)*) => {$(
         impl $name {

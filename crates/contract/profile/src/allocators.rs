@@ -1,12 +1,13 @@
 //! Lists the functions through which programs call malloc. They are the innermost frames of a
 //! recorded stack.
 //!
-//! A profile's `drop_frames` matches these functions. It cuts a matching frame and everything that
-//! the frame called. So this file names only functions that run no code of the program, except the
-//! code of an allocator that the program supplied. A container's `emplace`, for example, is not a
-//! wrapper: it constructs an element, whose constructor may allocate memory for itself.
+//! A profile's `drop_frames` matches these functions, and cuts each matching frame with everything
+//! that it called. So this file names only functions that run no code of the program, apart from an
+//! allocator that the program supplies. For example, a container's `emplace` is not listed, because
+//! it runs the constructor of an element, which may allocate memory for itself.
 //!
-//! pprof matches a name up to its first parenthesis, which may be inside a template's arguments.
+//! pprof cuts a name at its first parenthesis before it matches the name. This parenthesis may be
+//! inside a template's arguments.
 
 /// Regular expression for malloc and its family, under the names that libraries and interceptors
 /// give them, and for `operator new`.
@@ -42,8 +43,8 @@ macro_rules! containers {
     };
 }
 
-/// Calls the macro `$give` with the table of wrappers: for each source file, regular expressions
-/// for the names of its wrappers.
+/// Calls the macro `$give` with a table of functions that wrap malloc, such as `xmalloc`. Each row
+/// has the names of source files, and regular expressions for the functions that they define.
 #[rustfmt::skip]
 macro_rules! wrappers {
     ($give:ident) => {
@@ -138,16 +139,17 @@ macro_rules! as_text {
     };
 }
 
-/// The wrappers of malloc in well-known programs and libraries: the files that define them, and
-/// regular expressions for their names.
+/// Table of functions that wrap malloc, such as `xmalloc`, in well-known programs and libraries.
+/// Each row has the names of source files, and regular expressions for the functions that they
+/// define.
 pub const ALLOCATION_WRAPPERS: &[(&str, &[&str])] = wrappers!(as_rows);
 
-/// A regular expression for a profile's `drop_frames`. It is matched against whole function names
-/// without their parameters. It covers `malloc`, `operator new` and the like, the functions through
-/// which containers call them, and all [`ALLOCATION_WRAPPERS`].
+/// Regular expression for a profile's `drop_frames`. It must match a whole function name, without
+/// the parameters. It covers `malloc`, `operator new` and the like, the functions through which
+/// containers call them, and all [`ALLOCATION_WRAPPERS`].
 pub const ALLOCATOR_REGEX: &str = wrappers!(as_text);
 
-/// The end of [`ALLOCATOR_REGEX`] in profiles that earlier versions of heapprof wrote. In those
+/// Last part of [`ALLOCATOR_REGEX`] in profiles that earlier versions of heapprof wrote. In those
 /// versions, the functions of today's crate `heapprof_providers` were in the crate `heapprof`.
 const EARLIER_OWN_FUNCTIONS: &str =
     r"|heapprof::python::objects::(wrappers::)?made_by_(malloc|calloc|realloc)(::<.*>)?";

@@ -52,8 +52,8 @@ type LocationKey = (Option<MappingIndex>, u64, bool, Box<[Line]>);
 /// ```
 #[derive(Default)]
 pub struct ProfileBuilder {
-    /// The profile as built so far. Callers may set its header freely, but add to its tables only
-    /// through the builder.
+    /// The profile that is being built. Callers may set its header directly, but must add to its
+    /// tables through the builder.
     pub profile: Profile,
     mapping_index: HashMap<Mapping, MappingIndex>,
     function_index: HashMap<Function, FunctionIndex>,
@@ -61,7 +61,7 @@ pub struct ProfileBuilder {
 }
 
 impl ProfileBuilder {
-    /// Makes an empty profile with these sample types, each a type and a unit.
+    /// Makes an empty profile. Each sample type is a pair of its name and its unit.
     pub fn new(sample_types: &[(&str, &str)]) -> Self {
         let mut builder = Self {
             profile: Profile::default(),

@@ -1,9 +1,9 @@
 //! Reads the name of a process's script, or the title that the process has set, from its command
-//! line. These names distinguish processes that run the same interpreter, because the program name
-//! of all of them is the interpreter's name.
+//! line. These names distinguish processes that run the same interpreter, because their program
+//! name is only the interpreter's name.
 //!
-//! A command line may hold passwords. So only the name of a script is taken from it, unless the
-//! user asks for the whole command line.
+//! A command line may hold passwords. So nothing else is taken from it, unless the user asks for
+//! the whole command line.
 
 /// Maximum number of bytes of a title that are stored.
 const MAX_TITLE: usize = 100;
@@ -186,8 +186,8 @@ impl InterpreterOptions {
 }
 
 /// Returns the script that an interpreter runs, without its folder, or `-m MODULE`. Returns `None`
-/// for a program that is not an interpreter, for a process that has set a title, for an interpreter
-/// that runs code from its command line, and after an unknown option. `command_line` is the text of
+/// if the program is not an interpreter, if the process has set a title, if the interpreter runs
+/// code from its command line, or if an option is unknown. `command_line` is the text of
 /// `/proc/PID/cmdline`.
 pub(crate) fn script(program: &str, command_line: &[u8]) -> Option<String> {
     let name = stem(program);
@@ -234,9 +234,10 @@ pub(crate) fn title(program: &str, command_line: &[u8]) -> Option<String> {
     (is_title && !text.is_empty()).then(|| text.to_string())
 }
 
-/// Writes a command line as words that a shell can read: plain words as they are, other words in
+/// Returns a command line as words that a shell can read: plain words as they are, other words in
 /// quotes, and control characters and bytes that are not text as escapes, as in `$'a\n\xff'`. At
-/// most `max` bytes are written. If bytes were left out, a note follows at the end.
+/// most `max` bytes of the command line are used. If bytes were left out, a note at the end says
+/// so.
 pub(crate) fn whole(program: &str, command_line: &[u8], max: usize) -> String {
     let is_cut = command_line.len() > max;
     let bytes = &command_line[..command_line.len().min(max)];

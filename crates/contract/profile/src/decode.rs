@@ -1,9 +1,9 @@
 //! Decodes a file into a [`Profile`], in one pass over the stream. References are resolved at the
 //! end.
 //!
-//! Fields may come in any order and the string table usually comes last, so the pass keeps ids and
-//! string numbers as they are. Reading takes only the model's own memory: there is no copy of the
-//! file and no message tree.
+//! Fields may come in any order and the string table usually comes last, so ids and string numbers
+//! are stored unresolved during the pass. Reading takes only the model's own memory: there is no
+//! copy of the file and no message tree.
 
 mod resolve;
 mod samples;
@@ -22,7 +22,7 @@ pub(crate) use samples::{SAMPLED_FIELD, VARIANCE_FIELD};
 
 /// Number of bytes that are read between two checks of the memory in use.
 const MEMORY_CHECK_INTERVAL: u64 = 256 << 10;
-/// Minimum size in bytes of a field's value that is checked against the memory limit before it is
+/// Size in bytes from which a field's value is checked against the memory limit before it is
 /// decoded.
 const MIN_LONG_VALUE: usize = 256 << 10;
 
@@ -43,8 +43,8 @@ pub struct ReadOptions {
     /// callers that only pass the profile on. Once a caller has asked for frames, both the encoded
     /// bytes and the frames are in memory.
     pub stacks_as_written: bool,
-    /// Whether to ignore the fields for the spread of samples. pprof ignores them, too, because it
-    /// does not know them.
+    /// Whether to ignore the fields for the spread of samples, which shows how accurate sampled
+    /// values are. pprof ignores these fields, because it does not know them.
     pub without_spread: bool,
     /// Whether to skip samples, locations and functions. This suits callers that want only the
     /// header, the mappings and the texts of a profile.
@@ -52,7 +52,8 @@ pub struct ReadOptions {
 }
 
 impl Default for ReadOptions {
-    /// Sets both limits to 4 GiB, thirty times the size of the largest known profile.
+    /// Limits the inflated size and the memory to 4 GiB each, thirty times the size of the largest
+    /// known profile.
     fn default() -> Self {
         Self {
             max_inflated: 4 << 30,
@@ -71,7 +72,8 @@ impl ReadOptions {
         self
     }
 
-    /// Chooses whether the spread of samples is ignored. pprof does not know its fields.
+    /// Chooses whether to ignore the fields for the spread of samples, which shows how accurate
+    /// sampled values are. pprof ignores these fields, because it does not know them.
     pub fn without_spread(mut self, without: bool) -> Self {
         self.without_spread = without;
         self
@@ -143,7 +145,7 @@ pub fn decode(reader: impl Read) -> Result<Profile, Error> {
 ///
 /// # Errors
 /// * Returns [`Error::Io`] when `reader` fails, and [`Error::Empty`] when it gives no bytes.
-/// * Returns [`Error::NotAProfile`] when the content is of another kind.
+/// * Returns [`Error::NotAProfile`] when the content is not a profile.
 /// * Returns [`Error::Gzip`] or [`Error::Wire`] when gzip or protobuf is damaged.
 /// * Returns [`Error::Invalid`] when the messages contradict each other, when there are no sample
 ///   types, or when a reference leads nowhere. A mapping that is not in the file is only a
@@ -225,8 +227,8 @@ struct ProfileDecoder {
     comment: Vec<u64>,
     default_sample_type: u64,
     doc_url: u64,
-    /// Whether the stream contains two profiles. It does if there is a second empty text, or a
-    /// sample type after texts and samples.
+    /// Whether the stream contains two profiles. The sign is a second empty text, or a sample type
+    /// after texts and samples.
     concatenated: bool,
 }
 
@@ -237,8 +239,7 @@ impl ProfileDecoder {
         comment as u64 + self.samples.memory() + self.tables.memory()
     }
 
-    /// Checks that the memory limit allows a long value, both its encoded bytes in the buffer and
-    /// its decoded form.
+    /// Checks that a long value fits into the memory limit, both encoded and decoded.
     #[inline]
     fn fits(&self, field: u32, value: WireValue<'_>, limit: u64) -> Result<(), Error> {
         match value {
@@ -319,7 +320,7 @@ impl ProfileDecoder {
         Ok(())
     }
 
-    /// Turns an error into [`Error::NotAProfile`] if the file is of another kind; otherwise adds a
+    /// Turns an error into [`Error::NotAProfile`] if the file is not a profile; otherwise adds a
     /// hint to the error.
     fn explain(&self, error: Error, (file, plain): (&[u8], &[u8])) -> Error {
         // Only a file without samples can be something other than a profile.

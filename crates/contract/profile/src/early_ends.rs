@@ -1,8 +1,8 @@
-//! Stacks that end before their outermost frame. Comments of a profile say how many there are, in
-//! which file and why.
+//! Stacks that end before their outermost frame. A profile's comments state the number of these
+//! stacks, the files in which they end, and the reasons.
 //!
-//! Such a stack lacks its outer callers. So reports show its allocations at the wrong place, and
-//! the names alone do not reveal this.
+//! Such a stack lacks its outer callers. So reports show its allocations under a wrong root, and
+//! the names of its frames do not reveal this.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub enum EarlyEndReason {
     NoTables,
     /// The unwind tables of the file do not cover the code of the frame.
     NotCovered,
-    /// The unwind tables describe how to find the caller, but no caller was found in that way.
+    /// The unwind tables cover the code of the frame, but did not lead to a caller.
     NoCaller,
     /// The code belongs to no file, because a program generated it at run time.
     NoFile,
@@ -39,16 +39,16 @@ const REASONS: [(EarlyEndReason, &str); 4] = [
 
 /// Beginning of each comment about stacks that end early.
 const COMMENT_PREFIX: &str = "stacks end early: ";
-/// Maximum number of files that are named. The counts of further files are added up.
+/// Maximum number of files that comments name. The counts of further files are added up.
 const MAX_FILES: usize = 10;
 
 /// The stacks that end early in one file for one reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EarlyEnds {
     /// File of the outermost frame that was found. Empty for code that belongs to no file, and for
-    /// several files.
+    /// a sum over several files.
     pub file: String,
-    /// Reason why the stacks end early; `None` for several files.
+    /// Reason why the stacks end early; `None` for a sum over several files.
     pub reason: Option<EarlyEndReason>,
     /// Number of stacks.
     pub stacks: u64,
@@ -110,7 +110,7 @@ impl EarlyEnds {
         })
     }
 
-    /// Reads the comments about stacks that end early, and skips all other comments of a profile.
+    /// Reads the comments about stacks that end early, and skips all other comments.
     pub fn from_comments<'a>(comments: impl IntoIterator<Item = &'a str>) -> Vec<Self> {
         comments.into_iter().filter_map(Self::parse).collect()
     }
@@ -126,7 +126,7 @@ impl EarlyEnds {
     }
 }
 
-/// Sums over the stacks that end early, counted while a profile is made.
+/// Counts the stacks that end early while a profile is made.
 #[derive(Debug, Default)]
 pub struct EarlyEndCounts {
     /// Counts by mapping and reason. The caller numbers the mappings.
@@ -135,8 +135,8 @@ pub struct EarlyEndCounts {
 
 impl EarlyEndCounts {
     /// Adds a stack, if it ends before its outermost frame. `end` is the reason for the stack's
-    /// end, as one of [`stack_end`]. `words` are the frames and labels of the stack, newest first.
-    /// `allocated` are the numbers of blocks and bytes that the stack has allocated.
+    /// end, encoded as in [`stack_end`]. `words` are the frames and labels of the stack, newest
+    /// first. `allocated` are the numbers of blocks and bytes that the stack has allocated.
     pub fn add_stack(
         &mut self,
         code: &RecordedCode<'_>,
@@ -167,7 +167,7 @@ impl EarlyEndCounts {
     }
 
     /// Adds a stack that ends early in the mapping with the number `mapping`. The stack has
-    /// allocated `objects` blocks of `bytes` bytes in total. `file` returns the name of the
+    /// allocated `objects` blocks, with `bytes` bytes in total. `file` returns the name of the
     /// mapping's file.
     fn add(
         &mut self,

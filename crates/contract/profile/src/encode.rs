@@ -76,16 +76,16 @@ pub fn encode_with(
     flushed.map_err(Error::Write)
 }
 
-/// Writes a profile whose samples are made one by one and not stored, gzipped as quickly as
-/// possible. Otherwise it works as [`encode`] does.
+/// Writes a profile whose samples are made one by one and are not stored. Gzip works at its fastest
+/// level. Otherwise, this function works as [`encode`] does.
 ///
-/// `next` fills in the next sample and adds the locations that it needs to the builder. It returns
-/// the number of frames, from the root on, that this sample shares with the previous one, or `None`
-/// when there is no sample left. Samples have no labels.
+/// `next` fills in the next sample, and adds the new locations of this sample to the builder. It
+/// returns the number of frames, from the root on, that this sample shares with the previous one,
+/// or `None` when there is no sample left.
 ///
 /// # For whom
-/// This is for collectors inside a program that has other things to do. Other callers have a
-/// [`Profile`] and use [`encode`].
+/// This is for collectors inside a program, which should take little of the program's time. Other
+/// callers have a [`Profile`] and use [`encode`].
 ///
 /// # Errors
 /// Returns [`Error::Write`] when `writer` fails.
@@ -160,7 +160,7 @@ struct ProfileEncoder<W> {
     /// in these bytes.
     labels: Vec<u8>,
     label_sets: Vec<Option<Range<usize>>>,
-    /// The ids of all locations that are known so far.
+    /// Encoded ids of the locations that were added so far.
     ids: EncodedIds,
 }
 
@@ -216,7 +216,7 @@ impl<W: Write> ProfileEncoder<W> {
         Ok(())
     }
 
-    /// Adds the ids of the locations that are new in `profile` to `ids`.
+    /// Encodes the ids of the locations that are new in `profile`.
     fn know_ids(&mut self, profile: &Profile) {
         let new = &profile.location[self.ids.len()..];
         new.iter().for_each(|location| self.ids.push(location.id));

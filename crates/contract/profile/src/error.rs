@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-/// Reason why a profile could not be read, merged or scaled. Each message is one line.
+/// Reason why a profile could not be read, written, merged or scaled. Each message is one line.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -16,7 +16,7 @@ pub enum Error {
     /// The file is empty.
     #[error("is empty; the program may have ended before its profile was written")]
     Empty,
-    /// The content is of another kind.
+    /// The content is not a profile. The text says what is in the file instead.
     #[error("is not a pprof profile: it {0}")]
     NotAProfile(String),
     /// The gzip layer is damaged.
@@ -194,7 +194,7 @@ impl fmt::Display for ProfileElement {
     }
 }
 
-/// Something odd that did not stop the profile from being read.
+/// An oddity that did not stop a profile from being read or merged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Warning {

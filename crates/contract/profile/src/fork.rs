@@ -10,8 +10,8 @@
 use crate::model::Profile;
 
 /// Sample types of inherited memory that was copied for a child, because the child or its parent
-/// wrote to it. `objects` counts the allocations in the copied memory, and `space` counts their
-/// bytes in it.
+/// wrote to it. One type counts the allocations in the copied memory, the other type counts the
+/// bytes of the copied memory that belong to allocations.
 pub const COW_TYPES: [(&str, &str); 2] = [
     ("cow_unshared_objects", "count"),
     ("cow_unshared_space", "bytes"),
@@ -25,7 +25,7 @@ const FORK_PREFIX: &str = "#heapprof.fork.1";
 const LOAD_PREFIX: &str = "#heapprof.load.1";
 const MAPPED_PREFIX: &str = "#heapprof.mapped.1";
 
-/// Whether a comment is one of the comments of this module.
+/// Whether a comment was written by an audit of a forked child.
 pub(crate) fn is_ours(comment: &str) -> bool {
     [FORK_PREFIX, LOAD_PREFIX, MAPPED_PREFIX]
         .iter()
@@ -57,7 +57,7 @@ impl ChildEnding {
         (Self::Running, "running"),
     ];
 
-    /// Returns the text for the ending in comments.
+    /// Returns the text that stands for this ending in comments.
     #[must_use]
     pub fn name(self) -> &'static str {
         let found = Self::NAMES.iter().find(|(ending, _)| *ending == self);
@@ -177,7 +177,7 @@ impl LoadOutcome {
         (Self::NotFound, "not found"),
     ];
 
-    /// Returns the text for the outcome in comments.
+    /// Returns the text that stands for this outcome in comments.
     #[must_use]
     pub fn name(self) -> &'static str {
         let found = Self::NAMES.iter().find(|(outcome, _)| *outcome == self);
@@ -211,7 +211,7 @@ pub struct LoadAttempt {
     pub opens: i64,
 }
 
-/// A file that a child has mapped, but that its parent had not mapped when it forked.
+/// A file that a child has mapped, and that its parent had not mapped at the time of the fork.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChildMapping {
     /// Name of the file.
@@ -357,8 +357,8 @@ impl ChildMapping {
     }
 }
 
-/// Largest number that is accepted. No process has that many bytes and no wait takes that long, so
-/// a larger number comes from damaged data.
+/// Largest number of bytes or microseconds that is accepted. Real numbers are smaller, so a larger
+/// number comes from damaged data.
 const MAX_NUMBER: i64 = 1 << 50;
 
 /// Reads a number that is not negative. Returns 0 for any other text and for numbers beyond

@@ -1,4 +1,4 @@
-//! A collector's data besides samples: the size of the heap over the recording, and the sizes of
+//! A collector's data other than samples: the size of the heap over the recording, and the sizes of
 //! allocations. Both are stored as comments of a profile, which other tools ignore.
 //!
 //! Format: `#heapprof.history.1 BASE64` and `#heapprof.sizes.1 CLASS:ALLOCATED/INUSE …`. The page

@@ -75,7 +75,7 @@ impl<R: Read> InflateReader<R> {
         &self.head
     }
 
-    /// Whether there is a gzip layer. A plain file has no checksum.
+    /// Whether the file is gzipped. Then it has a checksum at its end.
     pub(crate) fn is_gzipped(&self) -> bool {
         self.head.starts_with(&[0x1f, 0x8b])
     }

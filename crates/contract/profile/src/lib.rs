@@ -22,7 +22,7 @@
 //!
 //! * [`decode()`] reads a profile, and [`decode_with`] reads it within limits of the caller's
 //!   choice.
-//! * [`ProfileBuilder`] makes one, and [`encode()`] writes it.
+//! * [`ProfileBuilder`] makes a profile, and [`encode()`] writes it.
 //! * [`merge()`] and [`merge_all`] add profiles up. To subtract a profile, add its
 //!   [negated](Profile::negate) form.
 //! * [`Samples::retain`] filters samples, and [`Profile::find_sample_type`] finds a sample type.
@@ -32,8 +32,8 @@
 //! Most callers do not need these functions. The documentation of each one says whom it is for. In
 //! short:
 //!
-//! * [`merge_as_pprof`], [`Profile::scale_as_pprof`] and [`Profile::normalize_as_pprof`] compute
-//!   what pprof computes, even if pprof loses something. A tool that stands in for pprof needs
+//! * [`merge_as_pprof`], [`Profile::scale_as_pprof`] and [`Profile::normalize_as_pprof`] give the
+//!   same results as pprof, even where pprof loses data. A tool that stands in for pprof needs
 //!   them. [`Profile::name_in_use`] is for tools that add profiles up by pprof's rules.
 //! * [`encode_samples_quickly`] writes samples that are made one by one, from inside the program
 //!   that is profiled.

@@ -1,10 +1,10 @@
 //! Adds profiles up. Equal stacks with equal labels become one sample. An instruction becomes one
 //! location, even if its address differs between runs.
 //!
-//! The keys of samples and tables follow pprof (profile/merge.go) without its losses: a conversion
-//! of units keeps every sample, lines keep their columns, the default sample type stays, and the
-//! time is the earliest known one. `as_pprof.rs` repeats these losses for callers that want pprof's
-//! results.
+//! The keys of samples and tables are those of pprof (profile/merge.go), without its losses of
+//! data: a conversion of units keeps every sample, lines keep their columns, the default sample
+//! type stays, and the time is the earliest known one. `as_pprof.rs` repeats these losses for
+//! callers that want pprof's results.
 
 mod agree;
 mod as_pprof;
@@ -233,8 +233,8 @@ impl ProfileMerger {
         *moved.string[id.index()].get_or_insert_with(|| self.builder.text(from.text(id)))
     }
 
-    /// Adds a mapping to the sum, if it is new. Returns its index there and the offset to add to
-    /// its addresses.
+    /// Adds a mapping to the sum, if it is new. Returns the mapping's index in the sum, and the
+    /// offset to add to the mapping's addresses.
     fn move_mapping(
         &mut self,
         moved: &mut MergedPositions<'_>,
@@ -463,7 +463,7 @@ impl ProfileMerger {
     }
 }
 
-/// Positions in the sum that the table entries of an added profile get.
+/// Positions that the table entries of an added profile have in the sum.
 struct MergedPositions<'a> {
     profile: &'a Profile,
     string: Vec<Option<StringId>>,
@@ -486,8 +486,8 @@ impl<'a> MergedPositions<'a> {
     }
 }
 
-/// Whether an address lies in the mapping `m`. Other addresses do not move with the mapped file.
-/// The address 0 means that there is no address.
+/// Whether an address lies in the mapping `m`. Other addresses do not move with the mapped file,
+/// for example the address 0, which stands for a missing address.
 fn holds(m: &Mapping, address: u64) -> bool {
     m.memory_start <= address && address < m.memory_limit
 }

@@ -72,13 +72,14 @@ pub struct Profile {
     pub period_type: Option<ValueType>,
     /// Average amount of `period_type` between two samples.
     pub period: i64,
-    /// Comments of the program that wrote the profile.
+    /// Comments by the program that wrote the profile.
     pub comment: Vec<StringId>,
     /// Name of the sample type that is shown first.
     pub default_sample_type: StringId,
     /// Address of documentation about the profile.
     pub doc_url: StringId,
-    /// Oddities that were found when the profile was read. They are not part of the file.
+    /// Oddities that were found when the profile was read or merged. They are not written to a
+    /// file.
     pub warnings: Vec<Warning>,
 }
 
@@ -273,8 +274,8 @@ impl Samples {
         &mut self.value[i * self.width..(i + 1) * self.width]
     }
 
-    /// Replaces the values of all samples, with `width` values for each sample, in the samples'
-    /// order. The old spread is removed.
+    /// Replaces the values of all samples by `values`, which holds `width` values for each sample,
+    /// in the order of the samples. The old spread is removed.
     ///
     /// # Panics
     /// When `values` does not hold `width` values for each sample.
@@ -507,8 +508,9 @@ impl Profile {
         lines.all(|line| self.is_nameless(&self.function[line.function.index()]))
     }
 
-    /// Updates the flags of each mapping for which `which` returns true. A flag is set if a
-    /// location of the mapping has a function, a file, a line number or an inlined function.
+    /// Sets the flags of each mapping for which `which` returns true. The flags show whether any
+    /// location of the mapping has a function, a source file, a line number, or inlined functions.
+    /// No flag is cleared.
     pub fn mark_symbolized(&mut self, which: impl Fn(MappingIndex) -> bool) {
         let nameless: Vec<bool> = self.function.iter().map(|f| self.is_nameless(f)).collect();
         for location in &self.location {

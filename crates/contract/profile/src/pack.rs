@@ -25,9 +25,9 @@ pub(crate) struct GzipPacker<W> {
     packed: Vec<u8>,
     compress: Compress,
     crc: Crc,
-    /// Number of failed trials since the last one that made its data smaller.
+    /// Number of consecutive failed trials. A trial fails if it does not halve its data.
     in_vain: usize,
-    /// Number of coming blocks that are stored without a trial.
+    /// Number of following blocks that are stored without a trial.
     untried: usize,
 }
 

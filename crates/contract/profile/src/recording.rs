@@ -11,7 +11,7 @@ use crate::{Label, ProfileBuilder, recording_texts};
 pub use code::{RecordedCode, RecordedMapping};
 pub use frames::{LedgerSource, RecordedFrame, RecordedLocations};
 
-/// A thread that a recording knows. The labels of a sample name the thread that allocated.
+/// A thread of a recorded process. The labels of a sample name the thread that allocated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedThread {
     /// Name of the thread, or [`OTHER_THREADS`](recording_texts::OTHER_THREADS).
@@ -23,7 +23,7 @@ pub struct RecordedThread {
 }
 
 impl RecordedThread {
-    /// Returns the entry that stands for all threads without a name of their own in the ledger.
+    /// Returns the entry for all threads that the ledger does not list by name.
     pub fn others() -> Self {
         Self {
             name: recording_texts::OTHER_THREADS.to_string(),

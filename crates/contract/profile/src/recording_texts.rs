@@ -106,8 +106,8 @@ pub fn resident(now: u64, peak: u64) -> [String; 2] {
     ]
 }
 
-/// Returns the comment about threads without a name in the profile: the first `most` threads are
-/// listed by name, and `others` more threads are not. `None` if `others` is 0.
+/// Returns the comment about threads that the profile does not list by name. It lists the first
+/// `most` threads, and does not list `others` more threads. `None` if `others` is 0.
 pub fn threads(most: u32, others: u32) -> Option<String> {
     (others != 0).then(|| format!("threads: {most} by name; {others} more are {OTHER_THREADS}"))
 }
@@ -159,8 +159,9 @@ pub fn thread_name(bytes: &[u8]) -> String {
     }
 }
 
-/// Returns the name of a mapped file, with bytes that are not text as `\xff`. If the file was
-/// deleted or replaced and no build id identifies it, ` (deleted)` is added, as the kernel does.
+/// Returns the name of a mapped file. Bytes that are not text are written as `\xff`. If the file
+/// was deleted or replaced and no build id identifies it, ` (deleted)` is added, as the kernel
+/// does.
 pub fn mapped_file(path: &[u8], is_deleted: bool, build_id: &[u8]) -> String {
     let mut name = String::with_capacity(path.len());
     for chunk in path.utf8_chunks() {

@@ -57,7 +57,7 @@ impl Profile {
         types.map(|t| self.text(t.r#type)).collect()
     }
 
-    /// Returns the position of the sample type with the name or number `asked`, as
+    /// Returns the position of the sample type with the name or position `asked`, as
     /// [`find_sample_type`] does.
     ///
     /// ```
@@ -73,7 +73,7 @@ impl Profile {
     ///
     /// # Errors
     /// Returns [`SampleTypeError`] when the profile has no such type. The error holds the names of
-    /// its types.
+    /// the profile's types.
     pub fn find_sample_type(&self, asked: &str) -> Result<usize, SampleTypeError> {
         find_sample_type(&self.type_names(), asked)
     }
@@ -84,7 +84,7 @@ impl Profile {
     }
 }
 
-/// Returns the position of a sample type among types with these names. `asked` is a name or a
+/// Returns the position of the sample type `asked` among the types `names`. `asked` is a name or a
 /// position from 0.
 ///
 /// `inuse_space` also finds `space`, the name in profiles without allocation counts;

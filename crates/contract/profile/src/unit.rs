@@ -1,7 +1,7 @@
 //! Units of values: which units convert into each other, and how many base units each one has.
 //!
-//! Families and names are those of pprof (1024-based bytes, time from nanoseconds). IEC names are
-//! also read.
+//! Families and names are those of pprof: bytes in powers of 1024, and times from nanoseconds up.
+//! IEC names are also read.
 
 /// A family of units that convert into each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

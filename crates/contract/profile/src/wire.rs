@@ -29,7 +29,7 @@ impl WireValue<'_> {
     }
 }
 
-/// Reads a varint at `*pos`. The error is about the data at `*pos`.
+/// Reads the varint at `*pos` and moves `*pos` past it. An error leaves `*pos` unchanged.
 #[inline]
 pub(crate) fn varint(data: &[u8], pos: &mut usize) -> Result<u64, WireDefect> {
     match data.get(*pos..).unwrap_or_default() {
@@ -273,7 +273,7 @@ impl<'a> MessageFields<'a> {
     }
 
     /// Reads a repeated number: a single number, or several packed ones. `value` may be the whole
-    /// field or the end of it.
+    /// field or its last bytes.
     #[inline]
     pub(crate) fn numbers(
         &self,
@@ -320,7 +320,7 @@ pub(crate) struct WireStream<R: Read> {
     limit: u64,
     max_memory: u64,
     /// Number of bytes of `max_memory` that the data read so far has not used. At most half of them
-    /// are for this buffer, because the decoded content of the buffer takes memory, too.
+    /// are for `buf`, because its decoded content takes memory, too.
     pub(crate) room: u64,
     head: Vec<u8>,
 }
@@ -328,8 +328,7 @@ pub(crate) struct WireStream<R: Read> {
 /// Number of leading bytes that are stored, to recognize the kind of the file.
 const HEAD_SIZE: usize = 64;
 const CHUNK_SIZE: usize = 128 << 10;
-/// Maximum number of bytes that are read to reach the checksum at the end, after the content turned
-/// out to be damaged.
+/// Maximum number of bytes of a damaged file that are read to reach the checksum at its end.
 const MAX_DRAINED_BYTES: u64 = 256 << 20;
 
 impl<R: Read> WireStream<R> {
@@ -358,7 +357,8 @@ impl<R: Read> WireStream<R> {
         (self.input.head(), &self.head)
     }
 
-    /// Reads more data and discards it, so that a gzip layer can report an error at its end.
+    /// Reads more data of a gzipped file and discards it, so that an error in this data or its
+    /// checksum is reported.
     pub(crate) fn drain(&mut self) -> Result<(), Error> {
         let mut rest = self.base + self.end as u64;
         let end = rest.saturating_add(MAX_DRAINED_BYTES).min(self.limit);

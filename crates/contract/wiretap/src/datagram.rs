@@ -17,7 +17,7 @@ pub(crate) const MAC_PREFIX: &str = "mac=";
 /// Largest allowed number of a datagram, and largest count that an `end` datagram may report. The
 /// limit keeps sums over a million senders below 2^63.
 pub(crate) const MAX_SEQ: u64 = 1_000_000_000_000;
-/// The latest time, in milliseconds since 1970: the end of the year 9999.
+/// Latest allowed time of a datagram, in milliseconds since 1970: the end of the year 9999.
 pub(crate) const MAX_TIME_MS: u64 = 253_402_300_799_999;
 /// Longest time that the loading of a module may take, in microseconds: an hour.
 pub(crate) const MAX_LOAD_US: u64 = 3_600_000_000;

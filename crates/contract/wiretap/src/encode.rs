@@ -41,7 +41,7 @@ pub(crate) struct SenderIdentity<'a> {
     pub(crate) parent: u32,
 }
 
-/// A datagram in the making.
+/// A datagram that is being encoded.
 pub(crate) struct EncodedDatagram {
     bytes: [u8; MAX_DATAGRAM_BYTES],
     length: usize,

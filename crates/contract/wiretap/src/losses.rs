@@ -70,7 +70,7 @@ pub struct SenderLosses {
 pub enum DatagramReceipt {
     /// The datagram is new.
     New,
-    /// The datagram was received before, or it is too old to know.
+    /// The datagram was received before, or it is too old for the tracker to know this.
     Repeated,
 }
 

@@ -16,8 +16,8 @@ pub struct IncomparableFile {
     pub file: String,
     /// The number of the file's rows that appear as new or gone.
     pub rows: usize,
-    /// The reason why the file can't be compared. If true, the profiles have different builds of
-    /// the file. If false, only one profile has names for all of the file's code.
+    /// Whether the profiles have different builds of the file. If false, only one profile has names
+    /// for all of the file's code.
     pub is_rebuilt: bool,
 }
 

@@ -8,7 +8,8 @@ use crate::session::AnalysisSession;
 /// The moment when a profile was dumped, according to its comments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DumpTime {
-    /// The profile was dumped when the program ended: memory in use then was never freed.
+    /// The profile was dumped when the program ended. Memory that was in use at that moment was
+    /// never freed.
     AtExit,
     /// The profile was dumped before the program ended; the text names the moment.
     BeforeExit(String),
@@ -56,9 +57,9 @@ pub fn program_and_title(comments: &[String]) -> Option<String> {
     })
 }
 
-/// Returns the value of a key that exactly one comment has: `7` if the key is `pid` and the comment
-/// is `pid: 7`. Returns `None` if no comment has the key, or if several have it, because the
-/// profile is then a sum of several processes.
+/// Returns the value of a key in the comments; `None` if no comment has the key. Returns `None`,
+/// too, if several comments have the key, because the profile is then a sum of several processes.
+/// For example, the comment `pid: 7` has the key `pid` and the value `7`.
 pub fn find_single_value(comments: &[String], key: &str) -> Option<String> {
     let mut found = values(comments, key);
     let value = found.next().map(str::to_string);
@@ -78,9 +79,9 @@ pub(crate) fn dump_time(comments: &[String]) -> DumpTime {
     dumped
 }
 
-/// Returns the number of bytes that the only comment with this key has. Returns `None` if several
-/// comments have the key, because they come from several processes, and none of the numbers holds
-/// for all.
+/// Returns the number of bytes in the comment with this key; `None` if there is no such comment, or
+/// if the number is not above 0. Returns `None`, too, if several comments have the key, because
+/// they come from several processes.
 pub(crate) fn find_single_bytes(comments: &[String], key: &str) -> Option<i64> {
     let mut found = values(comments, key);
     let number = found.next()?.strip_suffix("bytes")?.trim_end();
@@ -139,8 +140,7 @@ pub struct ProfiledProcess {
     start: i64,
 }
 
-/// Largest difference, in nanoseconds, between the start times of two profiles for which the
-/// profiles can be of one process.
+/// Largest difference, in nanoseconds, between the start times of two profiles of one process.
 const MAX_CLOCK_SKEW_NANOS: u64 = 10_000_000;
 
 impl ProfiledProcess {

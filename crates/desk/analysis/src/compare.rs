@@ -67,18 +67,19 @@ fn midpoint(a: i64, b: i64) -> i64 {
 /// The difference between the runs of two variants in one figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RunDifference {
-    /// The runs are too few to know: even a clear difference could be chance.
+    /// There are too few runs: even a clear difference could be chance.
     Unknown,
-    /// No difference: it is within the noise, or below one percent.
+    /// No difference, or a difference that is within the noise or below one percent.
     None,
-    /// A difference, as a share of the base: 0.1 is a tenth more.
+    /// A difference, as a share of the base variant's median: 0.1 means a tenth more.
     By(f64),
 }
 
 /// Significance level: a result counts as a difference if its probability by chance alone is below
 /// this.
 const SIGNIFICANCE_LEVEL: f64 = 0.01;
-/// Least difference that counts as a difference, as a share of the base variant's median.
+/// Least distance between two medians that counts as a difference, as a share of the base variant's
+/// median.
 const MIN_DIFFERENCE: f64 = 0.01;
 
 /// Compares the values of one variant's runs with the values of the base variant's runs.

@@ -6,7 +6,8 @@ use crate::comment;
 /// The beginning of a comment that names an allocator whose blocks were not recorded.
 pub const UNSEEN_ALLOCATOR_PREFIX: &str = "allocator not seen: ";
 
-/// Returns the comments about allocators whose blocks were not recorded, without their prefix.
+/// Returns the comments about allocators whose blocks were not recorded, without
+/// [`UNSEEN_ALLOCATOR_PREFIX`].
 pub(crate) fn unseen_allocators(comments: &[String]) -> Vec<String> {
     let said = comments
         .iter()
@@ -41,9 +42,9 @@ impl RssBreakdown {
 /// Returns the RSS when the profile was dumped, and the highest RSS, according to the comments.
 /// `heap` holds the bytes of the heap at these two moments.
 ///
-/// Every command takes RSS from this function. The first value belongs to the memory in use at the
-/// end. The second value, which is called peak RSS, belongs to the peak. Both are shown without the
-/// collector's own tables.
+/// Every command takes RSS from this function. Commands show the first value with the memory in use
+/// at the end. They show the second value, peak RSS, with the peak of the heap. Both are shown
+/// without the collector's own tables.
 pub fn resident(comments: &[String], heap: [Option<i64>; 2]) -> [Option<RssBreakdown>; 2] {
     // The tables only grow, so this is also their largest size up to the peak.
     let own = comment::find_single_bytes(comments, "own tables").unwrap_or(0);

@@ -122,7 +122,7 @@ pub struct DiffRow {
 }
 
 impl DiffRow {
-    /// Returns the change of the value that the report is ordered by.
+    /// Returns the change of the value that `sort` names: flat or cum.
     pub fn change(&self, sort: SortKey) -> ValueChange {
         match sort {
             SortKey::Flat => self.flat,
@@ -130,7 +130,7 @@ impl DiffRow {
         }
     }
 
-    /// Returns the spread of the value that the report is ordered by.
+    /// Returns the spread of the value that `sort` names: flat or cum.
     pub(crate) fn change_spread(&self, sort: SortKey) -> ChangeSpread {
         self.spread[match sort {
             SortKey::Flat => 0,
@@ -144,7 +144,7 @@ impl DiffRow {
         self.change_spread(sort).delta(self.change(sort))
     }
 
-    /// Returns how the value that `sort` names changed.
+    /// Returns the status of the value that `sort` names: flat or cum.
     pub fn status(&self, sort: SortKey) -> DiffStatus {
         match self.change(sort).delta() {
             0 => DiffStatus::Same,
@@ -171,7 +171,7 @@ pub struct DiffReport {
     /// The factor by which the values of the later profile were scaled to make both totals equal;
     /// `None` if they were not scaled.
     pub normalized: Option<f64>,
-    /// All rows, including those that did not change: by size of the change, then by name.
+    /// All rows, including rows without a change, ordered by the size of the change, then by name.
     pub rows: Vec<DiffRow>,
     /// Every sample type that both profiles have, with its signed sum in each profile, in the order
     /// of the earlier profile.
@@ -275,7 +275,8 @@ pub fn diff(
     Ok(diff)
 }
 
-/// The positions of the columns in a row of `diff`. The columns of the place come first.
+/// The positions of the columns in a row of `diff`. The columns of the row's place in the code come
+/// first.
 mod column {
     use crate::place::PLACE_COLUMN_COUNT;
     use crate::session::SPREAD_COLUMN_COUNT;
@@ -286,9 +287,11 @@ mod column {
     pub(super) const CUM_AFTER: usize = CUM_BEFORE + 1;
     pub(super) const EXISTED_BEFORE: usize = CUM_AFTER + 1;
     pub(super) const EXISTS_AFTER: usize = EXISTED_BEFORE + 1;
-    /// The position of the spreads of flat in both profiles. Only estimates have spreads.
+    /// The position of the first column of the spreads of flat: the earlier profile's spread, then
+    /// the later one's. Only estimates have spreads.
     pub(super) const FLAT_SPREAD: usize = EXISTS_AFTER + 1;
-    /// The position of the spreads of cum in both profiles.
+    /// The position of the first column of the spreads of cum: the earlier profile's spread, then
+    /// the later one's.
     pub(super) const CUM_SPREAD: usize = FLAT_SPREAD + 2 * SPREAD_COLUMN_COUNT;
 }
 

@@ -106,8 +106,8 @@ pub struct ForkAudit {
     /// The loads whose outcome is `loaded` or `failed`, ordered by the bytes that they took in all
     /// children.
     pub loads: Vec<ForkLoad>,
-    /// The names that were searched for and not found, ordered by the number of system calls that
-    /// the searches took.
+    /// The loads whose outcome is `not found`, ordered by the number of system calls that the
+    /// searches took.
     pub missing: Vec<ForkLoad>,
     /// The places whose memory lies on pages that are not shared any more, ordered by the bytes in
     /// all children. There are at most as many places as the limit of the report allows.
@@ -116,8 +116,8 @@ pub struct ForkAudit {
     pub unshared_other: [i64; 2],
     /// The bytes on pages that are not shared any more, by kind, in all children.
     pub kinds: Vec<(String, i64)>,
-    /// Whether attempts to load were recorded. Otherwise only the memory that loads allocated is
-    /// known.
+    /// Whether attempts to load files were recorded. If false, only the memory that loads allocated
+    /// is known.
     pub has_attempts: bool,
 }
 
@@ -142,8 +142,8 @@ const BYTE_COLUMNS: [&str; 14] = [
 /// The position of the first of [`BYTE_COLUMNS`] in a child's row.
 const FIRST_BYTE_COLUMN: usize = 11;
 
-/// The positions of the columns in a row about unshared memory. The columns of the place come
-/// first.
+/// The positions of the columns in a row about unshared memory. The columns of the row's place in
+/// the code come first.
 mod unshared_column {
     use crate::place::PLACE_COLUMN_COUNT;
 
@@ -154,7 +154,7 @@ mod unshared_column {
     pub(super) const OBJECTS: usize = BYTES + 1;
 }
 
-/// Reports the session's children, with at most `limit` places.
+/// Makes the report `fork-audit` of a session, with at most `limit` places of unshared memory.
 pub fn fork_audit(
     session: &AnalysisSession,
     limit: Option<usize>,
@@ -302,10 +302,9 @@ pub struct ForkRule {
 enum ForkFigure {
     /// The number of files that were loaded.
     Loaded,
-    /// The bytes that files and code texts took when children loaded them, in all children
-    /// together.
+    /// The bytes that loading files and code texts took, in all children together.
     LoadedSpace,
-    /// The number of names that were searched for and not found.
+    /// The number of names that no search found.
     Missing,
     /// The most bytes that one child inherited and no longer shares.
     Unshared,

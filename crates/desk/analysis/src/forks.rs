@@ -3,7 +3,7 @@
 //!
 //! The cost of a load is in the child's own profile: a stack contains the frame of the file that is
 //! loaded (`require A.pm`, `do a.pl`, `(eval string)`). Only memory that the child allocated itself
-//! counts. The label `generation` distinguishes it from inherited memory.
+//! counts. The label `generation` distinguishes this memory from inherited memory.
 
 use std::collections::{HashMap, HashSet};
 
@@ -68,7 +68,7 @@ pub(crate) struct ForkUnsharedRow {
 
 /// Largest number of frames in a [`ForkLoadRow::site`].
 const MAX_SITE_FRAMES: usize = 8;
-/// The name of the frame of a text that is evaluated.
+/// The name of the frame for an evaluated text.
 const EVAL_FRAME_NAME: &str = "(eval string)";
 
 /// Returns the rows about forked children from all profiles of a question.
@@ -236,8 +236,8 @@ fn parse_load_frame(name: &str) -> Option<(&str, &'static str)> {
     }
 }
 
-/// Returns the memory that loads allocated in a process of this generation, by the name of the
-/// load.
+/// Returns the memory that loads allocated in processes of this generation and later ones, by the
+/// name of the loaded file or text.
 fn load_costs(
     table: &EntityTable,
     part: &QuestionPart,
@@ -292,7 +292,7 @@ fn load_costs(
     all
 }
 
-/// Returns the places of these frames as one text, in the format that an audit has for sites.
+/// Returns the places of these frames as one text, in the format of [`ForkLoadRow::site`].
 fn site(table: &EntityTable, part: &QuestionPart, frames: &[u32]) -> String {
     let mut places: Vec<String> = Vec::new();
     for &frame in frames {
@@ -362,7 +362,7 @@ fn profile_pid(profile: &Profile) -> u32 {
     pid.unwrap_or(0)
 }
 
-/// Returns the newest generation that made allocations in a profile.
+/// Returns the newest generation among the processes whose allocations a profile has.
 fn newest_generation(profile: &Profile) -> u32 {
     let all = (0..profile.samples.len()).map(|i| generation_of(profile, i));
     all.max().unwrap_or(0)
@@ -374,7 +374,7 @@ fn label<'p>(profile: &'p Profile, sample: usize, key: &str) -> Option<&'p Label
     labels.iter().find(|label| profile.text(label.key) == key)
 }
 
-/// Returns the generation of the process that allocated a sample.
+/// Returns the generation of the process that made the allocations of a sample.
 fn generation_of(profile: &Profile, sample: usize) -> u32 {
     let found = label(profile, sample, GENERATION_LABEL);
     found.map_or(0, |label| u32::try_from(label.num).unwrap_or(0))

@@ -23,7 +23,7 @@ use heapprof_totals::estimate::{
 };
 use heapprof_totals::query::{Query, SortKey};
 
-/// A parsed rule.
+/// A parsed rule of `--fail-if`.
 #[derive(Debug)]
 pub struct GateRule {
     text: String,
@@ -56,7 +56,7 @@ struct BoundAmount {
     unit: Option<Unit>,
 }
 
-/// A violation of a rule.
+/// A total or a function that violates a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuleViolation {
     /// The rule as the user wrote it.
@@ -225,7 +225,7 @@ impl GateRule {
     }
 
     /// Judges all subjects of the rule. Each subject has a name, a change and the spread of the
-    /// change. The subjects share the chance of error.
+    /// change. The chance of error is divided among the subjects.
     fn judge(
         &self,
         unit: &str,
@@ -298,8 +298,7 @@ impl GateRule {
         Ok((sure, estimate))
     }
 
-    /// Returns an error if the rule needs two profiles, because no single profile can break such a
-    /// rule.
+    /// Returns an error if the rule needs two profiles. A single profile can't break such a rule.
     pub fn refuse_comparison(&self) -> Result<(), AnalysisError> {
         let compares = matches!(self.subject, RuleSubject::New)
             || matches!(self.bound, RuleBound::Percent(_) | RuleBound::Growth(_));

@@ -5,7 +5,7 @@
 //! | :--- | :--- |
 //! | steady growth | a line fits well, and the later half still adds much |
 //! | grows in steps | the value is higher at the end, after a few steps and not along a line |
-//! | levels off | the value grew, and does not any more: a cache that is full |
+//! | levels off | the value grew, and then stopped growing, like a full cache |
 //! | burst, freed | the value was much higher in between |
 //! | no trend | none of these |
 
@@ -73,8 +73,8 @@ pub struct FunctionGrowth {
     pub largest: i64,
 }
 
-/// Least `r2` for which a line counts as fitting steady growth. With enough values, a line also
-/// fits if its deviation is at most `MAX_NOISE_RATIO` times the noise.
+/// Least `r2` of a line that fits well enough for steady growth. With enough values, a line fits
+/// even with a smaller `r2`, if its deviation is at most `MAX_NOISE_RATIO` times the noise.
 const MIN_FIT: f64 = 0.9;
 /// Largest deviation of the values from a line that still fits, as a multiple of the noise. The
 /// noise is how much the values vary from one moment to the next.
@@ -94,7 +94,7 @@ const MAX_STOPPED_LATER_RISE_SHARE: f64 = 0.15;
 const MIN_STOPPED_RISE_SHARE: f64 = 0.2;
 /// In growth that has stopped: least final value, as a share of the largest value.
 const MIN_STOPPED_HEIGHT_SHARE: f64 = 0.8;
-/// Largest final value of memory that was freed, as a share of the largest value.
+/// In a burst that was freed: largest final value, as a share of the largest value.
 const MAX_FREED_END_SHARE: f64 = 0.5;
 /// In growth by steps: least rise from the highest value of the first quarter to the lowest value
 /// of the last quarter, as a share of the largest value.
@@ -108,8 +108,9 @@ const NANOS_PER_HOUR: f64 = 3_600e9;
 /// nanoseconds. There must be at least two values.
 ///
 /// The values of many moments are noisy, because both sampling and programs are. So the verdict
-/// rests on the medians of up to 12 groups of successive values. The noise is the median of the
-/// steps from one value to the next, without the line's own slope.
+/// rests on the medians of up to 12 groups of successive values. The noise is computed from the
+/// median of the steps from one value to the next, after the slope of the line through all values
+/// is subtracted from them.
 pub(crate) fn judge(function: u32, times: &[i64], values: &[i64]) -> FunctionGrowth {
     let n = values.len();
     let is_timed = times.windows(2).all(|pair| pair[0] < pair[1]);

@@ -55,9 +55,8 @@ pub struct ReportHeader {
 }
 
 impl ReportHeader {
-    /// Whether values are estimates whose range cannot be known. The peak values of a sampled
-    /// profile are such estimates, because the peak is the moment at which the estimate was
-    /// largest.
+    /// Whether the values are peak values of a sampled profile. Their range can't be known, because
+    /// the peak is the moment at which the estimate was largest.
     pub fn is_sampled_peak(&self) -> bool {
         self.sampled.is_some() && is_peak(&self.sample_type.r#type)
     }
@@ -182,8 +181,8 @@ fn folded_values(session: &AnalysisSession, profile: i64, query: &Query) -> Opti
     Some(part.view.fold_sums(&part.profile.samples, part.column))
 }
 
-/// Returns the sample types of a profile whose total is not 0, each with its name, unit and total.
-/// Returns none if a total does not fit in 64 bits.
+/// Returns the sample types that have a total other than 0 in a profile, each with its name, unit
+/// and total. Returns none if a total does not fit in 64 bits.
 fn elsewhere(
     session: &AnalysisSession,
     profile: i64,

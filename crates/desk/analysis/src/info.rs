@@ -65,7 +65,7 @@ pub struct InfoReport {
     pub period_type: SampleType,
     /// The sampling period, in the unit of `period_type`; 0 if unknown.
     pub period: i64,
-    /// The number of distinct stacks with distinct labels that have a value.
+    /// The number of distinct pairs of a stack and a label set that have a value.
     pub samples: i64,
     /// The number of locations.
     pub locations: i64,
@@ -90,7 +90,7 @@ pub struct InfoReport {
     pub unseen_frees: [u64; 2],
     /// The stacks that end before their outermost frame, by file.
     pub early_ends: Vec<EarlyEnds>,
-    /// Functions that look like wrappers of malloc, except those that `drop_frames` names.
+    /// Functions that look like wrappers of malloc, except functions that `drop_frames` matches.
     pub wrappers: Vec<AllocationWrapper>,
     /// The comments.
     pub comments: Vec<String>,
@@ -222,8 +222,8 @@ pub fn info(session: &AnalysisSession) -> Result<InfoReport, AnalysisError> {
     Ok(info)
 }
 
-/// Whether a comment is left out of the list of comments, because the report shows its fact
-/// elsewhere.
+/// Whether the list of comments leaves a comment out, because another line of the report shows the
+/// fact.
 fn is_shown_as_fact(comment: &str) -> bool {
     comment.starts_with(UNSEEN_ALLOCATOR_PREFIX) || EarlyEnds::parse(comment).is_some()
 }

@@ -74,7 +74,7 @@ pub struct LeaksReport {
     pub small_objects: PythonSmallObjects,
     /// The signed sums over all samples, including those that were filtered out or suppressed.
     pub total: InUseAmount,
-    /// The places that the numbers in the stacks stand for.
+    /// The places that the ids in [`LeakRow::stack`] refer to.
     pub places: PlaceTable,
     /// The ranges of the two values in `total`: objects, then bytes.
     pub estimates: [Option<ValueEstimate>; 2],
@@ -91,7 +91,7 @@ pub struct LeaksReport {
     pub rules: Vec<(SuppressionRule, InUseAmount)>,
     /// The spreads of the objects and the space, without suppressed and filtered-out samples.
     spread: [Option<SumSpread>; 2],
-    /// The number, in the session, of the sample type that rows are ordered by.
+    /// The session's number of the sample type that rows are ordered by.
     by: i64,
 }
 
@@ -422,8 +422,8 @@ impl<'a> FunctionSums<'a> {
         }
     }
 
-    /// Adds the value of a stack to the function of one of its frames, which `place` names. A stack
-    /// counts once for all of its frames of this function.
+    /// Adds the value of a stack to the function of `place`, which is one of the stack's frames. A
+    /// stack counts only once for each function.
     fn add(&mut self, place: PlaceId, stack: i64, known: ValueWithSpread) {
         let (_, sum, last) = &mut self.rows[self.function_of[place.index()] as usize];
         if std::mem::replace(last, stack) != stack {

@@ -1,10 +1,10 @@
 //! Questions about heap profiles, answered through SQLite.
 //!
 //! A [`ProfileQuestion`] joins profiles with a [`Query`]. Its [`AnalysisSession`] is a SQLite
-//! connection whose virtual tables show what the kernels computed from the profiles (flat and cum,
-//! the call tree, stacks). Every report is a statement over these tables and returns plain rows.
-//! [`ProfileStore`](store::ProfileStore) keeps profiles in a database that has the same tables as
-//! real ones. Nothing here prints, formats units or opens other files.
+//! connection whose virtual tables show what is computed from the profiles: flat and cum, the call
+//! tree, stacks. Every report is a statement over these tables and returns plain rows.
+//! [`ProfileStore`](store::ProfileStore) stores profiles in a database. There the same tables are
+//! ordinary tables of SQLite. Nothing here prints, formats units or opens other files.
 //!
 //! The root of the crate has what every question needs. Each report, and each kind of store, has a
 //! module of its own.
@@ -17,24 +17,25 @@
 //!    are of no foreign format, heapprof-profile streams the file: it inflates it into one buffer,
 //!    walks the wire format and puts samples into columns. Ids and numbers of texts stay raw until
 //!    the end, because the string table comes last. Then every reference is checked.
-//! 2. [`ProfileQuestion::new`] adds up each sample type. This total bounds every later sum, so the
-//!    kernels of heapprof-totals add without checks; a total beyond 64 bits ends here. `filter.rs`
-//!    tries the regular expression once for each function and stores the results as bits.
-//!    `entity.rs` finds the row of each frame at this granularity.
+//! 2. [`ProfileQuestion::new`] adds up each sample type. If the total does not fit in 64 bits, the
+//!    question ends here with an error. The total bounds every later sum, so heapprof-totals adds
+//!    without checks. `filter.rs` tries the regular expression once for each function and stores
+//!    the results as bits. `entity.rs` finds the row of each frame at this granularity.
 //! 3. [`AnalysisSession`] opens an in-memory SQLite connection whose eponymous virtual tables
 //!    (`relation/`) show the question. Nothing is copied into SQLite.
-//! 4. `top.rs` runs its statement. The first row that SQLite reads of `function_total` makes the
-//!    kernel run: `view.rs` works out each sample's frames into one buffer, and `totals.rs` adds
+//! 4. `top.rs` runs its statement. When SQLite reads the first row of `function_total`, all rows
+//!    are computed: `view.rs` works out each sample's frames into one buffer, and `totals.rs` adds
 //!    the sample's values to each of its entities once.
 //! 5. The rows go to heapprof-report, which makes a table of them, and the cli writes it.
 //!
 //! A stored profile (`heapprof top monday`) is put together from the rows of the database
-//! (`store/restore.rs`) in place of step 1. It then goes through the other steps, in a connection
-//! of its own, because a real table would hide a virtual one of the same name.
+//! (`store/restore.rs`) in place of step 1. It then goes through the other steps. These steps use a
+//! connection of their own: in the database's connection, a stored table would hide the virtual
+//! table with the same name.
 //!
 //! No report holds as many rows as a profile has samples. `AnalysisSession::each`,
-//! `TreeReport::each` and `PeekReport::neighbours` give rows one by one, and the report asks for
-//! them twice if columns have widths. A row names a place by its number ([`PlaceId`]).
+//! `TreeReport::each` and `PeekReport::neighbours` pass rows one by one. The report reads the rows
+//! twice if it has to find the widths of columns. A row names a place by its number ([`PlaceId`]).
 //!
 //! Each profile is written to the database in one transaction, with the rollback journal, so a
 //! process that is killed leaves the database as it was. Migrations are append-only.

@@ -15,15 +15,16 @@ const MAX_TEXT_BYTES: usize = 4096;
 /// Largest number of bytes of the texts of all lines.
 const MAX_TOTAL_TEXT_BYTES: usize = 16 << 20;
 
-/// Adds up the first values of the samples for each line in which a stack ends. Frames that match
-/// `drop_frames` are cut first. A place without a function's name has its address as its name. The
-/// lines come in the order of their places.
+/// Adds up the first value of each sample by the line in which the sample's stack ends. Also
+/// returns whether the list has all lines. Frames that match `drop_frames` are cut first. Code
+/// without a function's name has its address as its name. The lines come in the order of their
+/// places.
 ///
 /// Each line has texts of its own, so texts are cut at 4 KiB. Lines are left out if all texts
-/// together would be longer than 16 MiB. Also returns whether no line was left out.
+/// together would be longer than 16 MiB.
 ///
 /// # Errors
-/// The errors are those of any question about the profile.
+/// The errors are the same as for any question about the profile.
 pub fn line_growth(profile: &Profile) -> Result<(Vec<(CodePlace, i64)>, bool), AnalysisError> {
     let view = ProfileView::new(profile, &Query::default())?;
     let mut sums: HashMap<u32, i64> = HashMap::new();

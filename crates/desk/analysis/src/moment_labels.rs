@@ -22,8 +22,8 @@ const SAMPLE_LABEL_NAMES: [(&str, &str); 8] = [
 /// has them.
 ///
 /// A comment such as `service: shop` or `host: web1` takes precedence over a label that all samples
-/// have with the same value. Without both, `service` is the program that the collector names
-/// (`program: shop`), and `build` is the build id of the first mapping.
+/// have with the same value. If a profile has neither, `service` is the program that the collector
+/// names (`program: shop`), and `build` is the build id of the first mapping.
 pub fn labels_of(profile: &Profile) -> BTreeMap<String, String> {
     let comments: Vec<String> = profile
         .comment

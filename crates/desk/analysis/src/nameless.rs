@@ -23,7 +23,7 @@ pub struct NamelessShare {
 /// that match `drop_frames` are cut first.
 ///
 /// # Errors
-/// The errors are those of any question about the profile.
+/// The errors are the same as for any question about the profile.
 pub fn nameless_share(profile: &Profile, column: usize) -> Result<NamelessShare, AnalysisError> {
     let view = ProfileView::new(profile, &Query::default())?;
     let mut found = NamelessShare::default();

@@ -27,13 +27,13 @@ pub struct OwnCode {
 /// Returns the function that `own_code` would put first, if more than half of `rows` are code of
 /// libraries.
 ///
-/// `profile` is the number of a profile of the session, from 1. `rows` are places in that profile,
-/// which count by their functions. Returns `None` if at most half of them are code of libraries, if
-/// the query already has `own_code`, if the session has no samples of the profile, or if the
-/// function that would come first has no name.
+/// `profile` is the number of a profile of the session, from 1. `rows` are places in that profile.
+/// A place is code of a library if its function is. Returns `None` if at most half of `rows` are
+/// code of libraries, if the query already has `own_code`, if the session has no samples of the
+/// profile, or if the function that would come first has no name.
 ///
 /// # Errors
-/// The errors are those of any question about the profile.
+/// The errors are the same as for any question about the profile.
 pub(crate) fn own_code(
     session: &AnalysisSession,
     profile: i64,

@@ -28,8 +28,8 @@ pub struct PeekNeighbours {
     pub callees: Vec<(PlaceId, i64)>,
 }
 
-/// The report `peek`. Neighbours are read on request, because there may be more of them than memory
-/// should hold.
+/// The report `peek`. Neighbours are read on request, because there may be too many to hold in
+/// memory.
 pub struct PeekReport<'s> {
     /// The header of the report.
     pub header: ReportHeader,
@@ -39,7 +39,7 @@ pub struct PeekReport<'s> {
     pub more: usize,
     session: &'s AnalysisSession,
     r#type: i64,
-    /// The places that the numbers of neighbours stand for.
+    /// The places that the ids in [`PeekNeighbours`] refer to.
     pub places: PlaceTable,
 }
 
@@ -90,7 +90,8 @@ pub fn peek<'s>(
     })
 }
 
-/// The positions of the columns in a row of `peek`. The columns of the place come first.
+/// The positions of the columns in a row of `peek`. The columns of the row's place in the code come
+/// first.
 mod column {
     use crate::place::PLACE_COLUMN_COUNT;
 
@@ -134,9 +135,8 @@ impl PeekReport<'_> {
         Ok(found)
     }
 
-    /// Calls `each` with the values of a row's neighbours, in no particular order, for callers that
-    /// only need to know how large the values are. The values are read from the tables directly,
-    /// because there may be millions.
+    /// Calls `each` with the value of each neighbour of a row, in no particular order. The values
+    /// are read from the tables directly, because there may be millions.
     pub fn values<E: From<AnalysisError>>(
         &self,
         row: &PeekRow,
@@ -150,8 +150,8 @@ impl PeekReport<'_> {
         values.filter(|&value| value != 0).try_for_each(each)
     }
 
-    /// Returns the texts and numbers that distinguish a place from others: function, file, line,
-    /// address. The address is signed, because SQLite has no unsigned numbers.
+    /// Returns the texts and numbers that distinguish a place from other places: function, file,
+    /// line, address. The address is signed, because SQLite has no unsigned numbers.
     fn texts(&self, place: PlaceId) -> (&str, Option<&str>, Option<i64>, Option<i64>) {
         let place = self.places.get(place);
         let address = place.address.map(|a| a as i64);

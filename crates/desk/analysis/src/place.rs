@@ -1,4 +1,4 @@
-//! The place of a row in the program: the texts of an entity, and the SQL that reads them.
+//! The places in the code that rows are about: their texts, and the SQL that reads these texts.
 
 use std::cell::Cell;
 
@@ -10,7 +10,8 @@ use crate::error::AnalysisError;
 use crate::session::AnalysisSession;
 use heapprof_totals::query::Granularity;
 
-/// The part of a place's file that its [`label`](CodePlace::label) shows beside the function.
+/// The part of the file's path that the [`label`](CodePlace::label) of a place shows beside the
+/// function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ShownFile {
     /// The whole file.
@@ -58,8 +59,8 @@ impl CodePlace {
         }
     }
 
-    /// Returns the label of the place, with other texts for the function and the file. The texts
-    /// may be shortened ones.
+    /// Returns the label of the place, with these texts instead of its function and its file. The
+    /// texts may be shortened.
     pub fn label_as(&self, function: &str, file: Option<&str>) -> String {
         let mut label = String::new();
         let named = !self.is_address();
@@ -91,8 +92,8 @@ impl CodePlace {
         label
     }
 
-    /// Whether the place is code without a name. The row of such code has its address, or its file
-    /// and the offset in that file.
+    /// Whether the place is code without a name. Reports name such code by its address, or by its
+    /// file and the offset in that file.
     pub fn is_nameless(&self) -> bool {
         let is_bare = self.file.as_ref().is_none_or(String::is_empty);
         self.is_address() || is_bare && is_place_of_code(&self.function)
@@ -141,8 +142,7 @@ impl PlaceId {
     }
 }
 
-/// The places that the rows of a report are about. Rows hold numbers, because the texts of a place
-/// are scattered over memory.
+/// The places that the rows of a report are about. Rows refer to places by their numbers.
 #[derive(Clone, Debug)]
 pub struct PlaceTable(Vec<CodePlace>);
 
@@ -225,8 +225,8 @@ impl<'a> StackReader<'a> {
     }
 
     /// Returns a stack of the session, leaf first. The first stack is read by SQL, so that the
-    /// session shows the statement that the report uses. The others are read from the table itself,
-    /// because there may be millions.
+    /// session shows the statement that the report uses. Other stacks are read from the table
+    /// itself, because there may be millions of stacks.
     pub(crate) fn read(&self, stack: i64) -> Result<Vec<PlaceId>, AnalysisError> {
         if let Some(question) = &self.session.question
             && self.has_read_by_sql.replace(true)

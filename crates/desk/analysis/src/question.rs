@@ -1,7 +1,7 @@
 //! A question about some profiles: the data that every report and every virtual table is made from.
 //!
-//! A kernel runs once, when a table that needs it is first read. All tables of the question share
-//! its results.
+//! Each computation runs once, when a table that needs the results is first read. All tables of the
+//! question share the results.
 
 mod tree;
 
@@ -509,8 +509,8 @@ impl ProfileQuestion {
         })
     }
 
-    /// Returns all labels of all parts. A part's label sets are numbered after those of the parts
-    /// before it.
+    /// Returns all labels of all parts. The label sets of all parts are numbered one after the
+    /// other.
     pub(crate) fn labels(&self) -> &[LabelRow] {
         self.labels.get_or_init(|| {
             let mut rows = Vec::new();

@@ -1,5 +1,4 @@
-//! The tables of a question, as SQLite sees them: read-only virtual tables over the results of the
-//! kernels.
+//! The tables of a question, as SQLite sees them: read-only virtual tables over computed results.
 //!
 //! A `Relation` is a name, documented columns, and three functions. Its first `keys` columns are
 //! whole numbers. SQLite can find rows by them without reading all rows.
@@ -66,8 +65,8 @@ impl From<u32> for RelationCell<'_> {
 }
 
 impl From<u64> for RelationCell<'_> {
-    /// Makes an address a signed number, because SQLite has no unsigned ones. Addresses from 2^63
-    /// on become negative.
+    /// Converts an address to a signed number, because SQLite has no unsigned ones. Addresses from
+    /// 2^63 on become negative.
     fn from(value: u64) -> Self {
         RelationCell::Int(value as i64)
     }
@@ -96,8 +95,8 @@ pub(crate) struct Relation {
     pub(crate) columns: &'static [RelationColumn],
     /// The number of columns, from the first on, by which rows can be found.
     pub(crate) keys: usize,
-    /// The columns by which the rows are sorted if all columns before them are equal. SQLite need
-    /// not sort by these columns.
+    /// The columns by which the rows are already sorted, within each group of rows that are equal
+    /// in all earlier columns. SQLite need not sort by these columns.
     pub(crate) ordered: Range<usize>,
     pub(crate) rows: fn(&ProfileQuestion) -> Result<usize, AnalysisError>,
     /// Returns the rows whose first columns equal the given numbers. There is at least one number.

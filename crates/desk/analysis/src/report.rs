@@ -1,6 +1,6 @@
-//! The report `report`, which has everything that a page shows, as plain rows: the call tree by
-//! line with the value of each node itself, in every sample type of every profile, and how
-//! functions grew.
+//! The report `report`: everything that a page shows, as plain rows. The main parts are the call
+//! tree by line and the growth of functions. Each node has its value without its children, in every
+//! sample type of every profile.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -326,8 +326,8 @@ impl ReportFunction {
     }
 }
 
-/// The values of one sample type of one profile. For each node, they are the value without the
-/// node's children, and the rest of the node's total that belongs to children that were cut.
+/// The values of one sample type of one profile. Each node has two values: its value without its
+/// children, and the part of its total that belongs to children that were cut.
 struct ReportBlock {
     profile: usize,
     /// The position of the sample type.

@@ -22,7 +22,7 @@ pub struct SamplePlan {
 }
 
 impl SamplePlan {
-    /// Returns the plan of all values of one profile that has these types.
+    /// Returns the plan that adds all values of one profile with these types.
     pub(crate) fn for_profile(id: i64, types: &[(String, String)]) -> Self {
         let adds = types
             .iter()
@@ -37,14 +37,14 @@ impl SamplePlan {
     }
 }
 
-/// The addition of a profile's values in one type to a column.
+/// An addition of a profile's values in one sample type to a column of the sum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedAddition {
     /// The name and unit of the type.
     pub(crate) from: (String, String),
     /// The position of the column.
     pub(crate) to: usize,
-    /// How often the values are added. If the number is negative, they are subtracted.
+    /// The factor by which the values are multiplied before they are added; may be negative.
     pub(crate) times: i64,
     /// Whether the spreads of the values are added up, too.
     pub(crate) with_spread: bool,

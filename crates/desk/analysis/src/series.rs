@@ -2,9 +2,9 @@
 //! time, and how it grew.
 //!
 //! A *moment* is a stored profile. Its *labels* say which service, host and build it comes from.
-//! Moments with the same labels, except the build, are a *series*. A process is a part of a series.
-//! `state.rs` decides which moments are added up for a time: the last one of each process that was
-//! running.
+//! Moments with the same labels, except the build, are a *series*. The moments of one process are a
+//! part of a series. `state.rs` decides which moments are added up for a time: the last one of each
+//! process that was running.
 
 mod growth;
 mod matched_functions;

@@ -14,12 +14,13 @@ use heapprof_text::similar_names;
 use heapprof_totals::estimate::{SumSpread, ValueEstimate, ValueWithSpread};
 use heapprof_totals::note::FilterNote;
 
-/// A connection to SQLite from which a report reads its rows. They come from virtual tables, which
-/// compute the rows of one report, or from the stored tables of a database.
+/// A connection to SQLite from which a report reads its rows. The rows come from virtual tables,
+/// which compute them for one question, or from the stored tables of a database.
 pub struct AnalysisSession {
     pub(crate) connection: Connection,
     statements: RefCell<Vec<String>>,
-    /// The statements that already ran. A loop over rows runs the same text many times.
+    /// The texts of the statements that already ran, so that a statement in a loop is recorded only
+    /// once.
     seen: RefCell<HashSet<String>>,
     /// The number of steps that SQLite's virtual machine took for the statements.
     steps: Cell<u64>,
@@ -112,7 +113,8 @@ impl AnalysisSession {
         Ok(self.query(sql, params, map)?)
     }
 
-    /// Runs a statement as [`rows`](Self::rows) does, within the rows of another statement.
+    /// Runs a statement and maps its rows, like [`rows`](Self::rows). The error has SQLite's type,
+    /// so that the `map` of another statement can return it.
     pub(crate) fn query<T>(
         &self,
         sql: &str,
@@ -127,8 +129,8 @@ impl AnalysisSession {
         Ok(found)
     }
 
-    /// Runs a statement that may have more rows than memory should hold. `each` gets them one by
-    /// one.
+    /// Runs a statement and passes its rows to `each` one by one, because there may be too many to
+    /// hold in memory.
     pub(crate) fn each<E: From<AnalysisError>>(
         &self,
         sql: &str,

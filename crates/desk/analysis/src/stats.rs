@@ -73,8 +73,9 @@ pub struct StatsReport {
     /// The size histogram of the whole process's allocations, the smallest sizes first. Filters do
     /// not change it. It is empty if the collector did not count sizes.
     pub sizes: Vec<StatsSize>,
-    /// The threads by name, those with the most memory in use first, and then all others together.
-    /// The list is empty if the recording did not keep each thread's share.
+    /// The threads by name, with the most memory in use first. If there are too many names, the
+    /// last row is the sum of all further threads. The list is empty if the recording did not keep
+    /// each thread's share.
     pub threads: Vec<StatsThread>,
 }
 
@@ -85,8 +86,8 @@ impl StatsReport {
         found.map(|of| of.net)
     }
 
-    /// Returns the mean size of an object. `of` is `inuse` or `alloc`. `None` if there are no
-    /// objects, or if the profile does not have these types.
+    /// Returns the mean size of an object. `of` is `inuse` or `alloc`. Returns `None` if there are
+    /// no objects, or if the profile does not have these types.
     pub fn mean_size(&self, of: &str) -> Option<f64> {
         let objects = self.net(&format!("{of}_objects"))?;
         let bytes = self.net(&format!("{of}_space"))?;
@@ -163,8 +164,8 @@ pub(crate) fn sizes(
 
 /// Returns the memory in use and the allocations of threads. The result is empty if the recording
 /// did not keep each thread's share, because then there are no labels `tid`. The statement counts
-/// these labels, because SQLite would make a join of `EXISTS` and read all labels again for each
-/// label set.
+/// these labels and does not use `EXISTS`, because SQLite would turn `EXISTS` into a join that
+/// reads all labels again for each label set.
 fn threads(session: &AnalysisSession) -> Result<Vec<StatsThread>, AnalysisError> {
     let mut threads = session.rows(
         "SELECT name, count(DISTINCT tid), \

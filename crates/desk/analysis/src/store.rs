@@ -50,7 +50,7 @@ pub use wiretap::{
     WiretapBatch, WiretapCode, WiretapReport, WiretapRow, WiretapRowKind, WiretapSender,
 };
 
-/// Longest time to wait for another process that writes.
+/// Longest time to wait while another process writes to the database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An open database.
@@ -70,7 +70,7 @@ pub struct StoredProfile {
     pub time_nanos: i64,
     /// The profile's position among the moments of its process, if the profile names its process.
     pub snapshot: Option<SnapshotPosition>,
-    /// The number of distinct stacks with distinct labels.
+    /// The number of distinct pairs of a stack and a label set.
     pub samples: i64,
     /// The type, unit and total of the default sample type.
     pub total: (String, String, i64),
@@ -144,8 +144,8 @@ impl ProfileStore {
         Self::open_or_create(path)
     }
 
-    /// Opens a database for writing. It is created if it does not exist, and migrated to the newest
-    /// schema.
+    /// Opens a database for writing. The database is created if it does not exist, and migrated to
+    /// the newest schema.
     pub fn open_or_create(path: &Path) -> Result<Self, AnalysisError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
@@ -286,10 +286,11 @@ impl ProfileStore {
         }
     }
 
-    /// Adds a profile under a name that is not taken. Either all of it is added or nothing.
+    /// Adds a profile under a name that no stored profile has. Either all of the profile is added
+    /// or nothing.
     ///
-    /// `progress` is called now and then with the amount of work that is done, and the amount of
-    /// all work.
+    /// `progress` is called now and then with the amount of finished work and the total amount of
+    /// work.
     pub fn load(
         &mut self,
         name: &str,
@@ -342,8 +343,8 @@ impl ProfileStore {
         Ok(stored == sums && times == (profile.time_nanos, profile.duration_nanos, samples))
     }
 
-    /// Raises the limit of SQLite's steps by the number of steps that is allowed for a file of this
-    /// size. This is needed between profiles, because each profile may need all tables.
+    /// Raises the limit on SQLite's steps by the number of steps that is allowed for a file of the
+    /// database's size. This is needed between profiles, because each profile may need all tables.
     pub(crate) fn renew_budget(&self) -> Result<(), AnalysisError> {
         let pragma = |name| {
             self.connection

@@ -33,7 +33,7 @@ pub struct StoredMoment {
     pub types: Rc<[(String, String)]>,
     /// The signed sum of each type.
     pub totals: Vec<i64>,
-    /// The number of distinct stacks with distinct labels.
+    /// The number of distinct pairs of a stack and a label set.
     pub samples: i64,
     /// The position of the type that reports show by default.
     pub default_type: usize,
@@ -47,10 +47,11 @@ pub trait SeriesStore {
     /// The store is damaged, or does not answer.
     fn moments(&self) -> Result<Vec<StoredMoment>, AnalysisError>;
 
-    /// Adds up stored profiles as a plan says.
+    /// Returns the sum of stored profiles that a plan describes.
     ///
     /// # Errors
-    /// The errors are the same as for [`moments`](Self::moments), and a sum may be beyond 64 bits.
+    /// The errors are the same as for [`moments`](Self::moments). Also, a sum may not fit in 64
+    /// bits.
     fn sum(&self, plan: &SamplePlan) -> Result<Profile, AnalysisError>;
 }
 
@@ -58,7 +59,7 @@ pub trait SeriesStore {
 /// if they are of one series.
 #[derive(Default)]
 struct ProcessNumbering {
-    /// The processes with the same program, pid and host, with their numbers.
+    /// The known processes with their numbers, by [`ProfiledProcess::key`].
     by_process: HashMap<String, Vec<(ProfiledProcess, usize)>>,
     unnamed: HashMap<String, usize>,
     count: usize,
@@ -92,7 +93,7 @@ impl ProcessNumbering {
     }
 }
 
-/// The facts about a profile that a store has.
+/// The facts that a store has about a profile.
 pub(crate) struct StoredProfileFacts {
     pub(crate) id: i64,
     pub(crate) name: String,
@@ -107,7 +108,7 @@ pub(crate) struct StoredProfileFacts {
     pub(crate) totals: Vec<i64>,
 }
 
-/// Makes moments from the facts in a store. Moments with the same types share one list of them.
+/// Makes moments from the facts in a store. Moments with the same types share one list of types.
 #[derive(Default)]
 pub(crate) struct StoredMomentBuilder {
     moments: Vec<StoredMoment>,
@@ -165,7 +166,7 @@ pub(crate) fn series_of(labels: &BTreeMap<String, String>) -> String {
 pub const ROLLED_UP_LABEL: &str = "rolled_up";
 
 /// Returns the labels that are the same for all hosts of a service: all labels except `host` and
-/// the labels of the build. `None` for a profile without a service.
+/// the labels of the build. Returns `None` for a profile without a service.
 pub fn service_labels(labels: &BTreeMap<String, String>) -> Option<BTreeMap<String, String>> {
     labels.get("service")?;
     let mut labels = labels.clone();

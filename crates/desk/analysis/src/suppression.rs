@@ -99,8 +99,8 @@ impl SuppressionSet {
 }
 
 impl SuppressionRule {
-    /// Whether the pattern matches. Each part between stars is taken where it first occurs, and
-    /// later occurrences are not tried: `oo$` does not match `oodoo`.
+    /// Whether the pattern matches. Only the first occurrence of each part between stars is tried:
+    /// `oo$` does not match `oodoo`.
     pub fn matches(&self, text: &str) -> bool {
         // No pattern matches an unknown name, not even an empty one.
         if text.is_empty() {

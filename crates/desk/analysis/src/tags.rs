@@ -14,12 +14,12 @@ use heapprof_totals::query::Query;
 pub struct TagRow {
     /// The key.
     pub key: String,
-    /// The values by size, each with the sum over the samples that have it.
+    /// The values by size, each with the sum over the samples with this value.
     pub values: Vec<(LabelValue, i64)>,
     /// The sum over the samples without this key.
     pub without: i64,
     /// The sum that was counted more than once, because samples have several values of this key; 0
-    /// if none has.
+    /// if no sample has several.
     pub repeated: i64,
 }
 

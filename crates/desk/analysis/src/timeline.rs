@@ -1,5 +1,5 @@
 //! The report `timeline`: the heap over time. For one profile it shows the history that the
-//! collector recorded, and for several profiles one row for each.
+//! collector recorded. For several profiles it shows one row for each profile.
 
 use crate::comment;
 use crate::coverage;
@@ -38,7 +38,7 @@ pub struct TimelineReport {
     pub is_history: bool,
     /// Whether values are estimates.
     pub is_sampled: bool,
-    /// The time and the size of the largest heap, as in all commands.
+    /// The time and the size of the largest heap.
     pub peak: Option<TimelinePeak>,
 }
 

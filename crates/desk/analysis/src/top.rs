@@ -281,8 +281,8 @@ fn wide_sql(query: &Query, types: &[(i64, SampleType)], [first, second]: [&str; 
     sql
 }
 
-/// Returns the sample types of a profile in its own order, each with the sum that the filters left
-/// out.
+/// Returns the sample types of a profile, in the profile's order, each with the sum that the
+/// filters left out.
 fn all_types(
     session: &AnalysisSession,
     profile: i64,

@@ -31,7 +31,7 @@ pub enum LabelValue {
 pub struct TracesReport {
     /// The header of the report.
     pub header: ReportHeader,
-    /// The places that the numbers in the stacks stand for.
+    /// The places that the ids in [`TraceRow::stack`] refer to.
     pub places: PlaceTable,
     /// The stacks, by size, the largest first.
     pub rows: Vec<TraceRow>,

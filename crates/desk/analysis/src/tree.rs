@@ -1,5 +1,5 @@
-//! The reports `tree` and `flame`: the call tree, in which nodes that are too small to be seen
-//! count into their parent's `(other)`.
+//! The reports `tree` and `flame`: the call tree, in which one `(other)` node below a parent stands
+//! for the parent's nodes that are too small to be seen.
 
 use crate::error::AnalysisError;
 use crate::header::{ReportHeader, header};
@@ -10,7 +10,7 @@ use heapprof_totals::query::Query;
 /// A node of the call tree. Nodes are in pre-order: the nodes below a node follow it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TreeRow {
-    /// The place of the node. A node for nodes that were cut has the place [`PlaceId::OTHER`],
+    /// The place of the node. A node that stands for cut nodes has the place [`PlaceId::OTHER`],
     /// `(other)`.
     pub place: PlaceId,
     /// The depth, from 0.
@@ -21,8 +21,8 @@ pub struct TreeRow {
     pub total: Vec<i64>,
 }
 
-/// The reports `tree` and `flame`. Rows are read on request, because an uncut tree may have more
-/// rows than memory should hold.
+/// The reports `tree` and `flame`. Rows are read on request, because an uncut tree may have too
+/// many rows to hold in memory.
 pub struct TreeReport<'s> {
     /// The header of the report, which is about the first profile.
     pub header: ReportHeader,
@@ -36,7 +36,7 @@ pub struct TreeReport<'s> {
     /// The statement for the nodes of the sample type `type` of the first profile.
     sql: String,
     r#type: i64,
-    /// The places that the numbers in the rows stand for.
+    /// The places that the ids in [`TreeRow::place`] refer to.
     pub places: PlaceTable,
 }
 
@@ -129,7 +129,8 @@ impl TreeReport<'_> {
 /// Adds an `(other)` child below each node whose own value and children do not add up to its total.
 struct OtherNodeWriter {
     /// The missing part of the total of each node on the path, for each profile: the total without
-    /// the node's own value and its children so far. The first entry is for the root of all.
+    /// the node's own value and its children so far. The first entry is for the root of the whole
+    /// tree.
     left: Vec<i64>,
     profiles: usize,
     row: TreeRow,
@@ -177,7 +178,7 @@ impl OtherNodeWriter {
         each(&self.row)
     }
 
-    /// Begins a node below the last one of the path.
+    /// Begins a node below the last node of the path.
     fn open(&mut self, row: &TreeRow) {
         let parent = self.left.len() - self.profiles;
         for (rest, total) in self.left[parent..].iter_mut().zip(&row.total) {

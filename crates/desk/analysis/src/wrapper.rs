@@ -1,5 +1,5 @@
-//! Finds functions that pass requests for memory on to malloc, and that neither the profile nor the
-//! query names as wrappers yet.
+//! Finds wrappers of malloc: functions that pass requests for memory on to malloc. Wrappers that
+//! the profile or the query names already are left out.
 
 use std::collections::BTreeMap;
 
@@ -70,7 +70,7 @@ struct WrapperCandidate {
 /// frames, or if the session has no samples of the profile.
 ///
 /// # Errors
-/// The errors are those of any question about the profile.
+/// The errors are the same as for any question about the profile.
 pub(crate) fn wrappers(
     session: &AnalysisSession,
     profile: i64,

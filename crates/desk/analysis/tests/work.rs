@@ -1,5 +1,5 @@
 //! Checks how the work of SQLite for each report grows: four times as many label sets, threads,
-//! frames, functions or profiles take at most some five times the work. Steps are counted, because
+//! frames, functions or profiles take at most about five times the work. Steps are counted, because
 //! time depends more on the machine than on the report.
 
 use heapprof_analysis::{

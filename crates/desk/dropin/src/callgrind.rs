@@ -6,7 +6,7 @@
 //!
 //! Readers take the sum of the calls to a function as its inclusive cost (KCachegrind's
 //! tracedata.cpp, `if there are callers`). So each sample has one call to each of its functions,
-//! and all stacks begin with one function, `(root)`.
+//! and all stacks begin with the same function, `(root)`.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -21,7 +21,7 @@ use heapprof_text::printable;
 use heapprof_text::push_whole;
 use heapprof_totals::fetch::fetch;
 
-/// Valgrind's name for an unknown file. A reader takes an empty name for the caller's file.
+/// Valgrind's name for an unknown file. An empty name would mean the file of the caller.
 const UNKNOWN_FILE_NAME: &str = "???";
 
 /// Name of the function with which all stacks begin.

@@ -1,5 +1,4 @@
-//! The weighted call graph of a profile as pprof draws it: nodes and the calls between them,
-//! without the small ones.
+//! The weighted call graph of a profile as pprof draws it, without small nodes and calls.
 //!
 //! The code follows google/pprof's internal/graph and the trimming of its internal/report, so that
 //! the output has the same bytes. The caller filters and aggregates the profile first. Frames that

@@ -15,7 +15,7 @@ pub type ProfileConverter = fn(ProfileReading) -> Profile;
 /// Function that writes a report to a writer.
 pub type ReportBody<'a> = Box<dyn FnOnce(&mut dyn Write) -> Result<()> + 'a>;
 
-/// How a tool reads a file.
+/// Options with which a tool reads a file.
 #[derive(Clone, Copy)]
 pub struct ToolReadOptions {
     /// Function that converts the file to a profile.

@@ -32,7 +32,8 @@ pub use option_table::help;
 /// Runs a jeprof command line.
 ///
 /// # Errors
-/// The command line is not jeprof's, a source can't be read, or the report can't be written.
+/// jeprof would not accept the command line, a source can't be read, or the report can't be
+/// written.
 pub fn run(host: &dyn DropinHost, args: &[String]) -> Result<()> {
     let typed = JeprofArguments::parse(args)
         .map_err(|why| anyhow!("jeprof: {why}; heapprof jeprof --help lists the options"))?;

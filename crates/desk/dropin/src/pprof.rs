@@ -1,9 +1,9 @@
 //! `heapprof pprof`: pprof's command line and its output, byte for byte, on heapprof's engine.
 //!
 //! The steps come in pprof's order (google/pprof, internal/driver): read all sources, merge,
-//! subtract a base, symbolize, drop uninteresting frames; then frames of labels, filters,
-//! aggregation, report. This module repeats pprof's mistakes. docs/commands/pprof.md lists where
-//! heapprof's own commands differ.
+//! subtract a base, symbolize, drop uninteresting frames, add frames for labels, filter, aggregate,
+//! report. This module repeats pprof's mistakes. docs/commands/pprof.md lists where heapprof's own
+//! commands differ.
 
 mod binaries;
 mod config;
@@ -33,7 +33,7 @@ use flags::{FlagError, PprofArguments};
 /// Runs a pprof command line.
 ///
 /// # Errors
-/// The command line is not pprof's, a source can't be read, or the report can't be written.
+/// pprof would not accept the command line, a source can't be read, or the report can't be written.
 pub fn run(host: &dyn DropinHost, args: &[String]) -> Result<()> {
     run_with(host, args, false)
 }

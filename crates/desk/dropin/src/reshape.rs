@@ -2,9 +2,10 @@
 //! `heapprof pprof`.
 //!
 //! heapprof's other commands leave the profile unchanged and apply filters while they walk its
-//! stacks (`view.rs`). pprof changes the profile step by step and prints the remaining profile, so
-//! its drop-in has to do the same. In both cases, `filter.rs` matches regular expressions against
-//! functions, files and mappings. The results differ in these points:
+//! stacks (`view.rs` in the crate heapprof-totals). pprof changes the profile step by step and
+//! prints the remaining profile, so its drop-in has to do the same. In both cases, `filter.rs` in
+//! that crate matches regular expressions against functions, files and mappings. The results differ
+//! in these points:
 //!
 //! * `show_from`, `prune_from` and the profile's `drop_frames` remove lines from a *location*, and
 //!   so from every stack that contains it. The other commands decide for each stack.

@@ -1,23 +1,23 @@
 //! Finds the mapping of each location's address with the same result as pprof.
 //!
-//! For each location in order, pprof searches its mappings from the first to the last. If no
+//! For each location in order, pprof searches all mappings from the first to the last. If no
 //! mapping holds the address, pprof extends a mapping that seems to have lost its beginning, or
 //! adds a fake mapping over all addresses. Each search sees the changes that earlier searches made.
-//! The search here takes time in proportion to the logarithm of the number of mappings.
+//! The time of a search in this module grows with the logarithm of the number of mappings.
 
 use crate::mapped_files::MappedFile;
 
 /// The mappings of a profile, and indexes that find the mapping of an address.
 pub(crate) struct AddressMap {
     files: Vec<MappedFile>,
-    /// Sorted addresses at which a mapping begins, ends, or would begin after it is extended. From
-    /// one bound to the next, all addresses are in the same mappings.
+    /// Sorted addresses at which a mapping begins, ends, or would begin after it is extended. All
+    /// addresses between two neighbouring bounds are in the same mappings.
     bounds: Vec<u64>,
     /// For each position in `bounds`: the first mapping that contains the addresses from this bound
     /// to the next one.
     holding: RangeMinima,
-    /// For each position in `bounds`: the first mapping that, after it is extended to the beginning
-    /// of its file, would contain the addresses from this bound to the next one.
+    /// For each position in `bounds`: the first mapping that would contain the addresses from this
+    /// bound to the next one if the mapping began at the first byte of its file.
     extending: RangeMinima,
     fake: Option<usize>,
 }

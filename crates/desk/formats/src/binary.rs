@@ -9,7 +9,7 @@ use crate::format::ProfileFormat;
 use crate::readers::{memray, tracemalloc};
 use crate::reading::{FormatReadOptions, ProfileReading};
 
-/// A binary format and its two functions.
+/// A binary format, and the functions that recognize and read it.
 pub(crate) struct BinaryFormat {
     pub(crate) format: ProfileFormat,
     /// Whether a file that begins with these bytes is of this format.
@@ -38,7 +38,7 @@ const BINARY_FORMATS: &[BinaryFormat] = &[
     },
 ];
 
-/// Returns the reader of a file whose plain bytes begin with `head`; `None` if no binary format
+/// Returns the reader of a file whose unpacked bytes begin with `head`; `None` if no binary format
 /// matches.
 pub(crate) fn find_binary_format(head: &[u8]) -> Option<&'static BinaryFormat> {
     BINARY_FORMATS.iter().find(|binary| (binary.sniff)(head))

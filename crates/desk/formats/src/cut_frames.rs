@@ -1,5 +1,5 @@
-//! Names of allocator functions that reports cut from stacks. In a heap profile that was written
-//! without names, their frames are at the leaf of every stack.
+//! Names of allocator functions that reports cut from stacks. In heap profiles that consist of
+//! addresses, these functions are at the leaf of every stack.
 //!
 //! The names are regular expressions for `drop_frames` and `keep_frames`, matched against whole
 //! function names. The lists are from pprof, jeprof and Go.

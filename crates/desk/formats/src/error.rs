@@ -184,7 +184,7 @@ impl From<serde_json::Error> for FormatError {
     }
 }
 
-/// Rewords serde's texts so that they say what was expected and what was found.
+/// Rewords serde's texts, so that they name the expected and the actual data.
 fn in_our_words(text: &str) -> String {
     let known = ["invalid type: ", "invalid value: ", "invalid length "];
     let found = known.iter().find_map(|start| text.strip_prefix(start));

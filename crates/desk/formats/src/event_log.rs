@@ -25,8 +25,8 @@ const VALUE_COUNT: usize = 4;
 pub struct EventLog {
     /// The allocations of the log. Blocks that were not freed have their age as a label.
     pub profile: Profile,
-    /// Number of missing events; `None` if it is unknown, because the log has no complete end or
-    /// lacks lines that were written.
+    /// Number of missing events; `None` if the log has no complete end, or if it does not have the
+    /// number of events that its end states.
     pub dropped: Option<u64>,
     /// Whether the log names a program. A log without a name has no events, because heapprof could
     /// not record the program.

@@ -1,8 +1,8 @@
-//! Recognizes other files than profiles. The first bytes of a file show its kind. Error messages
-//! name the kind, and say what to do with the file.
+//! Recognizes the kinds of files that are not profiles, by their first bytes. Error messages name
+//! the kind, and say what to do with the file.
 //!
-//! No protobuf profile begins like one of these files. As protobuf, their first bytes would be
-//! fields that profiles do not have, or have with another type.
+//! No protobuf profile begins with the first bytes of one of these files. As protobuf, these bytes
+//! would be fields that profiles do not have, or have with another type.
 
 mod json;
 
@@ -16,7 +16,7 @@ pub const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
 const SPEEDSCOPE_ADVICE: &str =
     "open it in speedscope (www.speedscope.app), export it there, and name what it exports";
 
-/// Describes a file whose plain bytes begin with `head`; `None` if its kind is unknown.
+/// Describes a file whose unpacked bytes begin with `head`; `None` if its kind is unknown.
 pub(crate) fn kind(head: &[u8]) -> Option<String> {
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     let known = MAGICS

@@ -31,8 +31,8 @@ impl<'a> HeapHeaderLine<'a> {
         })
     }
 
-    /// Whether allocations are counted separately from memory in use. They are if a total of
-    /// allocations is not 0 and differs from the total in use.
+    /// Whether allocations are counted separately from memory in use. This is the case if a total
+    /// of allocations is not 0 and differs from the total in use.
     pub(crate) fn has_allocations(&self) -> bool {
         let [count, bytes, all_count, all_bytes] = self.totals;
         (all_count != count && all_count != b"0") || (all_bytes != bytes && all_bytes != b"0")

@@ -1,5 +1,5 @@
 //! Reads a `heap profile:` header and the values in the lines below it. The header determines the
-//! rule by which the values are unsampled.
+//! rule by which real values are estimated from sampled ones.
 
 use std::borrow::Cow;
 

@@ -4,8 +4,9 @@
 //! [`read`] takes any file: pprof's protobuf goes straight to `heapprof-profile`, and everything
 //! else is compared with the table in `readers.rs`, or in `binary.rs` if the format is not text.
 //! Each format has a module with two functions, `sniff` and `read`, one row in one of these tables,
-//! and one variant of [`ProfileFormat`]. The content of a file becomes a `Profile`. Its values are
-//! unsampled once, by the rule of the tool that wrote them; [`ProfileReading`] names the rule.
+//! and one variant of [`ProfileFormat`]. The content of a file becomes a `Profile`. The values of a
+//! sampler are unsampled: the real values are estimated from them, by the rule of the tool that
+//! wrote the file. [`ProfileReading`] names the rule.
 //!
 //! ```
 //! # use heapprof_formats::{FormatReadOptions, ProfileFormat, read};

@@ -54,7 +54,7 @@ pub(crate) fn begins(line: &[u8]) -> bool {
             .any(|start| memchr::memmem::find(line, start.as_bytes()).is_some())
 }
 
-/// Reads a memory map that ends with the file. Returns the executable mappings in order, but the
+/// Reads a memory map up to the end of the file. Returns the executable mappings in order, but the
 /// mapping of the program first. Mappings that belong together are joined.
 pub(crate) fn read(lines: &mut LineReader<'_>) -> Result<Vec<MappedFile>, FormatError> {
     read_until(lines, |_| false)

@@ -27,11 +27,11 @@ use crate::reading::{FormatReadOptions, ProfileReading};
 /// Number of bytes at the beginning of a file that are examined.
 pub(crate) const HEAD_SIZE: usize = 64 << 10;
 
-/// A text format and its two functions.
+/// A text format, and the functions that recognize and read it.
 pub(crate) struct TextFormat {
     pub(crate) format: ProfileFormat,
-    /// Whether a text that begins with these bytes is of this format. The beginning may be cut
-    /// anywhere.
+    /// Whether a text that begins with these bytes is of this format. The bytes may end in the
+    /// middle of a line.
     pub(crate) sniff: fn(&[u8]) -> bool,
     pub(crate) read:
         fn(&mut LineReader<'_>, &FormatReadOptions) -> Result<ProfileReading, FormatError>,
@@ -174,7 +174,7 @@ pub fn formats() -> impl Iterator<Item = ProfileFormat> {
     std::iter::once(ProfileFormat::Pprof).chain(others)
 }
 
-/// Returns the names of all formats that are tried.
+/// Returns the names of pprof's format and all text formats.
 pub(crate) fn names() -> Vec<&'static str> {
     formats().map(ProfileFormat::name).collect()
 }

@@ -36,8 +36,8 @@ pub struct FormatReadOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PartSelector {
-    /// The profile with this number. The number is in the file if its profiles are numbered,
-    /// otherwise it is the position, counted from 1.
+    /// The profile with this number. If the file does not number its profiles, the number is the
+    /// position, from 1.
     Number(u64),
     /// The profile with the most memory in use.
     Peak,

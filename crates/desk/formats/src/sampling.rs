@@ -4,7 +4,8 @@
 //! An allocation of `size` bytes is sampled with probability `1 - exp(-size/period)`. Only the
 //! count and bytes of a stack are known, so its mean size is used for all its blocks.
 
-/// Unsamples the values of one stack after the other, so that the sums of the results are right.
+/// Estimates the real values of one stack after the other, so that the sums of the estimates are
+/// right.
 ///
 /// A sampled count stands for a number of blocks with a fraction. Truncating the fraction stack by
 /// stack can lose up to half of a program's blocks, so the fraction is carried over to the next
@@ -14,8 +15,8 @@
 pub(crate) struct Unsampler {
     period: i64,
     as_pprof: bool,
-    /// Fraction of a count that is carried over, plus 0.5. Results are the whole part of a sum with
-    /// this fraction, so the 0.5 rounds them.
+    /// Fraction of a count that is carried over, plus 0.5. This sum is added to the next estimate
+    /// before its fraction is cut off, so the 0.5 rounds the estimate.
     rest: f64,
 }
 
@@ -40,8 +41,9 @@ impl Unsampler {
     /// stack's values in use, if they were estimated before.
     ///
     /// The fractions of allocated values are carried over separately, as by [`next`](Self::next).
-    /// But if the sampled counts are equal, so are the results, and a larger count allocated never
-    /// gives a smaller result.
+    /// Two rules keep the estimates consistent. If the sampled values allocated and in use are
+    /// equal, the estimated counts are equal. If the sampled count allocated is not less than the
+    /// sampled count in use, this also holds for the estimates.
     pub(crate) fn next_beside(
         &mut self,
         count: i64,

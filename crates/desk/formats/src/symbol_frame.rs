@@ -11,7 +11,7 @@ use crate::error::FormatError;
 use crate::figures::{address, decimal, hex};
 use crate::tally::{FrameModule, SampleTally, TextFrame};
 
-/// Reads a frame. The result is true if the frame's function was inlined into the next frame.
+/// Reads a frame. Also returns whether the function of the frame was inlined into the next frame.
 pub(crate) fn parse(text: &str) -> (TextFrame<'_>, bool) {
     let text = text.trim();
     let (address, rest) = leading_address(text);

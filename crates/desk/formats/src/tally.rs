@@ -15,12 +15,12 @@ use crate::memory_budget::MemoryBudget;
 use crate::reading::FormatReadOptions;
 
 /// Maximum number of frames in all stacks together, for each byte of the file. This applies to
-/// files that describe stacks by their parents, with a line for each frame. The file's text grows
-/// with the depth of stacks, but the stacks grow with its square, and memory must stay in
-/// proportion to the text.
+/// files that describe stacks by their parents, with a line for each frame. Such a file grows with
+/// the depth of its stacks, but the stacks grow with the square of this depth. The limit keeps the
+/// memory in proportion to the size of the file.
 ///
-/// heaptrack cuts stacks at 64 frames, and a stack takes at least two lines of six bytes. So no
-/// file of heaptrack has six frames for each byte.
+/// heaptrack cuts stacks at 64 frames, and a stack takes at least two lines of six bytes. So a file
+/// of heaptrack has fewer than six frames for each byte.
 const MAX_FRAMES_PER_BYTE: u64 = 16;
 /// Number of frames that a file of any size may have, so that small files may have deep recursions.
 const MIN_FRAME_LIMIT: u64 = 1 << 20;
@@ -297,8 +297,8 @@ impl SampleTally {
 }
 
 /// Ends each mapping after its last known address, and marks whether functions, files and lines are
-/// known in it. A mapping whose first address is unknown begins at 0, because the addresses of
-/// `perf script` are offsets in the file, and other addresses must not be mistaken for offsets.
+/// known in it. A mapping whose first address is unknown still begins at 0. In `perf script`,
+/// addresses are offsets in the file, and a later beginning would change these offsets.
 fn describe_mappings(profile: &mut Profile) {
     /// Size of a page. Mappings consist of pages.
     const PAGE_SIZE: u64 = 4096;

@@ -246,8 +246,8 @@ impl<R: Read> Read for CountingReader<'_, R> {
     }
 }
 
-/// Divisor of the limit for the inflated size. Text up to this fraction of the limit is allowed for
-/// a packed file of any size.
+/// Divisor of the limit for the inflated size. A packed file of any size may inflate to the limit
+/// divided by this number.
 const UNCHECKED_LIMIT_DIVISOR: u64 = 16;
 /// Maximum ratio of unpacked length to file size for texts beyond the length that is always
 /// allowed. Texts of tracers have a ratio of 10 to 100. A text that only repeats one line has a

@@ -1,6 +1,5 @@
-//! Advice to the reader of a report, for rows that do not help: which other report to ask for, or
-//! what to record. The program chooses the words, because only the program has commands and
-//! options.
+//! Advice for the reader of a report whose rows do not help: which other report to request, or what
+//! to record. The program chooses the words, because only the program has commands and options.
 
 use std::fmt;
 

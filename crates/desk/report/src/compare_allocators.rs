@@ -11,7 +11,7 @@ use crate::measure::{UnitFormatter, plural};
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable, printable};
 
-/// An allocator to run the program with, and its runs.
+/// An allocator, and the runs of the program with this allocator.
 #[derive(Clone, Debug, Default)]
 pub struct AllocatorCandidate {
     /// The name of the candidate.
@@ -23,7 +23,7 @@ pub struct AllocatorCandidate {
     /// Whether the program had loaded the library; `None` if there is no library, or if that is not
     /// known.
     pub is_loaded: Option<bool>,
-    /// Other programs that ran without loading the library.
+    /// The programs of child processes that ran without the library.
     pub without: BTreeSet<String>,
     /// The library of an allocator that is part of the program itself.
     pub other: Option<String>,
@@ -45,7 +45,7 @@ pub struct HeapInUse {
 pub struct AllocatorComparison {
     /// The program with its arguments.
     pub command: String,
-    /// The candidates. All others are compared with the first one.
+    /// The candidates. The first one is the base for comparison.
     pub candidates: Vec<AllocatorCandidate>,
     /// The candidates that are not installed, each with the reason.
     pub missing: Vec<(String, String)>,
@@ -96,8 +96,8 @@ fn share(resident: Option<i64>, in_use: Option<i64>) -> Option<f64> {
     (in_use > 0).then(|| resident as f64 / in_use as f64)
 }
 
-/// Returns the number of resident bytes for each byte in use at the peak; `None` if one of the
-/// peaks belongs to the program itself, and the other to a child.
+/// Returns the number of resident bytes for each byte in use at the peak; `None` if RSS and the
+/// heap have their peaks in different processes: one in the program itself, and one in a child.
 fn at_peak(candidate: &AllocatorCandidate, heap: &HeapInUse) -> Option<f64> {
     let peak = median(candidate, PEAK_RSS)?;
     // Two counts of the kernel for the same memory may differ by some pages.

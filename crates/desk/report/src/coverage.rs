@@ -21,8 +21,8 @@ pub fn coverage(resident: RssBreakdown, name: &str) -> Option<String> {
     Some(format!("{share} of {name} {shown}{beyond}"))
 }
 
-/// Returns a note about the memory of a process that is not heap, and how to record it. `None` if
-/// that memory is not the larger part of the process.
+/// Returns a note about a process's memory outside the heap, and how to record it. Returns `None`
+/// if this memory is at most half of the process's memory, or less than 16 MiB.
 pub fn beside_heap(
     peak: RssBreakdown,
     runtime: Option<&ManagedRuntime>,
@@ -100,9 +100,9 @@ pub(crate) fn early_ends_in(ends: &EarlyEnds, measure: &UnitFormatter) -> String
     format!("{stacks} ({objects}, {}) {place}", measure.show(ends.bytes))
 }
 
-/// Returns a note about stacks that lack their outermost callers, with the file that has most of
-/// these stacks and a way to record the callers. `None` if the stacks have less than a hundredth of
-/// the bytes that were `allocated`.
+/// Returns a note about stacks that lack their outermost callers. The note has the file with most
+/// of these stacks, and a way to record the callers. Returns `None` if the stacks have less than a
+/// hundredth of the `allocated` bytes.
 pub fn early_ends(all: &[EarlyEnds], allocated: Option<i64>) -> Option<String> {
     let most = all.iter().max_by_key(|ends| ends.bytes)?;
     let bytes = all

@@ -3,8 +3,8 @@
 //!
 //! inferno paints a frame in red or blue by the difference of its own value, but users want the
 //! difference of all that a frame contains. So this module finds each frame in the picture by its
-//! position and depth, and paints it by its total. Orange means grown and blue means shrunk, so
-//! that people who can't distinguish red from green can read the picture, too.
+//! position and depth, and paints it by the difference of its total. Orange means grown and blue
+//! means shrunk, so that people who can't distinguish red from green can read the picture, too.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ pub(crate) enum DifferenceSides {
     /// One profile without negative values: all values count as after.
     One,
     /// One profile with negative values, which is a difference already. Negative values count as
-    /// before, and others as after.
+    /// before, and other values as after.
     Signed,
     /// Two profiles: values of the first profile count as before, and values of the second profile
     /// count as after.
@@ -53,8 +53,8 @@ impl DifferenceSides {
 /// begins.
 type FramePosition = (usize, i64);
 
-/// Returns both sums of each frame, before and after, including the frames that it contains. The
-/// key is the position at which inferno draws the frame.
+/// Returns the sums of each frame before and after. The sums include all frames that the frame
+/// contains. The key is the position at which inferno draws the frame.
 fn sums_by_position(
     rows: &[TreeRow],
     sides: &DifferenceSides,

@@ -1,9 +1,8 @@
-//! The command `flame`: the call tree as a picture, drawn by inferno, in one file that needs no
-//! others.
+//! The command `flame`: the call tree as a picture, drawn by inferno, in one self-contained file.
 //!
 //! With one profile, the width of a frame is its value. With two profiles, the width is the larger
-//! of both values, so that frames that vanished are there, too. Frames that grew are orange, and
-//! frames that shrank are blue.
+//! of both values, so that the picture also has frames that vanished. Frames that grew are orange,
+//! and frames that shrank are blue.
 
 use std::io::Write;
 
@@ -68,7 +67,7 @@ pub fn flame_folded(tree: &TreeReport<'_>, mut writer: impl Write) -> Result<(),
 /// The path from the root to the current node, as a folded stack.
 struct FoldedStack {
     text: String,
-    /// The end of each node's name in the text, from the root on.
+    /// For each node from the root to the current one, the end of its name in `text`.
     end: Vec<usize>,
     names: NameCache,
 }
@@ -219,7 +218,8 @@ pub fn flame_svg(
     Ok(())
 }
 
-/// Returns the picture with a visible "Search", because inferno's is nearly as white as the page.
+/// Returns the picture with a readable "Search". inferno draws this word nearly as white as the
+/// page.
 fn with_readable_search(drawn: Vec<u8>) -> Vec<u8> {
     const PALE_SEARCH_STYLE: &str = "#search { text-anchor:end; opacity:0.1;";
     match String::from_utf8(drawn) {

@@ -8,8 +8,7 @@ use unicode_width::UnicodeWidthStr;
 use crate::table::printable;
 
 /// Marks for the rows of a tree. A mark means that the row is shown together with the next row.
-/// Rows are in pre-order. Each row takes one bit, because there may be many more rows than memory
-/// should hold.
+/// Rows are in pre-order. A mark is one bit, because there may be very many rows.
 #[derive(Default)]
 pub(crate) struct RowFolds {
     bits: Vec<u64>,
@@ -67,8 +66,8 @@ pub(crate) struct RowPaths<'f> {
 /// Rows of the tree that are shown as one row.
 #[derive(Default)]
 pub(crate) struct RowPath {
-    /// The places from the outermost to the innermost. All of them have the total of the last one,
-    /// and only the last one has a value of its own.
+    /// The places from the outermost to the innermost. All places have the same total, and only the
+    /// last one has a value of its own.
     pub(crate) places: Vec<PlaceId>,
     /// The number of steps by which the path is indented.
     pub(crate) depth: usize,
@@ -150,8 +149,8 @@ pub(crate) fn names(names: &[String], reverse: bool, room: usize) -> String {
 mod tests {
     use super::*;
 
-    /// Folds rows, whose depths and own values are in pre-order. Returns the number of rows and the
-    /// indentation of each path.
+    /// Folds rows in pre-order, each given as its depth and its own value. Returns the number of
+    /// rows and the indentation of each path.
     fn shown(rows: &[(usize, i64)], fold: bool) -> Vec<(usize, usize)> {
         let row = |&(depth, own)| TreeRow {
             depth,

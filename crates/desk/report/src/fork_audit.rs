@@ -26,8 +26,8 @@ const MAX_FILE_NAME_PARTS: usize = 2;
 /// other.
 const NO_FUNCTIONS: &[&str] = &[];
 
-/// Writes the report `fork-audit`. `name` names the audit, such as its file or program. A table for
-/// people has at most `limit` rows.
+/// Writes the report `fork-audit`. `name` is a name for the audit, such as the file or the program.
+/// A table for people has at most `limit` rows.
 ///
 /// # Errors
 /// The unit is no unit of bytes.

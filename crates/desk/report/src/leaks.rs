@@ -262,7 +262,7 @@ impl<'a> LeaksView<'a> {
         }
     }
 
-    /// Returns the reason why there are no rows; `None` if there are some.
+    /// Returns the reason why there are no rows; `None` if there are rows.
     fn empty(&self, at_exit: &str) -> Option<String> {
         let leaks = self.leaks;
         if !leaks.rows.is_empty() || leaks.other.1 > 0 {

@@ -31,7 +31,7 @@ pub struct RecordedProcess {
     pub rss: Option<i64>,
     /// The resident bytes of heapprof itself in the process, if known.
     pub own: Option<i64>,
-    /// The path of the last profile that will be written, if known.
+    /// The path of the last profile that the process writes, if known.
     pub file: Option<String>,
 }
 

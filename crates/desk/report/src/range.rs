@@ -46,8 +46,8 @@ pub(crate) fn samples(estimate: &ValueEstimate) -> String {
     plural(&estimate.samples.to_string(), "sample")
 }
 
-/// Returns the cell for the range of the value beside it, as a share of the value: `±33%`, or
-/// `-43/+73%` if few samples make the range uneven. The cell is empty if the value is exact.
+/// Returns the cell for the range of a value, as a share of the value: `±33%`, or `-43/+73%` if few
+/// samples make the range uneven. The cell is empty if the value is exact.
 pub(crate) fn share(value: i64, estimate: Option<&ValueEstimate>) -> String {
     let Some(estimate) = estimate.filter(|_| value != 0) else {
         return String::new();
@@ -86,7 +86,7 @@ pub(crate) fn document(estimate: &ValueEstimate) -> Value {
     json!({"low": estimate.low, "high": estimate.high, "samples": estimate.samples})
 }
 
-/// Adds the member `key` if the value is an estimate.
+/// Adds an estimate to a JSON object as the member `key`. Adds nothing for an exact value.
 pub(crate) fn insert(object: &mut Map<String, Value>, key: &str, estimate: Option<&ValueEstimate>) {
     if let Some(estimate) = estimate {
         object.insert(key.into(), document(estimate));

@@ -81,8 +81,8 @@ impl ReportTable {
         Ok(format!("\n{title}\n{gap}{}", self.render(style)?))
     }
 
-    /// Renders the table in the style's format. Tables have no form for `Json`, which is rendered
-    /// as CSV.
+    /// Renders the table in the style's format. For `Json`, the table is rendered as CSV, because
+    /// tables have no form in JSON.
     pub(crate) fn render(&self, style: &ReportStyle) -> Result<String, ReportError> {
         let mut bytes = Vec::new();
         match style.format {

@@ -1,4 +1,4 @@
-//! The report `wiretap`: which code ran, and which never did.
+//! The report `wiretap`: which code ran, and which expected code never ran.
 
 use heapprof_analysis::store::{WiretapReport, WiretapRow, WiretapRowKind};
 use serde_json::json;

@@ -1,11 +1,10 @@
 //! Finds allocators whose blocks heapprof does not see. A survey reports the files of a program
-//! that contain such an allocator, or that call functions of a shared allocator other than
-//! malloc's. Allocators are recognized by the names of their functions.
+//! that contain such an allocator, or that call functions of a shared allocator outside malloc's
+//! family. Allocators are recognized by the names of their functions.
 //!
 //! heapprof hooks malloc and its family, and the operators of C++, by their names in shared
 //! libraries. An allocator that is linked into a file under other names is called directly, past
-//! the hooks. A shared allocator has other functions besides malloc's, whose calls are not seen
-//! either.
+//! the hooks. Calls of a shared allocator's functions outside malloc's family are not seen either.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -345,8 +344,8 @@ impl AllocatorSurvey {
     }
 }
 
-/// Finds the allocator functions that a file defines and calls. `None` if it is no readable ELF
-/// file.
+/// Finds the allocator functions that a file defines and calls. `None` if the file is no readable
+/// ELF file.
 fn read_allocators(file: &Path, options: &SymbolizeOptions) -> Option<FileAllocators> {
     if !file.is_absolute() {
         return None;

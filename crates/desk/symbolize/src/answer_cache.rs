@@ -12,8 +12,8 @@ use crate::summary::SymbolSource;
 
 /// The position of an address in a file, regardless of where the file was mapped. It consists of
 /// the distance from the mapping's start, the mapping's offset in the file, and whether the mapping
-/// starts at 0. If it does, the profile does not describe the mapping, and addresses are the file's
-/// own virtual addresses.
+/// starts at 0. If the mapping starts at 0, the profile does not describe it, and addresses are the
+/// file's own virtual addresses.
 type FilePosition = (u64, u64, bool);
 
 fn position(question: &LocationQuestion) -> FilePosition {

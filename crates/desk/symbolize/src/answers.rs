@@ -105,7 +105,8 @@ impl LocationLines {
             .is_some_and(|line| !line.name.is_empty() && !line.is_nameless)
     }
 
-    /// Whether a location has a name made from the start of its function, e.g. `libfoo.so+0x1234`.
+    /// Whether a location is named by its file and the start of its function, e.g.
+    /// `libfoo.so+0x1234`.
     pub(crate) fn is_numbered(&self, location: u32) -> bool {
         self.outermost(location)
             .is_some_and(|line| line.is_nameless)
@@ -133,8 +134,8 @@ impl LocationLines {
         )]));
     }
 
-    /// Sets the name of a location without a symbol to `name`, which is made from the start of its
-    /// function, e.g. `libfoo.so+0x1234`.
+    /// Sets the name of a location without a symbol to `name`, which consists of the file and the
+    /// start of the function, e.g. `libfoo.so+0x1234`.
     pub(crate) fn number(&mut self, profile: &mut Profile, location: u32, name: &str) {
         if !self.is_named(location) {
             self.lines[location as usize] = Some(Box::new([RawLine {

@@ -38,10 +38,9 @@ pub(crate) struct DebugInfo<'a> {
 pub(crate) struct DwarfFrame<'f> {
     /// The linker name; empty if it is not known.
     pub(crate) name: &'f str,
-    /// Whether the name may be only the last part of the function's name. C++ and Rust functions
-    /// have linker names, except functions that are private to their unit. For these, debug
-    /// information has only the last part of the name. The other parts come from the entries around
-    /// the function.
+    /// Whether the name may be only the last part of the function's name. Debug information has
+    /// only this part for C++ and Rust functions without a linker name, which are private to their
+    /// unit. The other parts come from the entries around the function.
     pub(crate) is_short: bool,
     pub(crate) file: &'f str,
     pub(crate) line: u32,

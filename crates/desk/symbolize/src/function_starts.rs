@@ -1,5 +1,5 @@
-//! Finds the starts of functions in code without symbols. They come from the unwind tables, which
-//! code without symbols has, too.
+//! Finds the starts of functions in code without symbols. The starts are in the unwind tables,
+//! which such code has, too.
 
 use std::collections::HashMap;
 

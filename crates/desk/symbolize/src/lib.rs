@@ -2,11 +2,12 @@
 //! and their debug information.
 //!
 //! A profile has addresses, and the mapped files that contain them. [`symbolize`] opens each of
-//! these files once, with its debug file if there is one (found by build id, `.gnu_debuglink` or
-//! `--debug-dir`), looks up all addresses in it, and closes it before the next. A [`Symbolizer`]
-//! stores the lines that it finds for the next profile. A file whose build id differs from the
-//! profile's is refused. A damaged file causes a warning, never a panic, and the next source is
-//! tried, symbol tables last.
+//! these files once, and looks up all addresses in it before it opens the next file. If a file has
+//! a debug file, it is opened, too. Debug files are found by build id, `.gnu_debuglink` or
+//! `--debug-dir`. A [`Symbolizer`] keeps the lines of one profile, and uses them for the next
+//! profiles, too. A file whose build id differs from the profile's is refused. A damaged file
+//! causes a warning, never a panic, and the next source of names is tried. Symbol tables are the
+//! last source.
 //!
 //! The crate knows profiles and symbol files, but neither SQLite nor the command line.
 #![deny(unsafe_code)]

@@ -7,8 +7,8 @@ use std::path::Path;
 
 /// Folder in which dpkg keeps a list of files for each package.
 const LISTS_FOLDER: &str = "var/lib/dpkg/info";
-/// Maximum number of bytes that are read from a list. Real lists are shorter. But below another
-/// root, any user may have written the file.
+/// Maximum number of bytes that are read from a list. Real lists are shorter. The limit is for
+/// lists below another root, which any user may have written.
 const MAX_LIST_BYTES: u64 = 64 << 20;
 
 /// Returns the name of the package with the debug information of an installed file, e.g.

@@ -98,7 +98,8 @@ impl<'o> CandidatePaths<'o> {
     }
 
     /// Returns candidates for debug files with the name in a binary's `.gnu_debuglink`. `binary` is
-    /// the binary's path on the profiled machine, and `opened` is where it was found.
+    /// the binary's path on the profiled machine, and `opened` is the path at which it was found on
+    /// this machine.
     pub(crate) fn by_link(&self, binary: &Path, opened: &Path, link: &[u8]) -> Vec<PathBuf> {
         let link = Path::new(OsStr::from_bytes(link));
         // The name should have no folder. A folder in it is ignored, because it could lead

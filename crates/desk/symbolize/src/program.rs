@@ -61,8 +61,8 @@ pub struct ObjectFile {
     pub build_id: Option<String>,
 }
 
-/// Identifies a file that holds code: a readable ELF file, or a file of macOS or Windows by its
-/// first bytes. Returns `None` for other files.
+/// Identifies a file that holds code: a readable ELF file, or a file whose first bytes show that it
+/// is for macOS or Windows. Returns `None` for other files.
 pub fn object_file(path: &Path) -> Option<ObjectFile> {
     if !path.is_file() {
         return None;

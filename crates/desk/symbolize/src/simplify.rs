@@ -1,9 +1,9 @@
 //! Shortens function names as pprof does: demangled, without parameters, template arguments and
 //! return types.
 //!
-//! pprof uses its own demangling library (ianlancetaylor/demangle). heapprof first demangles names
-//! and then cuts them. Names that are not linker names, but look like C++, are cut by a simpler
-//! rule, as in pprof.
+//! pprof does this with a demangling library (ianlancetaylor/demangle). heapprof demangles a name
+//! first, and then cuts it. Names that are not linker names, but look like C++, are cut by a
+//! simpler rule, as in pprof.
 
 use heapprof_profile::{Profile, is_legacy_rust_name};
 

@@ -109,7 +109,7 @@ pub enum SymbolizeWarning {
         wanted: String,
     },
     /// The file was deleted while the program ran, and nothing proves that the current file at its
-    /// path is the same.
+    /// path is the same file.
     #[error("{}: was replaced while the program ran, and has no build id to tell it by: not used", .file.display())]
     Replaced {
         /// The file.

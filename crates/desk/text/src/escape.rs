@@ -2,9 +2,9 @@
 //! text, such as escape sequences for terminals, and controls that make text look different from
 //! what it is.
 //!
-//! In text for people, such a character is replaced by its number, for example `\u{202e}`. In JSON,
-//! it is replaced by an escape such as `\u202e`. In formats for other programs (CSV, the texts of
-//! pprof and jeprof), each such character becomes the same replacement character, U+FFFD.
+//! In text for people, each of these characters is replaced by its number, for example `\u{202e}`.
+//! In JSON, it is replaced by an escape such as `\u202e`. In formats for other programs (CSV, the
+//! texts of pprof and jeprof), each such character becomes the same replacement character, U+FFFD.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -17,14 +17,14 @@ fn is_control(c: char) -> bool {
         || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Whether a byte can be the first byte, in UTF-8, of a character that [`is_control`] or XML
-/// refuses.
+/// Whether a UTF-8 character that begins with this byte may be a control character, or a character
+/// that XML refuses.
 const fn begins_refused_character(byte: u8) -> bool {
     byte < 0x20 || matches!(byte, 0x7f | 0xc2 | 0xd8 | 0xe2 | 0xef)
 }
 
-/// Returns the index of the first byte that may begin a refused character. Most blocks of 64 bytes
-/// have no such byte, and are skipped at once.
+/// Returns the index of the first byte that may begin a control character, or a character that XML
+/// refuses. Most blocks of 64 bytes have no such byte, and are skipped at once.
 fn find_refused_character(bytes: &[u8]) -> Option<usize> {
     let block = |block: &&[u8]| {
         !block

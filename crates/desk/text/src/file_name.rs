@@ -1,10 +1,10 @@
 //! Encodes file names, which may have any bytes, as text.
 //!
 //! Arguments are text, because a PROFILE can be a file, a URL or a name in the database, and
-//! messages join several of them. But a file name need not be UTF-8. In the text of a name, each
-//! byte that is not UTF-8 becomes one character: a byte `b` is U+10FF00 + `b`, from a private area.
-//! If a name itself contains such a character, each byte of that character is encoded in this way,
-//! too, so that each name has exactly one text.
+//! because a message may contain several arguments. But a file name need not be UTF-8. In the text
+//! of a name, each byte that is not UTF-8 becomes one character: a byte `b` is U+10FF00 + `b`, from
+//! a private area. If a name itself contains such a character, each byte of that character is
+//! encoded in this way, too, so that each name has exactly one text.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};

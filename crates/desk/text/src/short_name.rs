@@ -35,7 +35,7 @@ const DEFAULT_ARGUMENTS: &[(&str, bool)] = &[
 const TEMPLATES_WITHOUT_DEFAULTS: &[&str] =
     &["pair", "tuple", "variant", "function", "integral_constant"];
 
-/// Template instances that have a shorter name, with this name.
+/// Template instances that have a shorter name, each with the shorter name.
 const TEMPLATE_ALIASES: &[(&str, &str)] = &[
     ("std::basic_string<char>", "std::string"),
     ("std::basic_string<wchar_t>", "std::wstring"),
@@ -259,7 +259,7 @@ enum ShortNamePart<'a> {
     Group(char, Vec<Vec<ShortNamePart<'a>>>),
 }
 
-/// Nesting depth of brackets from which on a name is not parsed.
+/// Nesting depth of brackets at which a name is no longer parsed.
 const MAX_NESTING: usize = 64;
 
 /// Whether the nesting depth of a name's brackets is below [`MAX_NESTING`].

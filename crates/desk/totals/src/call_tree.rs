@@ -184,9 +184,9 @@ struct NodeTask {
     end: usize,
 }
 
-/// Marker in place of an index: no [`FrameRun`] has this entity yet.
+/// Marker in place of an index, for an entity that has no [`FrameRun`] yet.
 const NO_RUN: u32 = u32::MAX;
-/// Run number of a stack that has no frame at this depth.
+/// Run number of a stack that ends before the depth at which the range is split.
 const STACK_ENDS: u32 = u32::MAX;
 
 /// The stacks in a range of `order` that have equal frames at a depth.
@@ -321,8 +321,9 @@ impl<'a> CallTreeBuilder<'a> {
     }
 
     /// Splits the stacks of `order[start..end]` by their frame at `depth`. Stacks without such a
-    /// frame come first. Returns the position of the first stack that has one. Each run of equal
-    /// frames that is heavy enough becomes a task, with the heaviest on top.
+    /// frame come first. Returns the position of the first stack with such a frame. Each run of
+    /// equal frames becomes a task if it is heavy enough. The heaviest task is added last, because
+    /// tasks are taken from the end.
     fn split(&mut self, start: usize, end: usize, depth: u32, parent: u32) -> usize {
         let ended = start + self.find_runs(start, end, depth as usize);
         self.put_in_order(start, end, ended);
@@ -513,7 +514,8 @@ mod tests {
         }
     }
 
-    /// Checks that subtrees that threads build from copies equal subtrees that are built in place.
+    /// Checks that a tree is the same whether threads build its subtrees from copies or it is built
+    /// in place.
     #[test]
     fn pieces_make_the_same_tree() {
         for signed in [false, true] {

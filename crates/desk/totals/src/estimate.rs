@@ -2,14 +2,14 @@
 //! contains the true sum.
 //!
 //! The sampler gives the variance of each value (Horvitz and Thompson; docs/formats/spread.md). A
-//! sum of many samples is nearly normal: the range of 1.96 standard deviations on both sides holds
-//! the truth in 95 of 100 cases. With few samples, this range is too narrow if the sum happens to
-//! be small, because its variance is then small, too. So a score interval is used instead. It tests
-//! each possible true sum with the variance that *this* true sum would have, and contains those
-//! with which the sampled sum is plausible. Sources: E. B. Wilson, "Probable inference, the law of
-//! succession, and statistical inference" (1927), for counts; G. Y. Zou and A. Donner,
-//! "Construction of confidence limits about effect measures: a general approach" (2008), for
-//! differences (MOVER).
+//! sum of many samples is nearly normal: the range of 1.96 standard deviations to each side
+//! contains the true sum in 95 of 100 cases. With few samples, this range is too narrow if the sum
+//! happens to be small, because its variance is then small, too. So a score interval is used
+//! instead. It tests each possible true sum with the variance that *this* true sum would have. The
+//! interval consists of the true sums for which the sampled sum is plausible. Sources: E. B.
+//! Wilson, "Probable inference, the law of succession, and statistical inference" (1927), for
+//! counts; G. Y. Zou and A. Donner, "Construction of confidence limits about effect measures: a
+//! general approach" (2008), for differences (MOVER).
 
 use heapprof_profile::{Unit, UnitFamily};
 
@@ -90,7 +90,7 @@ fn quantile(probability: f64) -> f64 {
 }
 
 /// Returns the sampling period in bytes; `None` if the period does not count bytes of memory, or is
-/// not over 1.
+/// at most 1.
 pub fn period_in_bytes(r#type: &str, unit: &str, period: i64) -> Option<i64> {
     let unit = Unit::parse(unit).filter(|unit| unit.family == UnitFamily::Bytes)?;
     let period = period.checked_mul(unit.factor)?;

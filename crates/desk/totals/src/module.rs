@@ -28,7 +28,7 @@ pub struct FunctionModule {
     pub is_library: bool,
 }
 
-/// Folders of installed files, of the system and of languages' package managers.
+/// Folders in which the system and the package managers of languages install files.
 const SYSTEM_FOLDERS: &[&str] = &[
     "/lib/",
     "/lib32/",

@@ -4,9 +4,9 @@
 //! the outermost frame, and the callee is the callee of the innermost frame. So the callers' values
 //! add up to `cum`, and the callees' values together with `flat` do, too.
 //!
-//! A large profile has millions of pairs of an entity and a neighbour. They are processed for some
-//! entities at a time: the pairs of each of these entities are stored next to each other, then
-//! added up. So memory stays small, and no search is needed.
+//! A large profile has millions of pairs of an entity and a neighbour. The pairs are processed for
+//! one group of entities after the other: the pairs of each entity are stored next to each other,
+//! then added up. So memory stays small, and no search is needed.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,10 +28,10 @@ pub enum NeighbourSide {
 /// stack's leaf.
 pub const NO_NEIGHBOUR: u32 = u32::MAX;
 
-/// Approximate number of passes over the samples that are made to process all pairs.
+/// Approximate number of passes over the samples in which all pairs are processed.
 const TARGET_WALKS: usize = 4;
 
-/// Minimum number of pairs that a pass over the samples processes, if there are as many. Fewer
+/// Minimum number of pairs that a pass over the samples processes, if there are that many. Fewer
 /// pairs are not worth another pass.
 const MIN_PAIRS_PER_WALK: usize = 1 << 16;
 

@@ -1,5 +1,5 @@
-//! Queries of a profile. All commands (and, later, all URLs) use one struct, which has plain text
-//! inside.
+//! Queries of a profile. All commands use one struct, whose filters are texts as the user wrote
+//! them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -107,8 +107,8 @@ pub struct Query {
     pub filters: QueryFilters,
     /// Whether inlined functions are attributed to the function that they were inlined into.
     pub no_inlines: bool,
-    /// A regular expression for functions that are cut in the same way as by the profile's
-    /// `drop_frames`.
+    /// A regular expression for functions whose frames are cut, like frames that the profile's
+    /// `drop_frames` matches.
     pub wrappers: Option<String>,
     /// Whether allocations of libraries count for the nearest caller outside libraries.
     pub own_code: bool,
@@ -167,7 +167,7 @@ pub struct QueryFilters {
 }
 
 impl QueryFilters {
-    /// Returns the filters that are set as `--option=value`, for the note on every screen.
+    /// Returns the filters that are set, each as `option=value`, for the header of a report.
     pub fn active_options(&self) -> Vec<String> {
         let one = [
             ("focus", &self.focus),

@@ -158,8 +158,8 @@ pub fn overflow(profile: &Profile, column: usize) -> TotalsError {
     }
 }
 
-/// Sums of flat and cum for each entity, to which samples are added one by one. Each entity has
-/// `width` sums of both.
+/// Flat and cum of each entity, to which samples are added one by one. Each entity has `width` flat
+/// sums and `width` cum sums.
 ///
 /// A sample counts once for an entity, so no sum exceeds the total of the added values
 /// ([`whole_totals`]). If the caller has checked that total, no sum can overflow. Otherwise sums

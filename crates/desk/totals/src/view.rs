@@ -1,7 +1,8 @@
 //! View of a profile for one query: the frames of each sample, with inlined functions as frames and
 //! with filters applied.
 //!
-//! Nothing is copied. A stack is computed when a kernel needs it, into a buffer of the kernel.
+//! Nothing is copied. The stack of a sample is computed when it is needed, and written to a buffer
+//! of the caller.
 
 use std::ops::Range;
 

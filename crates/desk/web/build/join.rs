@@ -4,7 +4,7 @@
 //!  1. A line that starts with `import ` begins an import. It is dropped, and so are the lines
 //!     after it up to the first one that ends in `;`.
 //!  2. The word `export ` at the start of a line is dropped; the rest of the line stays.
-//!  3. White space at the start of a line is dropped. So is a line that is empty then, or that
+//!  3. White space at the start of a line is dropped. Then a line is dropped if it is empty or
 //!     starts with `//`.
 //!  4. The remaining lines of all files are joined with line feeds and wrapped in
 //!     `(() => {` `'use strict';` … `})();`.

@@ -21,8 +21,8 @@ use crate::tokens::{ScriptToken, TokenKind, in_word, tokens};
 const FIRST_CHARACTERS: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ$_";
 const MORE_CHARACTERS: &str = "0123456789";
 
-/// Returns a smaller script. `foreign` are the browser's names that it uses without a qualifier,
-/// `ours` are names of fields that only this script has.
+/// Returns a smaller script. `foreign` has the browser's names that the script uses without a
+/// qualifier. `ours` has the names of fields that only this script has.
 pub(crate) fn squeeze(code: &str, foreign: &str, ours: &str) -> Result<String, String> {
     let parts = merge_texts(tokens(code)?);
     let role = roles(&parts);

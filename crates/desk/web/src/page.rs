@@ -9,12 +9,12 @@ const PAGE_TEMPLATE: &str = include_str!("../page/page.html");
 const PAGE_SCRIPT: &str = include_str!(concat!(env!("OUT_DIR"), "/page.js"));
 const PAGE_STYLE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.css"));
 
-/// The facts about a server that its page contains.
+/// The facts about a server that are written into its page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageServerInfo {
     /// The path of the server's API, such as `/api/v1`.
     pub api: String,
-    /// Interval in milliseconds at which the page requests news; `None` if it never does.
+    /// Interval in milliseconds at which the page requests new data; `None` if it never does.
     pub refresh_ms: Option<u32>,
 }
 

@@ -46,7 +46,8 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 /// Maximum number of answers that are computed at the same time. Further requests wait.
 const MAX_WORKERS: usize = 2;
-/// Pause after a failed accept, which may fail because too many files are open.
+/// Pause before the next attempt to accept a connection, after an attempt failed, for example
+/// because too many files are open.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A server that listens, but has not begun to answer.

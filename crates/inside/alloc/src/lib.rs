@@ -53,8 +53,8 @@ pub use heapprof_engine::{
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-/// Sends a datagram to the address in the variable `HEAPPROF_WIRETAP`, which reports that the code
-/// with this name has run. Does nothing if the variable is not set.
+/// Reports that the code with this name has run, by a datagram to the address in the variable
+/// `HEAPPROF_WIRETAP`. Does nothing if the variable is not set.
 ///
 /// ```
 /// heapprof_alloc::alive!("orders.cancel");

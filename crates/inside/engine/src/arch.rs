@@ -1,9 +1,9 @@
 //! The parts of unwinding that depend on the processor: register numbers, packed unwind rules, the
 //! position of the running function, and signal frames. Each processor defines its own type of
-//! rules. So a processor with a link register can have rules for a return address in that register.
+//! rules, because on some processors the return address is in a register, and not on the stack.
 //!
-//! Other processors compile the rules of x86-64. They unwind nothing, because they find no call
-//! site.
+//! Processors without a folder here compile the rules of x86-64. They unwind nothing, because they
+//! find no call site.
 
 #[cfg(not(target_arch = "x86_64"))]
 mod portable;

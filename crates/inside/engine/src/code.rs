@@ -40,7 +40,7 @@ pub(crate) struct ProgramCode {
     pub(crate) seen: SeenObjects,
     /// Code that dlclose can't unmap.
     pub(crate) lasting: LastingCode,
-    /// The listener for addresses without unwind rules: a [`CodeWatcher`] as a pointer.
+    /// The [`CodeWatcher`] that is called for addresses without unwind rules, as a pointer.
     watcher: AtomicPtr<()>,
 }
 
@@ -87,8 +87,8 @@ impl ProgramCode {
     }
 
     /// Notes an object that a stack walk has reached for the first time. The object's code is
-    /// written to the saved ledger before the stack. Otherwise, if the process is killed, no source
-    /// says what was mapped.
+    /// written to the saved ledger before the stack, so that the code of the stack is known even if
+    /// the process is killed.
     #[cold]
     fn note_new(&self, process: &EngineProcess, module: &LoadedModule) {
         if process.pages.table_file.is_there() {
@@ -108,8 +108,9 @@ impl ProgramCode {
         self.modules.closers() == 0 || self.lasting.holds(address)
     }
 
-    /// Notes which of the known code stays mapped until the process ends. If dlopen may have loaded
-    /// some code, only the program's file, the loader, libc and this engine count as lasting.
+    /// Notes which of the known code stays mapped until the process ends. If dlopen may already
+    /// have loaded code, only the program's file, the loader, libc and this engine count as
+    /// lasting.
     pub(crate) fn note_lasting(&self, process: &EngineProcess) {
         let own = [
             libc::getauxval as *const () as usize,
@@ -186,7 +187,8 @@ impl ProgramCode {
             .collect()
     }
 
-    /// Notes which of the `objects` were unloaded. The mappings of these objects are unknown.
+    /// Notes which of some objects with unknown mappings were unloaded. `objects` has their
+    /// addresses.
     pub(crate) fn note_unknown_gone(&self, process: &EngineProcess, objects: Vec<Range<usize>>) {
         let is_there = |range: &Range<usize>| {
             let found = weak::dl_find_object(range.start);

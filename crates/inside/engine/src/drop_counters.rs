@@ -12,7 +12,8 @@ pub(crate) fn count(counter: &AtomicU64) {
 /// counts have separate cache lines, because every event reads the data beside them.
 #[repr(C, align(64))]
 pub(crate) struct DroppedEvents {
-    /// Events inside the engine: a signal handler or the allocator itself allocated or freed.
+    /// Events that happened inside the engine, because a signal handler or the allocator itself
+    /// allocated or freed memory there.
     pub(crate) nested: AtomicU64,
     /// Events that were not recorded, because there was no memory for the engine's tables.
     pub(crate) no_memory: AtomicU64,

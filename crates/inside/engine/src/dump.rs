@@ -1,5 +1,5 @@
-//! State for dumps that lasts from one dump to the next: options, names, turns, triggers, and the
-//! program's end.
+//! State that lasts from one dump to the next: options, names, turns, triggers, and the program's
+//! end.
 
 pub(crate) mod clock;
 pub(crate) mod dump_schedule;
@@ -94,8 +94,8 @@ pub(crate) struct DumpState {
     /// Whether the process has begun to make its last profile.
     pub(crate) ended: AtomicBool,
     exec: LastExec,
-    /// Time, in nanoseconds, of the first signal that is to end the program and came in the middle
-    /// of an event; 0 if no such signal came.
+    /// Time, in nanoseconds, of the first program-ending signal that came in the middle of an
+    /// event; 0 if no such signal came.
     pub(crate) raised: AtomicI64,
     /// The signal that is raised again when the pending dump is written.
     pub(crate) raise: AtomicI32,
@@ -169,15 +169,15 @@ impl DumpState {
             .with(process, |o| o.as_ref().map(|o| o.triggers))
     }
 
-    /// Records that this thread has dumped for its exec.
+    /// Records that this thread has made a dump because it calls exec.
     pub(crate) fn note_exec(&self) {
         let now = sys::nanoseconds(libc::CLOCK_MONOTONIC);
         self.exec.thread.store(sys::thread_id(), Ordering::Relaxed);
         self.exec.at.store(now, Ordering::Relaxed);
     }
 
-    /// Whether another thread is calling exec. False if this thread was the last to call exec: its
-    /// call has failed, because otherwise the thread would not run this code.
+    /// Whether another thread is calling exec. False if this thread was the last to call exec: this
+    /// thread still runs, so its exec has failed.
     pub(crate) fn is_about_to_exec(&self) -> bool {
         let since = self.exec.at.load(Ordering::Relaxed);
         since != i64::MIN
@@ -226,8 +226,8 @@ impl DumpState {
         options.triggers.line_growth.is_some() || options.triggers.live
     }
 
-    /// Adapts the state in a forked child. Returns whether the child continues to record. If not,
-    /// it only shows its parent's data.
+    /// Adapts the state in a forked child. Returns whether the child continues to record. If not, a
+    /// profile of the child only shows its parent's data.
     pub(crate) fn begin_child(&self, process: &EngineProcess) -> bool {
         self.naming.with(process, DumpNaming::reset_in_child);
         let asked =

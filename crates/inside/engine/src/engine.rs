@@ -69,8 +69,8 @@ impl Engine {
     }
 
     /// Sets `len` bytes of memory aside, so that the engine's next allocations can't fail for lack
-    /// of memory. Returns false if there is not enough. This has an effect for [`ENGINE`], because
-    /// the process's allocator falls back to that engine's [`memory`](Self::memory).
+    /// of memory. Returns false if there is not enough. This helps only [`ENGINE`], because the
+    /// process's allocator falls back to the [`memory`](Self::memory) of that engine.
     pub(crate) fn reserve(&self, len: usize) -> bool {
         self.memory.reserve(&self.process, len)
     }
@@ -86,8 +86,8 @@ impl Engine {
         reported
     }
 
-    /// Begins to record, and discards the data of an earlier recording. Returns false if a thread
-    /// is interrupted in the middle of an event, which makes this impossible.
+    /// Begins to record, and discards the data of an earlier recording. Returns false if that is
+    /// impossible, because a thread is interrupted in the middle of an event.
     pub(crate) fn restart(&self, mode: RecordingMode, period: u64) -> bool {
         // What is known of code and scripts holds for every recording, as does the engine's own
         // memory. The caller prepares dumps and the log for the recording.

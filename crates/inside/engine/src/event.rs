@@ -86,15 +86,15 @@ impl EngineEvents {
     }
 
     /// Records the free of a block, if [`may_hold`](Self::may_hold) is true for its address. This
-    /// is called before the real free, because another thread may get the address after it.
+    /// is called before the real free, because afterwards another thread may get the address.
     #[inline]
     pub fn release(self, address: *mut u8) {
         block::release(self.0, address, block::FreeingAllocator::Malloc);
     }
 
     /// Records a free, as [`release`](Self::release) does, and returns whether the block was known.
-    /// This is for allocators that get only some of their blocks from malloc, and whose other
-    /// allocations are not recorded.
+    /// This is for allocators that get only some of their blocks from malloc. Blocks from other
+    /// sources are not recorded.
     #[inline]
     pub fn release_known(self, address: *mut u8) -> bool {
         block::release(self.0, address, block::FreeingAllocator::Other)
@@ -112,9 +112,9 @@ impl EngineEvents {
         mapping::map(self.0, address, len, frame);
     }
 
-    /// Calls `kernel`, which unmaps a range, and counts the end of all mappings, or parts of
-    /// mappings, in this range. Returns the kernel's result. If the kernel refused (a result below
-    /// zero), nothing is counted.
+    /// Calls `kernel`, which unmaps a range. Counts the end of all mappings, or parts of mappings,
+    /// in this range. Returns the kernel's result. If the kernel refused (a result below zero),
+    /// nothing is counted.
     pub fn unmap(self, address: usize, len: usize, kernel: impl FnOnce() -> isize) -> isize {
         mapping::unmap(self.0, address, len, kernel)
     }

@@ -34,8 +34,8 @@ pub(crate) struct Ledger {
     /// Locked while a recording begins, so that no other recording fills the tables while they are
     /// cleared.
     pub(crate) starting: FutexLock<{ rank::STARTING }>,
-    /// The heir, in private memory: the sums of all live memory, for a child that is being forked
-    /// without the threads' counters. Null while no such child is being forked.
+    /// The heir: the sums of all live memory, in private memory. A forked child gets it if the
+    /// child does not get the threads' counters. Null while no such child is being forked.
     heir: AtomicPtr<ThreadState>,
 }
 
@@ -54,8 +54,8 @@ impl Ledger {
     }
 
     /// Clears the blocks and sums of an earlier recording, whose ledger no thread opens any more.
-    /// Returns false if a thread is interrupted in the middle of an event, which makes this
-    /// impossible.
+    /// Returns false if that is impossible, because a thread is interrupted in the middle of an
+    /// event.
     pub(crate) fn restart(
         &self,
         process: &EngineProcess,
@@ -273,7 +273,7 @@ impl Ledger {
     }
 
     /// Returns the locks that fork must take before it takes the parts of the live table and the
-    /// heap.
+    /// heap's lock.
     pub(crate) fn locks(&self) -> [&dyn ForkLock; 5] {
         let Self {
             stacks,
@@ -288,10 +288,11 @@ impl Ledger {
         [by_hash, frames, changing, &regions.lock, starting]
     }
 
-    /// Takes all parts of the live table and the heap's lock, for fork, which has already taken
-    /// [`locks`](Self::locks). The first result says whether all of them were taken. If a thread is
-    /// interrupted in the middle of an event, it keeps its parts, which are then half written in
-    /// the child. The second result says whether the heap's lock was taken.
+    /// Takes all parts of the live table, and the heap's lock. Fork calls this after it has taken
+    /// [`locks`](Self::locks). The first result says whether all parts and the heap's lock were
+    /// taken. The second result says whether the heap's lock was taken. A thread that is
+    /// interrupted in the middle of an event keeps its parts, which are then half written in the
+    /// child.
     pub(crate) fn acquire_for_fork(
         &self,
         process: &EngineProcess,

@@ -18,25 +18,25 @@
 //! A recorded program calls `malloc(100)`.
 //!
 //! 1. **The hook** (`fast_path.rs` of heapprof-preload) takes five instructions. It finds the
-//!    thread's slot in initial-exec storage, and subtracts 101 from the countdown. Unless the
-//!    countdown falls below zero, it jumps to the real malloc. It pushes nothing, so the real
-//!    malloc returns to the program. In exact mode the countdown is 0, so it always falls below
-//!    zero. A thread's first allocation has the same effect, because its slot begins as zeros.
-//!    `free` looks up one byte by the address (`filter.rs`), and jumps to the real free if the byte
-//!    is 0: seven instructions. The byte counts the sampled blocks whose addresses share this byte;
-//!    in exact mode all bytes are 255.
+//!    thread's slot in initial-exec storage, and subtracts 101 from the countdown in the slot. If
+//!    the countdown does not fall below zero, the hook jumps to the real malloc. It pushes nothing,
+//!    so the real malloc returns to the program. In exact mode the countdown is 0, so each
+//!    allocation makes it fall below zero. So does the first allocation of a thread, because a
+//!    thread's slot begins as zeros. `free` looks up one byte by the address (`filter.rs`), and
+//!    jumps to the real free if the byte is 0: seven instructions. The byte counts the sampled
+//!    blocks whose addresses share this byte; in exact mode all bytes are 255.
 //! 2. **The countdown** (`block.rs`, `sampler.rs`). [`EngineEvents::allocate`] gets the call site
 //!    ([`CallSite`]: the address of the return address, and rbp). At its first event, a thread gets
-//!    a state: that of an ended thread, or a new one. The event marks the thread as busy, and sets
-//!    the countdown to a value that is not reached meanwhile. In sampled mode, the event draws the
-//!    next countdown at its end.
+//!    a state: the state of an ended thread, or a new state. The event marks the thread as busy,
+//!    and sets the countdown to a value that is not reached meanwhile. In sampled mode, the event
+//!    draws the next countdown at its end.
 //! 3. **The stack** (`capture.rs`). The thread's last stack is recorded, with the address of each
 //!    return address. When unwinding reaches a recorded frame, the older frames are compared with
 //!    memory instead of being unwound. Of a deep stack (more than 1,288 frames), both ends are
-//!    recorded, and marks between them (`capture/deep_stack.rs`). `recent_stacks.rs` has a few more
-//!    complete stacks, for loops that allocate on two or three stacks in turn. One step of
-//!    unwinding is in `walk.rs`: it looks up the unwind rule of the return address in a table. If
-//!    the table lacks the rule, `modules.rs` finds the object, and `cfi.rs` reads its
+//!    recorded, and marks between them (`capture/deep_stack.rs`). A few more complete stacks are
+//!    recorded for loops that allocate on two or three stacks in turn (`recent_stacks.rs`). One
+//!    step of unwinding is in `walk.rs`: it looks up the unwind rule of the return address in a
+//!    table. If the table lacks the rule, `modules.rs` finds the object, and `cfi.rs` reads its
 //!    `.eh_frame_hdr`. If the thread runs an interpreter that a provider knows (`provider.rs`), the
 //!    interpreter's stack is captured instead. Its frames are numbers, and their texts are copied
 //!    when a frame is new (`script.rs`, `script_frames.rs`). With `--frames=both`, the
@@ -47,30 +47,32 @@
 //!    code takes the addresses of other code. If a recording counts each thread separately, the
 //!    thread then looks up its own number for this stack (`by_thread.rs`). That number stands for
 //!    the same frames and a word for the thread, which `names.rs` resolves. So a free by another
-//!    thread needs no further work.
+//!    thread also counts for the thread that allocated, without further work.
 //! 5. **The real malloc** is called. In exact mode this happens before step 4, and the memory that
 //!    step 4 reads is prefetched meanwhile.
 //! 6. **The live table** (`live.rs`) stores the block's stack and size by the block's address, in
 //!    128 parts. A part belongs to the first thread that touches it, and needs no lock until
 //!    another thread touches it.
-//! 7. **The counters** (`counters.rs`) are the thread's own counters of this stack, which are
-//!    written without a locked instruction, and the process's sum in use. The peak of each stack
-//!    costs constant time per event: a stack's counters are copied aside at their first change
-//!    after the heap has fallen from a new maximum. Well below the peak, threads count the memory
-//!    in use in budgets. Near the peak, they count event by event, and each event takes a lock for
-//!    the process's sum and for its stack's counters.
+//! 7. **The counters** (`counters.rs`) are the thread's own counters of this stack, and the sum of
+//!    the memory in use of the whole process. The thread's own counters are written without a
+//!    locked instruction. The peak of each stack costs constant time per event: a stack's counters
+//!    are copied aside at their first change after the heap has fallen from a new maximum. Well
+//!    below the peak, threads count the memory in use in budgets. Near the peak, they count event
+//!    by event, and each event takes a lock for the process's sum and for its stack's counters.
 //! 8. **The end of the event.** If a dump has become due (`dump_schedule.rs`: by growth, a peak or
 //!    a signal), it is made now.
 //!
-//! A free takes these steps before the real free, because another thread may get the address after
-//! it: the live table, then the counters, then the real free. A realloc removes the old block, and
-//! calls the real realloc. If that fails, the old block is put back.
+//! A free updates the live table, then the counters, and then calls the real free. The real free
+//! comes last, because afterwards another thread may get the address. A realloc removes the old
+//! block from the live table, and calls the real realloc. If the real realloc fails, the old block
+//! is put back.
 //!
 //! A dump (`dumps.rs`) takes the dump lock, blocks signals, and changes to a separate stack,
 //! because the program's stack may be that of a signal handler. It adds up the counters of all
-//! threads while no thread has the ledger open (`LedgerAccess::run_at_rest`). Threads wait for this
-//! in their next event, for about a millisecond. So all sums are of one moment. The dump writes
-//! pprof or text to a `.tmp` file, and renames the file. The program's other threads run meanwhile.
+//! threads while no thread has the ledger open (`LedgerAccess::run_at_rest`). So all sums are of
+//! one moment. If a thread has an event meanwhile, it waits for about a millisecond. The dump
+//! writes pprof or text to a `.tmp` file, and renames the file. The program's other threads run
+//! meanwhile.
 //!
 //! If the growth of lines is reported, a scan (`lines.rs`) is made in the same way, whenever enough
 //! was allocated (`growth_reports.rs`). It compares the memory in use of each stack with the last
@@ -78,8 +80,8 @@
 //!
 //! Whenever a thread reports its allocated and freed bytes, it may check the heap (`moment.rs`). If
 //! a moment is due, it is added to the recording's history (`history.rs`, `moments.rs`). A dump
-//! writes the history into a comment, beside the sizes of allocations (`sizes.rs`, `notes.rs`).
-//! This needs no clock and opens no file.
+//! writes the history into a comment, beside the sizes of allocations (`sizes.rs`, `notes.rs`). A
+//! moment needs no clock thread and opens no file.
 //!
 //! Under `record`, the tables for a profile are in a file in memory that `record` has open, too:
 //! the saved ledger (`table_file.rs`, `shared_ledger.rs`). So the tables outlive a program that is
@@ -125,8 +127,8 @@
 //! * **Busy.** A thread inside the engine has `busy` set. Code that allocates meanwhile (a signal
 //!   handler, or libc for the engine) gets memory from the real function. Such an allocation is
 //!   counted as dropped and never recorded. So no thread enters the engine twice, and no thread
-//!   waits for a lock that it has taken itself. `reentrancy_guard.rs` does the same for the
-//!   engine's own work.
+//!   waits for a lock that it has taken itself. A thread that does work of the engine outside of
+//!   events is busy, too (`reentrancy_guard.rs`).
 //! * **What may allocate.** Steps 1 to 8 never allocate: tables grow by mmap, in chunks that do not
 //!   move. Dumps, the start, dlclose, options and counted mappings may allocate, and before glibc
 //!   2.35 the list of loaded objects may, too. They allocate from `arena.rs`, the library's global
@@ -136,19 +138,20 @@
 //! * **Locks** are futexes (`lock.rs`). Each has a rank in its type, and a thread takes locks in
 //!   the order of their ranks. A debug build asserts that. Fork takes all of them in this order
 //!   (`fork.rs`), and then the locks of libc's malloc. So while a thread forks, a signal handler
-//!   waits for none of these locks, because its own thread may be inside malloc. It lets the
-//!   forking thread make the dump. If fork does not get a lock in time, the lock belongs to a
-//!   thread that is interrupted by a signal handler. The child has no such thread. It treats all
-//!   locks as free and records nothing, which the parent counts.
-//! * **Layers.** Modules use no module that uses them. The modules for the mode of recording
-//!   (`mode.rs`), for the state of threads (`thread/`), for the sums (`counters.rs`) and for the
-//!   tables do not use events. `dump_schedule.rs`, which every event checks, gets the maker of
-//!   dumps at the start.
+//!   waits for none of these locks, because the handler's own thread may be inside malloc. The
+//!   handler leaves its dump to the forking thread. If fork does not get a lock in time, the lock
+//!   belongs to a thread that is interrupted by a signal handler. This thread does not exist in the
+//!   child. So the child treats all locks as free, and records nothing. The parent counts such
+//!   children.
+//! * **Layers.** No two modules use each other. The modules for the mode of recording (`mode.rs`),
+//!   for the state of threads (`thread/`), for the sums (`counters.rs`) and for the tables do not
+//!   use events. `dump_schedule.rs`, which every event checks, gets the maker of dumps at the
+//!   start.
 //! * **Owners** (`access.rs`). A thread uses a resource that it owns with plain loads and stores
 //!   while it has the ledger open. It checks each time whether it still owns the resource. A thread
 //!   that takes a resource from its owner first marks the resource, makes the kernel run a barrier
-//!   on every core, and waits until the owner has closed the ledger. It must not have the ledger
-//!   open meanwhile, because otherwise two such threads could wait for each other.
+//!   on every core, and waits until the owner has closed the ledger. The taking thread must not
+//!   have the ledger open meanwhile, because otherwise two threads could wait for each other.
 //! * **Publication.** A value is written before the key, number or pointer that leads to it. The
 //!   key, number or pointer is stored with release and read with acquire. Keys and stacks never
 //!   change. Rules and hash tables are replaced by larger ones, and the old ones stay mapped for
@@ -157,20 +160,20 @@
 //! * **No `__tls_get_addr`**, because it may allocate. The thread's slot is initial-exec storage,
 //!   and std's thread-locals use heapprof-preload's `thread_local.rs`.
 //! * **Turns** (`dump_turn.rs`). One thread dumps at a time. Meanwhile an automatic dump is
-//!   delayed, and a dump that the program requests waits, while signals are delivered. A signal
-//!   handler leaves a note, and the thread that dumps makes one more dump. No dump follows the last
-//!   dump or the dump before an exec.
+//!   delayed, and a thread of the program that requests a dump waits (its signals are still
+//!   handled). A signal handler leaves a note, and the thread that is dumping then makes one more
+//!   dump. No dump follows the last dump or the dump before an exec.
 //! * **Signals.** A signal handler dumps. If it has interrupted the engine, it requests a dump
 //!   instead (`DumpSchedule::request_dump`). Signals are blocked in a dump. A handler of the
 //!   library is installed only if the program left the default, and it calls only async-signal-safe
 //!   functions.
 //! * **fork** keeps the tables. Its handlers are registered first, so that the handlers of other
-//!   libraries take their locks before the engine's locks are taken. They stay registered when libc
-//!   removes the handlers of libraries at the end, because a thread may be between the first and
-//!   the second handler. A child whose tables are whole restarts its sums with the memory in use.
-//!   Children of **vfork** and posix_spawn share memory and do not dump: the process id
-//!   distinguishes them. Before an **exec** there is a dump. If the exec fails, the next dump
-//!   removes that file.
+//!   libraries take their locks before the engine's locks are taken. When the program ends, libc
+//!   removes the handlers of libraries. The engine's handlers stay registered, because a thread
+//!   that forks at that moment needs both of them. A child whose tables are whole restarts its sums
+//!   with the memory in use. Children of **vfork** and posix_spawn share memory and do not dump:
+//!   the process id distinguishes them. Before an **exec** there is a dump. If the exec fails, the
+//!   next dump removes that file.
 //! * **The engine's own thread** (`recording/clock.rs`) exists only for an interval, for `record
 //!   --live`, or for reports of the growth of lines. It makes each dump in a thread without the
 //!   program's open files. It ends before the program changes its identity or its namespaces,

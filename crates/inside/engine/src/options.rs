@@ -48,8 +48,8 @@ pub struct DumpTriggers {
     pub interval: Option<Duration>,
     /// Makes a dump each time the heap is larger by this size than at the last dump.
     pub growth: Option<u64>,
-    /// Makes a dump each time the heap is at a new peak, which is a tenth (and at least 64 KiB)
-    /// above the peak of the last dump.
+    /// Makes a dump at each new peak of the heap that is at least a tenth, and at least 64 KiB,
+    /// above the peak at the last dump.
     pub peak: bool,
     /// Makes a dump each time the heap's peak is higher by this size than at the last dump
     /// (gperftools' inuse interval).
@@ -99,9 +99,9 @@ pub struct DumpOutput {
     /// these, the process that `parent` started writes its last dump to this path, and all other
     /// dumps go to files beside it. If the pattern is empty, no dump is written.
     pub pattern: Vec<u8>,
-    /// The path pattern for all processes except the process that `parent` started. It is absolute
-    /// and has a `%p`. Its folder is made when the first of these processes dumps. If this pattern
-    /// is empty, they use `pattern`.
+    /// The path pattern for all processes except the process that `parent` started. The pattern is
+    /// absolute and has a `%p`. Its folder is made when the first of these processes dumps. If the
+    /// pattern is empty, these processes use the field `pattern`.
     pub children: Vec<u8>,
     /// The folder to which a relative pattern refers. `None` means the process's working folder at
     /// the start of the recording.
@@ -110,25 +110,31 @@ pub struct DumpOutput {
     pub parent: Option<i32>,
     /// The folder of the list of dumps, which has a file for each user.
     ///
-    /// Each dump adds an entry that ends with a NUL. Its parts are the process, the time of the
-    /// dump (0 before the program's end, 1 at the end, 2 before an exec, 3 before a filter of
-    /// system calls under which a dump would end the program), whether it is exact, bytes in use,
-    /// peak bytes, the most bytes that the process itself had in use, stacks, events lost, and the
-    /// path. A dump that was not written adds `!`, errno, process and path, or `!` and a text. A
-    /// child that was left out (see [`min_child_bytes`](Self::min_child_bytes)) adds `-`, process
-    /// and time.
+    /// Each dump adds an entry that ends with a NUL. The parts of the entry are, in this order:
+    ///
+    /// * the process;
+    /// * the time of the dump: 0 before the program's end, 1 at the end, 2 before an exec, 3 before
+    ///   a filter of system calls under which a dump would end the program;
+    /// * whether the recording is exact;
+    /// * the bytes in use, the peak bytes, and the most bytes that the process itself had in use;
+    /// * the number of stacks, the number of lost events, and the path.
+    ///
+    /// A dump that was not written adds `!`, errno, process and path, or `!` and a text. A child
+    /// that was left out (see [`min_child_bytes`](Self::min_child_bytes)) adds `-`, process and
+    /// time.
     ///
     /// The reports of [`DumpTriggers::line_growth`] go into another file there, whose name ends in
     /// `.lines`. A report has a newline, a NUL, `lines `, and then, as text, the process, the time
-    /// at which its recording began (nanoseconds since 1970), whether it is exact, and the length
-    /// of a gzipped profile with the growth of each stack. This profile follows after a newline.
+    /// at which its recording began (nanoseconds since 1970), whether the recording is exact, and
+    /// the length of a gzipped profile with the growth of each stack. A newline and this profile
+    /// follow.
     ///
     /// The profiles of [`DumpTriggers::live`] go into a file whose name ends in `.live`. They have
     /// the same form, but each is a whole profile.
     pub list: Vec<u8>,
-    /// Number of bytes that a child must have had in use at one time, so that it writes a last
-    /// dump. Blocks that a forked child inherits do not count. A child that never had as many bytes
-    /// in use adds an entry to `list` instead.
+    /// Smallest number of bytes with which a child writes a last dump: the child must have had this
+    /// many bytes in use at one time. Blocks that a forked child inherits do not count. A child
+    /// that never had this many bytes in use adds an entry to `list` instead.
     pub min_child_bytes: u64,
     /// The ledger keeper, which gets a file in memory. The file contains all data for a profile,
     /// and outlives a recorded process that is killed.
@@ -151,7 +157,7 @@ pub struct DumpOutput {
 pub struct RecordingOptions {
     /// Whether and how allocations are recorded.
     pub mode: RecordingMode,
-    /// Average bytes between samples.
+    /// Average number of bytes between samples.
     pub period: u64,
     /// The format of dumps.
     pub format: DumpFormat,
@@ -162,16 +168,16 @@ pub struct RecordingOptions {
     /// The rights of new files, which do not depend on the umask.
     pub file_mode: u32,
     /// A regular expression for functions that reports leave out, like malloc. It becomes part of
-    /// `drop_frames`. If it is empty, reports leave out only the functions of allocators that
-    /// heapprof knows.
+    /// `drop_frames` in the profile. If it is empty, reports leave out only the functions of
+    /// allocators that heapprof knows.
     pub wrappers: String,
     /// Whether forked children continue to record, each child for itself.
     pub follow_children: bool,
     /// The kinds of frames that are recorded of a stack in an interpreter. The text format has only
     /// native frames.
     pub frames: FrameChoice,
-    /// Whether allocations are counted for each thread separately, with the labels `thread` (its
-    /// name) and `tid`. The text format lacks them.
+    /// Whether allocations are counted for each thread separately, with the labels `thread` (the
+    /// thread's name) and `tid`. The text format lacks these labels.
     pub by_thread: bool,
     /// Whether profiles have the program's whole command line, which may hold passwords. The text
     /// format lacks it.
@@ -183,7 +189,8 @@ pub struct RecordingOptions {
 
 /// Default period: 512 KiB, as in Go and jemalloc.
 pub const DEFAULT_PERIOD: u64 = 512 << 10;
-/// The rights of a file that shows details of a program, so that only its user may read it.
+/// The rights of a file that shows details of a program: only the file's user may read and write
+/// it.
 pub(crate) const PRIVATE_FILE_MODE: u32 = 0o600;
 /// The longest period, in bytes. With this limit, sums of weights stay within 64 bits.
 pub const MAX_PERIOD: u64 = 1 << 40;

@@ -35,8 +35,8 @@ pub(crate) struct EngineProcess {
     /// A page that the kernel wipes in every child that gets a copy of the memory. The engine
     /// recognizes such a child by the wiped page.
     marked: AtomicPtr<AtomicU32>,
-    /// Whether the program installed a filter of system calls. A system call that was not tried
-    /// before may end the program.
+    /// Whether the program installed a filter of system calls. Under the filter, a system call that
+    /// was not tried before may end the program.
     filtered: AtomicBool,
     /// The cached result of [`may_share_ledger`](Self::may_share_ledger).
     keeps: AtomicU8,
@@ -137,8 +137,8 @@ impl EngineProcess {
         page.is_some_and(|page| page.load(Ordering::Acquire) == 0)
     }
 
-    /// Whether this process is a copy that still uses the tables of its parent. The reason is that
-    /// fork's handlers did not run, or that there was no memory for separate tables.
+    /// Whether this process is a copy that still uses the tables of its parent. This happens if
+    /// fork's handlers did not run, or if there was no memory for separate tables.
     #[inline(always)]
     pub(crate) fn shares_tables(&self) -> bool {
         self.pages.table_file.is_shared() && self.is_orphan()
@@ -199,8 +199,8 @@ impl EngineProcess {
 }
 
 impl WaitPolicy for EngineProcess {
-    /// Whether [`abandon`](Self::abandon) was called. A child that was made without fork's handlers
-    /// is abandoned here first.
+    /// Whether [`abandon`](Self::abandon) was called. Calls it first if this is a child that was
+    /// made without fork's handlers.
     fn is_abandoned(&self) -> bool {
         if self.is_orphan() && !self.abandoned.load(Ordering::Relaxed) {
             self.abandon();
@@ -223,7 +223,8 @@ impl WaitPolicy for EngineProcess {
         (FIRST_TIMEOUT >> in_vain.saturating_mul(2).min(62)).max(MIN_TIMEOUT)
     }
 
-    /// Notes that a thread has waited in vain for the [`wait_timeout`](Self::wait_timeout).
+    /// Notes that a thread has given up waiting after the time
+    /// [`wait_timeout`](Self::wait_timeout).
     fn note_timeout(&self) {
         let more = |n: u32| n.checked_add(1);
         let _ = self

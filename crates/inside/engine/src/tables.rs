@@ -1,5 +1,5 @@
-//! Tables without owners: growing arrays, hash tables, the numbers of stacks, counters, samples,
-//! the log of events.
+//! Tables that the other parts of the engine use: growing arrays, hash tables, the numbers of
+//! stacks, counters, samples, the log of events.
 
 pub(crate) mod chunks;
 pub(crate) mod counters;

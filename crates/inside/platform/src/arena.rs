@@ -2,8 +2,8 @@
 //! program.
 //!
 //! libheapprof.so uses this allocator instead of malloc, which belongs to the program. Sizes are
-//! rounded up to powers of two, with a free list for each. A block of more than 32 KiB is a mapping
-//! of its own, and is unmapped when it is freed.
+//! rounded up to powers of two, and each size has a list of free blocks. A block of more than 32
+//! KiB is a separate mapping, which is unmapped when the block is freed.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,10 +36,10 @@ struct ArenaLists {
     earlier: [(usize, usize); 16],
     /// Number of bytes of all chunks that small blocks are cut from.
     chunks: usize,
-    /// Start and length of each block that is a mapping of its own.
+    /// Start and length of each block that is a separate mapping.
     mapped: [(usize, usize); 64],
-    /// Total length in bytes of the blocks that are mappings of their own, but are not listed in
-    /// `mapped`, because the list is full.
+    /// Total length in bytes of the blocks that are separate mappings, but are missing in `mapped`,
+    /// because that list is full.
     unlisted: usize,
 }
 

@@ -1,7 +1,8 @@
-//! A lock that allocates nothing and calls no function of libc. It waits by the kernel's futex.
+//! A lock that allocates nothing and calls no function of libc. A waiting thread sleeps in the
+//! kernel's futex.
 //!
-//! An event of the program waits for a lock only for a limited time. The reason: a signal handler
-//! may have interrupted the thread that has the lock, and may itself wait, perhaps for this thread.
+//! An event of the program waits for a lock only for a limited time. The thread that has the lock
+//! may be interrupted by a signal handler, and this handler may itself wait for the event's thread.
 //! Once a thread has given up, all threads wait for a shorter time.
 //!
 //! Each lock has a rank in its type. A thread takes locks in the order of their ranks, because
@@ -80,7 +81,8 @@ pub trait WaitPolicy {
     fn is_forking(&self) -> bool;
     /// Returns the longest time that an event may wait for a lock, in nanoseconds.
     fn wait_timeout(&self) -> i64;
-    /// Notes that a thread has waited in vain for the [`wait_timeout`](Self::wait_timeout).
+    /// Notes that a thread has given up waiting after the time
+    /// [`wait_timeout`](Self::wait_timeout).
     fn note_timeout(&self);
 }
 
@@ -88,8 +90,9 @@ pub trait WaitPolicy {
 pub trait ForkLock {
     /// Returns the lock's rank.
     fn rank(&self) -> u8;
-    /// Takes the lock, unless another thread has it for longer than
-    /// [`wait_timeout`](WaitPolicy::wait_timeout). Returns whether it was taken.
+    /// Takes the lock. Gives up if another thread has the lock for longer than
+    /// [`wait_timeout`](WaitPolicy::wait_timeout), but waits without a limit for the lock of rank
+    /// [`rank::DUMPING`]. Returns whether the lock was taken.
     fn acquire_for_fork(&self, process: &dyn WaitPolicy) -> bool;
     /// Releases the lock that [`acquire_for_fork`](Self::acquire_for_fork) took.
     fn release_after_fork(&self);
@@ -202,9 +205,10 @@ impl<const RANK: u8> FutexLock<RANK> {
         (take_word(&self.0) || wait_a_while(&self.0, process)).then(|| self.guard())
     }
 
-    /// Takes the lock, and waits for at most `patience` nanoseconds if it is taken for a fork. The
-    /// limit prevents a deadlock: the thread that forks may wait for malloc's own lock, which this
-    /// thread may have, because a signal interrupted its malloc.
+    /// Takes the lock, and waits until it is free. If a thread has taken it for a fork, this waits
+    /// for at most `patience` nanoseconds, and then returns `None`. The limit prevents a deadlock:
+    /// the thread that forks may wait for malloc's own lock, which this thread may have, because a
+    /// signal interrupted its malloc.
     pub fn lock_past_fork(
         &self,
         process: &impl WaitPolicy,
@@ -273,8 +277,9 @@ impl<const RANK: u8> Drop for LockGuard<'_, RANK> {
     }
 }
 
-/// Waits for a lock's word, and takes it. Returns false after a limited time. The time is longer
-/// while a thread forks, because that thread has all locks.
+/// Waits for a lock's word, and takes it. Returns false after the time
+/// [`wait_timeout`](WaitPolicy::wait_timeout). While a thread forks, this waits for longer, because
+/// that thread has all locks.
 #[cold]
 fn wait_a_while(word: &AtomicU32, process: &dyn WaitPolicy) -> bool {
     wait_for(word, process, || !process.is_forking())

@@ -93,8 +93,8 @@ impl PageSource {
             .unwrap_or_else(|| sys::map_dense(len))
     }
 
-    /// Returns the address in `at`. If it is null, this first maps zeroed memory, which begins at a
-    /// multiple of `align`, and stores its address in `at`. If several threads do so at the same
+    /// Returns the address in `at`. If it is null, first maps zeroed memory at a multiple of
+    /// `align`, and stores the address of this memory in `at`. If several threads do so at the same
     /// time, the memory of the first thread is used. Returns null if there is no memory.
     pub fn map_once<T>(
         &self,
@@ -132,8 +132,8 @@ impl PageSource {
         }
     }
 
-    /// Takes memory of the table file or, in a test, of the region. `None` if the caller must map
-    /// private memory of the kernel.
+    /// Takes memory of the table file or, in a test, of the region. Returns `None` if the caller
+    /// must map private memory of the kernel.
     fn take_other(&self, len: usize, lot: TableLifetime) -> Option<*mut u8> {
         #[cfg(any(test, feature = "regions"))]
         if self.is_region() {

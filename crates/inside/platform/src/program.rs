@@ -4,9 +4,10 @@ use std::ffi::CStr;
 
 use crate::sys;
 
-/// Returns the name of the running program. This is the name by which it was started, if this name
-/// leads to the running file. (A script's name does not.) The file's own name can be misleading:
-/// one file may be many programs, and `vim` may be a link to `vim.basic`.
+/// Returns the name of the running program: the name by which it was started, or else the name of
+/// its file. The first name counts only if it leads to the running file, which the name of a script
+/// does not. It is preferred because one file may be many programs, and `vim` may be a link to
+/// `vim.basic`.
 pub fn name() -> Vec<u8> {
     const EXECUTABLE_LINK: &CStr = c"/proc/thread-self/exe";
     let mut buf = [0u8; 4096];
@@ -33,8 +34,8 @@ fn last_part(path: &[u8]) -> &[u8] {
     path.rsplit(|&b| b == b'/').next().unwrap_or_default()
 }
 
-/// Returns the path that was executed; `None` if the path contains no name. There is no name if the
-/// program executed its own file again, or an open file.
+/// Returns the path that was executed; `None` if the path contains no name of the program, because
+/// the program executed its own file again, or an open file.
 fn executed_path() -> Option<&'static CStr> {
     sys::executed_path().filter(|path| {
         let path = path.to_bytes();

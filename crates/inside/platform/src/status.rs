@@ -24,7 +24,8 @@ pub fn resident() -> (u64, u64) {
     (field(b"VmRSS:"), field(b"VmHWM:"))
 }
 
-/// Whether a launcher has already installed a filter of system calls.
+/// Whether this thread has a filter of system calls, for example from the program that started this
+/// program.
 pub fn is_filtered() -> bool {
     if let Some(mode) = sys::seccomp_mode() {
         return mode != 0;

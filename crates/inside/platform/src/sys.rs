@@ -95,8 +95,8 @@ pub fn nap() {
 }
 
 /// Sleeps for `nanoseconds` (less than a second), or until a signal comes. This waits by a futex on
-/// a word that no thread changes. With nanosleep, the kernel would forget how to resume a sleep of
-/// the program that an attacher has interrupted in this thread.
+/// a word that no thread changes. An attacher may have interrupted a sleep of the program in this
+/// thread. A nanosleep would make the kernel forget how to resume that sleep.
 #[cfg(not(shuttle))]
 pub fn sleep(nanoseconds: u64) {
     let word = AtomicU32::new(0);

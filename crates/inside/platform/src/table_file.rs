@@ -154,10 +154,9 @@ impl TableFile {
         self.is_shared.load(Ordering::Relaxed)
     }
 
-    /// Locks the pieces until [`unlock_pieces`](Self::unlock_pieces), and waits while another
-    /// thread has them locked. A running thread locks them for no longer than the kernel takes to
-    /// copy a process that forks. Returns false if they are locked for longer, because the other
-    /// thread is suspended.
+    /// Locks the pieces until [`unlock_pieces`](Self::unlock_pieces). Waits while another thread
+    /// has them locked, which is at most the time that the kernel takes to copy a process that
+    /// forks. Returns false if they are locked for longer, because the other thread is suspended.
     pub fn lock_pieces(&self) -> bool {
         const MAX_YIELDS: usize = 1000;
         const MAX_NAPS: usize = 40_000;

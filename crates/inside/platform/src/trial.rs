@@ -1,5 +1,5 @@
-//! Tries a filter of system calls that the program is about to install. A child process shows
-//! whether the filter would kill the program at a dump.
+//! Tries, in a child process, a filter of system calls that the program is about to install. The
+//! child shows whether the filter would kill the program at a dump.
 
 use std::sync::atomic::AtomicU32;
 
@@ -86,8 +86,8 @@ fn lives_through(work: impl FnOnce()) -> bool {
     }
 }
 
-/// Whether the next child would be the first process of a namespace of its own. Such a namespace
-/// ends with its first process.
+/// Whether the next child would be the first process of a new namespace of process ids. Such a
+/// namespace ends with its first process.
 pub fn makes_first_process() -> bool {
     let (mut own, mut children) = ([0; 64], [0; 64]);
     sys::read_link(c"/proc/thread-self/ns/pid", &mut own)

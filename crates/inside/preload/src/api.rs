@@ -53,9 +53,9 @@ pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) 
     })
 }
 
-/// Returns the output for a recording that this process starts itself. `list` is the path of the
-/// file in which `heapprof record` collects reports; it is empty if there is no such file. The
-/// recording's dumps are reported in the file.
+/// Returns the output for a recording that this process starts itself. `list` is the folder in
+/// which `heapprof record` collects reports; it is empty if there is no such folder. The
+/// recording's dumps are reported there.
 fn own_output(pattern: &[u8], list: Vec<u8>) -> DumpOutput {
     DumpOutput {
         pattern: pattern.to_vec(),
@@ -77,8 +77,8 @@ pub extern "C" fn heapprof_is_running() -> c_int {
     c_int::from(ENGINE.lifecycle().is_running())
 }
 
-/// Writes a profile to `path`, or to the file that the output pattern names if `path` is null.
-/// Returns 0, or an errno.
+/// Writes a profile to `path`. If `path` is null, writes it to the file that the output pattern
+/// names. Returns 0, or an errno.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_dump(path: *const c_char) -> c_int {
     // SAFETY: the caller's contract.
@@ -93,8 +93,8 @@ pub unsafe extern "C" fn heapprof_dump(path: *const c_char) -> c_int {
 }
 
 /// Waits until `heapprof record --fork-audit` has scanned the pages of this forked child. A nonzero
-/// `ends` means that the child is about to end; an earlier scan then has priority over this one.
-/// Returns 1 if the pages were scanned, else 0.
+/// `ends` means that the child is about to end: the audit then shows this scan only if it has no
+/// earlier one. Returns 1 if the pages were scanned, else 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn heapprof_look(ends: c_int) -> c_int {
     let look = || ENGINE.wait_for_audit(ends != 0);

@@ -10,7 +10,7 @@ type AtForkHandler = unsafe extern "C" fn();
 
 /// Registers fork handlers that belong to no library, so that they are never removed. libc removes
 /// a library's handlers when the library is closed, and the handlers of all libraries when the
-/// program ends. If a thread forks at that moment, the first handler has taken locks, but libc
+/// program ends. If a thread forked at that moment, the first handler would take locks, and libc
 /// would not call the handler that releases them.
 pub fn register(prepare: AtForkHandler, parent: AtForkHandler, child: AtForkHandler) {
     let [prepare, parent, child] = [prepare, parent, child].map(|handler| handler as *const c_void);

@@ -412,8 +412,8 @@ fn hand_over(file: i32) {
     letter.file.store(-1, Ordering::Release);
 }
 
-/// Handles the first allocation whose stack contains code of an unknown object. The object begins
-/// at `start`. The program may have loaded it without dlopen.
+/// Handles the first allocation whose stack contains code of an unknown object, which begins at
+/// `start`. The program may have loaded the object without dlopen.
 fn on_new_code(start: usize) {
     opened_objects::scan();
     interpreters::scan_new_object(start);

@@ -72,8 +72,8 @@ fn wait() {
     }
 }
 
-/// Whether `record` expects a profile when the program ends. It does so even if the program stopped
-/// the recording.
+/// Whether `record` expects a profile when the program ends. `record` expects it even if the
+/// program stopped the recording.
 static IS_RECORDED: AtomicBool = AtomicBool::new(false);
 /// Whether the program stopped a recording while [`IS_RECORDED`] was set.
 static WAS_STOPPED: AtomicBool = AtomicBool::new(false);
@@ -166,9 +166,10 @@ pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
 /// Whether this process has called abort and has already made its last dump.
 static IS_ABORTING: AtomicBool = AtomicBool::new(false);
 
-/// Makes the last dump, unless the hook of abort has made it, and ends the program by SIGABRT. libc
-/// aborts without calling this hook if the heap is damaged or the stack was smashed. If the thread
-/// is inside an event then, it is in the real allocator, where it has none of the library's locks.
+/// Makes the last dump, unless the hook of abort has made it, and ends the program by SIGABRT. If
+/// the heap is damaged or the stack was smashed, libc aborts without calling the hook of abort. A
+/// thread that is inside an event at that moment runs the real allocator, and has none of the
+/// library's locks.
 pub fn by_abort(signal: c_int) {
     wiretap::end();
     if !IS_ABORTING.swap(false, Ordering::AcqRel) && is_due() {
@@ -234,8 +235,9 @@ extern "C" fn at_exit(_: *mut c_void) {
     make_last_dump();
 }
 
-/// Maximum number of threads that may call exit at the same time. Each thread takes one handler off
-/// libc's list, and a thread that finds none ends the process.
+/// Number of times that the exit handler is registered with libc. This is also the maximum number
+/// of threads that may call exit at the same time: each thread takes one handler off libc's list,
+/// and a thread that finds none ends the process.
 const MAX_EXITING_THREADS: usize = 4;
 
 /// Looks up the real functions behind this module's hooks.

@@ -139,7 +139,7 @@ const LETTER_FORM: SettingForm<bool> = SettingForm {
     read: |text| Some(text.starts_with(['t', 'T', 'y', 'Y', '1'])),
 };
 
-/// Settings from gperftools' variables. They apply to a recording that is started in any way.
+/// Settings from gperftools' variables. They apply however a recording is started.
 #[derive(Clone, Copy)]
 pub struct GperftoolsSetup {
     pub triggers: DumpTriggers,
@@ -203,8 +203,8 @@ pub fn report_becoming_unrecorded(why: &str, program: &[u8]) {
     }
 }
 
-/// Returns the path of the list in which `record` collects reports of its processes; `None` without
-/// `record`, or if children are not followed.
+/// Returns the folder in which `record` collects reports of its processes; `None` without `record`,
+/// or if children are not followed.
 fn list() -> Option<&'static [u8]> {
     let follows = parse_variable(variable::FOLLOW.name, &setting::ANSWER);
     get(variable::LIST.name).filter(|_| !matches!(follows, Ok(Some(false))))
@@ -221,8 +221,8 @@ pub fn watch() -> Option<&'static [u8]> {
     get(variable::WATCH.name)
 }
 
-/// Returns the name of the variable for the wiretap's key file if `is_of_key`, else of the variable
-/// for the wiretap's address. The name is for a report that the variable's value is wrong.
+/// Returns the name of an environment variable of the wiretap, for an error message: the variable
+/// for the key file if `is_of_key`, else the variable for the address.
 pub fn wrong_wiretap(is_of_key: bool) -> &'static str {
     match is_of_key {
         true => variable::WIRETAP_KEY_FILE.name,
@@ -230,7 +230,7 @@ pub fn wrong_wiretap(is_of_key: bool) -> &'static str {
     }
 }
 
-/// Whether Python's small objects are recorded; `None` if no variable says so.
+/// Whether Python's small objects are recorded; `None` if no variable sets this.
 pub fn python_objects() -> Result<Option<bool>, SettingError> {
     // Python counts no objects for that variable when its allocators are wrapped.
     if get("PYTHONMALLOCSTATS").is_some() {

@@ -1,10 +1,10 @@
 //! Fast path for an allocation that is not recorded: a few instructions, then a jump to the real
 //! function.
 //!
-//! malloc subtracts its size plus one (so that empty blocks count) from the thread's countdown. It
-//! jumps to the real function, unless the countdown ran out. Then it jumps to the recording
-//! function, and also passes its call site. free looks up one byte by the address. Both leave the
-//! stack unchanged, so that the real function returns to the program.
+//! malloc subtracts its size plus one (so that empty blocks count) from the thread's countdown. If
+//! the countdown has not run out, malloc jumps to the real function. Otherwise it jumps to the
+//! recording function, and passes its call site, too. free looks up one byte by the address. Both
+//! hooks leave the stack unchanged, so that the real function returns to the program.
 
 use std::arch::naked_asm;
 

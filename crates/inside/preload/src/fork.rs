@@ -1,5 +1,5 @@
-//! Hook for registering fork handlers of the program's libraries: they are registered behind
-//! heapprof's handlers.
+//! Hook of the function by which libraries register fork handlers. The libraries' handlers are
+//! registered after heapprof's handlers.
 
 use std::ffi::{c_int, c_void};
 

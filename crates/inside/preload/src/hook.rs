@@ -1,8 +1,8 @@
-//! Macros for hooks that are implemented by ordinary functions. Such a function receives the place
-//! from which the hook was called, or it runs before the real function.
+//! Macros for hooks that are implemented by ordinary functions. Such a function either receives the
+//! call site of the hook, or runs before the real function.
 
 /// Defines an exported hook, which calls a function. The function gets the hook's arguments, and
-/// then the place from which the hook was called.
+/// then the hook's call site.
 macro_rules! hook {
     (
         $name:ident($($argument:ident: $type:ty),*) -> $result:ty,

@@ -17,8 +17,8 @@ use crate::real_functions::HookedFunction;
 /// Argument for a user id that is to stay unchanged.
 const NO_CHANGE: u32 = u32::MAX;
 
-/// Runs before a function that changes the process without a report to the engine: only ends the
-/// library's thread and moves the ledger to its file. The ledger keeper may not recognize the
+/// Runs before a function whose change is not reported to the engine. Only ends the library's
+/// thread, and moves the ledger to its file, because the ledger keeper may not recognize the
 /// process after the change.
 unsafe extern "C" fn before_call() {
     before_others();
@@ -76,7 +76,8 @@ unsafe extern "C" fn before_setns(_file: c_int, kind: c_int) {
 
 /// Runs before capset, which may take capabilities away from root.
 unsafe extern "C" fn before_capset(header: usize, data: usize) {
-    /// Header versions of Linux 2.6.25 and later, with twice as many data words.
+    /// Versions of the header since Linux 2.6.25. The data of a call with these versions have twice
+    /// as many words as before.
     const VERSIONS: [u32; 2] = [0x2007_1026, 0x2008_0522];
     ENGINE.lifecycle().move_ledger_to_file();
     // Under a filter of system calls this is not reported: the filter may forbid what comes next.

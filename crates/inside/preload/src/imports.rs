@@ -37,7 +37,7 @@ const GLIBC_OBJECTS: [&[u8]; 4] = [
 const ALLOCATOR_FUNCTIONS: [&[u8]; 3] = [b"malloc", b"free", b"memalign"];
 
 /// Functions whose hooks only the program should call. This library's own slots for them are
-/// pointed at libc's functions, even if another library defines them, too.
+/// pointed at glibc's functions, even if they point at a function of this library.
 const PROGRAM_FUNCTIONS: [&[u8]; 1] = [b"pthread_create"];
 
 /// Maximum number of objects or entries in a list. A longer list is assumed to be damaged.
@@ -191,6 +191,8 @@ impl LoadedImage {
         unsafe { self.read_dynamic(dynamic) };
     }
 
+    /// Reads the object's dynamic section, which begins at `dynamic`.
+    ///
     /// # Safety
     /// The loader has mapped the object, and it stays mapped.
     unsafe fn read_dynamic(&self, dynamic: usize) {
@@ -221,6 +223,8 @@ impl LoadedImage {
         (self.base.get()..self.end.get()).contains(&address)
     }
 
+    /// Returns the symbol with an index in the object's symbol table.
+    ///
     /// # Safety
     /// The object has more than `number` symbols.
     unsafe fn symbol(&self, number: usize) -> ImageSymbol {
@@ -417,7 +421,8 @@ unsafe fn is_file(path: usize, name: &[u8]) -> bool {
     unsafe { is_text(from, name) }
 }
 
-/// Corrects each slot that points neither at glibc's function nor at a function of this library.
+/// Corrects each slot that points neither at glibc's function nor at a function of this library,
+/// and the slots of [`PROGRAM_FUNCTIONS`].
 fn lead() {
     const RELOCATION_LEN: usize = 24;
     let mut is_open = false;

@@ -1,7 +1,9 @@
-//! Hooks on functions after which the ledger can't be moved to its file any more. The hooks move
-//! the ledger before they call the function. A move needs four things: the process has only one
-//! thread, it can reach the ledger keeper, it has a free file descriptor, and the leader of its
-//! session is known, because the leader identifies the other processes.
+//! Hooks on functions after which the ledger can't be moved to its file any more. A move needs a
+//! process with only one thread, a free file descriptor, and a way to reach the ledger keeper. The
+//! hooks move the ledger before they call the function.
+//!
+//! setsid has such a hook because the ledger keeper must know the process that begins a session: by
+//! this process, it recognizes the other processes of the session.
 
 use heapprof_engine::ENGINE;
 

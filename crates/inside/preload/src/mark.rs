@@ -1,5 +1,5 @@
-//! `heapprof_mark`: a program that runs under `heapprof watch` reports that a section begins, and
-//! its current memory. The functions neither wait nor allocate.
+//! `heapprof_mark`, by which a program that runs under `heapprof watch` reports that a section
+//! begins, and how much memory the program has. The functions here neither wait nor allocate.
 //!
 //! libc functions at which a thread may be cancelled are replaced by direct system calls, as in the
 //! wiretap.

@@ -63,9 +63,9 @@ fn to_libc_result(result: isize) -> *mut c_void {
     result as *mut c_void
 }
 
-/// Defines one of the names of mmap. Its arguments fill all six registers, so no register can pass
-/// on the place of the call. `EngineEvents::caller` finds the place on the stack instead, which
-/// works only if this library has a single frame there.
+/// Defines one of the names of mmap. Its arguments fill all six registers, so no register is left
+/// for the call site. `EngineEvents::caller` finds the call site on the stack instead, which works
+/// only if this library has a single frame there.
 macro_rules! mmap {
     ($name:ident, $behind:ident) => {
         #[unsafe(no_mangle)]

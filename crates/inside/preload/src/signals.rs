@@ -121,8 +121,8 @@ fn handler_of(signal: c_int) -> Option<libc::sighandler_t> {
     }
 }
 
-/// Makes `signal` trigger dumps, if the program left the signal at its default. Otherwise returns
-/// false.
+/// Makes `signal` trigger dumps. Returns false if the program did not leave the signal at its
+/// default, or if the handler can't be installed.
 pub fn dump_on(signal: c_int) -> bool {
     DUMP_SIGNAL.fetch_or(bit(signal), Ordering::AcqRel);
     take(signal)
@@ -135,8 +135,8 @@ fn take(signal: c_int) -> bool {
     }
 }
 
-/// Catches SIGTERM, SIGINT and SIGABRT, if the program left them at their default. These signals of
-/// terminals, service managers and aborts end a program.
+/// Catches SIGTERM, SIGINT and SIGABRT, if the program left them at their default. These signals
+/// end a program. They come from service managers, terminals and aborts.
 pub fn catch_ends() {
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGABRT] {
         take(signal);

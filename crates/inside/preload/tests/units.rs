@@ -1,6 +1,6 @@
 //! The unit tests of the library's modules. The library itself can't be linked into a test, because
-//! it would take over the test's allocator. So this file compiles some modules once more, with
-//! their tests: those that export none of libc's names.
+//! it would take over the test's allocator. So this file compiles the modules that export none of
+//! libc's names once more, with their tests.
 
 #![allow(
     dead_code,

@@ -1,5 +1,6 @@
 //! Searches the program for interpreters, at the start and whenever it loads code. The stacks of an
-//! interpreter are not read while the program may unload it. `lib.rs` has the list of interpreters.
+//! interpreter are not read while the program may unload that interpreter. `lib.rs` has the list of
+//! interpreters.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,8 +14,8 @@ use crate::loaded_objects::{loaded_objects, note};
 use crate::provider::ScannedObject;
 use crate::{PROVIDERS, examine_each};
 
-/// Declares the list of providers, and defines a function that calls each of them. Each entry is
-/// the module of an interpreter, and the static value that is its provider.
+/// Declares the list of providers, and defines a function that calls each of them. An entry of the
+/// list names the module of an interpreter and the static value in it that is the provider.
 macro_rules! interpreters {
     ($($module:ident::$provider:ident)*) => {
         /// The providers of all interpreters.

@@ -4,8 +4,8 @@
 //! * `provider.rs` has the trait that each interpreter implements.
 //! * [`interpreters`] scans the loaded objects for the interpreters that this file lists, and
 //!   pauses the providers while the program unloads a library.
-//! * `runtime_state.rs` is the state machine of a provider: from "not found" over "read" to "given
-//!   up", and back when the library is unloaded.
+//! * `runtime_state.rs` is the state machine of a provider: from "not found" through "read" to
+//!   "given up", and back when the library is unloaded.
 //! * Each other module is the provider of one interpreter. A crate in `crates/interpreters`
 //!   describes its structures, because heapprof reads them from outside of programs, too.
 //!

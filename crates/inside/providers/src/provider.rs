@@ -3,7 +3,7 @@
 use heapprof_memory::Memory;
 use heapprof_memory::loaded_modules::LoadedObject;
 
-/// A provider, which reads the stacks of an interpreter inside the program.
+/// Reads the stacks of one kind of interpreter inside the program.
 pub(crate) trait InterpreterProvider: Sync {
     /// Looks for the interpreter in an object that was not scanned before. If it is the first
     /// interpreter of its kind, stores it and registers its provider.

@@ -121,8 +121,8 @@ impl<T, E> RuntimeState<T, E> {
         true
     }
 
-    /// Returns the runtime or the reason why it can't be read, in every state; `None` if no runtime
-    /// is stored yet.
+    /// Returns the runtime, or the reason why it can't be read; `None` if no runtime is stored yet.
+    /// Does so in every state.
     #[inline(always)]
     pub(crate) fn found(&self) -> Option<&Result<T, E>> {
         match self.state() {

@@ -30,7 +30,7 @@ const LIST_TAKEN_OFFSET: usize = 0xc;
 const LIST_ENTRIES_OFFSET: usize = 0x10;
 const LIST_ENTRY_SIZE: usize = 24;
 const MAX_LIST_ENTRIES: usize = 169;
-/// The number of types of bodies, by Perl's numbers.
+/// The number of types of bodies. Perl numbers the types from 0.
 pub(crate) const TYPE_COUNT: usize = crate::sv::TYPE_COUNT;
 /// The type number for the bodies of hashes with auxiliary data, from 5.36. Perl uses the type
 /// number of integers for them, because integers need no body.
@@ -58,8 +58,8 @@ fn are_callers<const N: usize>(
     are_callers
 }
 
-/// Whether a block of `size` bytes may be a slab, from which Perl takes ops. A slab has a header,
-/// and 64 words for ops or 64 times a power of two.
+/// Whether a block of `size` bytes may be a slab, from which Perl takes ops. A slab is a header and
+/// words for ops. The number of words is 64, or 64 times a power of two.
 #[inline(always)]
 pub fn may_be_slab(size: usize) -> bool {
     let without_header = size & !63;
@@ -235,8 +235,8 @@ impl PerlRuntime {
         (1..=MAX_LIST_ENTRIES).contains(&(taken as usize)) && memory.u64(entry) == Some(0)
     }
 
-    /// Whether an allocation is a slab, if [`may_be_slab`] is true for its size. `above` yields the
-    /// words on the stack, beginning with the allocation's return address.
+    /// Whether an allocation is a slab. The caller must have checked its size with [`may_be_slab`].
+    /// `above` yields the words on the stack, beginning with the allocation's return address.
     #[cold]
     #[inline(never)]
     pub fn is_slab(&self, above: impl Iterator<Item = u64>) -> bool {
@@ -244,9 +244,9 @@ impl PerlRuntime {
         is_caller
     }
 
-    /// Calls `each` for every arena of heads. The arguments are the address of the arena's first
-    /// head that may belong to a value, and the number of such heads. Returns `None` if the arenas
-    /// can't be read, or as soon as `each` returns `None`.
+    /// Calls `each` for every arena of heads. The arguments are the address of the arena's second
+    /// head, and the number of heads from there on. (The first head never belongs to a value.)
+    /// Returns `None` if the arenas can't be read, or as soon as `each` returns `None`.
     pub fn each_arena_of_heads<M: Memory>(
         &self,
         memory: M,
@@ -388,8 +388,8 @@ fn each_body_arena<M: Memory>(
 }
 
 /// Calls `each` for every arena of heads, the newest first. The arguments are the address of the
-/// arena's first head that may belong to a value, and the number of such heads. Returns `None` if
-/// the arenas can't be read, or as soon as `each` returns `None`.
+/// arena's second head, and the number of heads from there on. (The first head never belongs to a
+/// value.) Returns `None` if the arenas can't be read, or as soon as `each` returns `None`.
 pub(crate) fn each_head_arena<M: Memory>(
     memory: M,
     newest: u64,

@@ -323,8 +323,8 @@ impl<M: Memory> ContextReader<'_, M> {
         self.memory.u64(cop + u64::from(offset))
     }
 
-    /// Returns a number that distinguishes the file that is being compiled from other files. It is
-    /// needed because one statement represents all files that are compiled.
+    /// Returns a hash of the file name of the special statement `cop`, which represents each file
+    /// while Perl compiles it. The hash distinguishes these files.
     #[cold]
     pub(crate) fn version_of_file(self, cop: u64) -> Option<u32> {
         let mut room = [0; 256];

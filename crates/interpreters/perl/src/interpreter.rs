@@ -5,7 +5,7 @@ use heapprof_memory::loaded_modules::{DynamicSymbol, LoadedObject};
 
 use crate::layout::{PerlLayout, PerlVersion};
 
-/// The way to find the interpreter of a thread.
+/// How to find the interpreter of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InterpreterLocator {
     /// Each thread has its own interpreter. `pthread_getspecific` returns it for a key, which must
@@ -57,7 +57,7 @@ pub struct ContextLayout {
 pub struct PerlRuntime {
     /// The perl's version.
     pub version: PerlVersion,
-    /// The way to find the interpreter of a thread.
+    /// How to find the interpreter of a thread.
     pub locator: InterpreterLocator,
     /// Address of the function `Perl_caller_cx`, which finds the contexts that `caller` shows; 0 if
     /// it is not exported.
@@ -92,8 +92,8 @@ pub(crate) struct InterpreterVariables {
     pub(crate) start_env: u64,
     pub(crate) compiling: u64,
     pub(crate) db_sub: u64,
-    /// Variable `PL_cop_seqmax`. This field and those below are `None` if this build may have the
-    /// variable at another offset.
+    /// Variable `PL_cop_seqmax`. This field and the fields after it are `None` if this build may
+    /// have the variable at another offset.
     pub(crate) cop_seqmax: Option<u64>,
     pub(crate) phase: Option<u64>,
     pub(crate) strtab: Option<u64>,
@@ -115,7 +115,7 @@ pub(crate) struct ArenaVariables {
 pub enum UnreadablePerl {
     /// The layout of this version is not known.
     Version(PerlVersion),
-    /// The size of the interpreter, which is the second field, differs from the size in this
+    /// The size of the interpreter (the number in this variant) differs from its size in this
     /// version.
     Size(PerlVersion, u32),
     /// A variable is not exported.
@@ -160,8 +160,8 @@ impl PerlRuntime {
         Self::find_with(memory, object, executable, None)
     }
 
-    /// Finds the perl in `object`, like [`find`](Self::find). `given` is a layout that was made
-    /// from the headers of this perl.
+    /// Finds the perl in `object`, like [`find`](Self::find). `given` is the layout to use, if a
+    /// layout was made from the headers of this perl.
     pub fn find_with<M: Memory>(
         memory: M,
         object: LoadedObject,
@@ -263,8 +263,8 @@ impl PerlRuntime {
         code_of(memory, object, "Perl_runops_standard")
     }
 
-    /// Returns the base to which the offsets of the variables are added. This is `at`, the address
-    /// of the interpreter. If each variable is a separate symbol, it is 0.
+    /// Returns the base to which the offsets of the variables are added: `at`, the address of the
+    /// interpreter, or 0 if each variable is a separate symbol.
     #[inline]
     pub fn base_of(&self, at: u64) -> u64 {
         match self.locator {

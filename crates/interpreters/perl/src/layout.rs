@@ -49,8 +49,8 @@ macro_rules! layout {
                 $($optional: None,)*
             };
 
-            /// Returns the layout with these values of the table's rows; `None` if a needed field
-            /// is missing.
+            /// Makes a layout. `value` returns the value in a row of the table. Returns `None` if a
+            /// needed field is missing.
             pub fn from_rows(value: impl Fn(&str) -> Option<u32>) -> Option<Self> {
                 Some(Self {
                     $($field: value($row)?,)*
@@ -191,7 +191,7 @@ layout! {
         body_object "body[16].body_size",
         body_hash "sizeof.XPVHV_WITH_AUX",
         /// Offset, in a hash's body, of the auxiliary data, from 5.36. In older versions the data
-        /// is behind the array of buckets.
+        /// is after the array of buckets.
         hv_aux "XPVHV_WITH_AUX.xhv_aux",
     }
 }

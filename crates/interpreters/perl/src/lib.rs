@@ -1,14 +1,14 @@
 //! Reads Perl's stack without asking Perl: the sub, the file and the line of each frame.
 //!
-//! A [`PerlRuntime`] is an interpreter's library as it was found in a process, with the
-//! [`PerlLayout`] of its structures by its exact version. [`PerlRuntime::walk`] returns the frames
+//! A [`PerlRuntime`] is an interpreter's library that was found in a process, with the
+//! [`PerlLayout`] of the structures in its exact version. [`PerlRuntime::walk`] returns the frames
 //! of a stack as numbers, so it can run inside malloc: it allocates nothing, calls no Perl
-//! function, and takes no lock. [`PerlRuntime::name`] makes names of such frames while the code is
-//! still there.
+//! function, and takes no lock. [`PerlRuntime::name`] returns the name of a frame, as long as the
+//! frame's code exists.
 //!
-//! Both are generic over [`Memory`](heapprof_memory::Memory), so they also work on another process
-//! or on a core file. The layouts come from perls of all versions (`layouts.tsv`), and are for
-//! x86-64 and other processors with the same sizes of types.
+//! Both functions are generic over [`Memory`](heapprof_memory::Memory), so they also work on
+//! another process or on a core file. The layouts come from perls of all versions (`layouts.tsv`),
+//! and are for x86-64 and other processors with the same sizes of types.
 //!
 //! This crate must not depend on malloc, profiles or SQLite.
 //!
@@ -22,7 +22,7 @@
 //! * `arenas.rs`: the memory that values are taken from, and how much of it is used.
 //! * `sv.rs`: the types and the flags of values.
 //! * `values.rs`: the type, the class and the size of a value.
-//! * `value_memory.rs`: the parts of arenas, and the blocks, of each value.
+//! * `value_memory.rs`: the parts of arenas and the blocks that belong to each value.
 //! * `name.rs`: the name, file and line of a frame.
 #![no_std]
 #![forbid(unsafe_code)]

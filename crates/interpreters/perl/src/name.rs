@@ -1,7 +1,7 @@
 //! Reads the name of a frame, its file, and the line at which its sub begins.
 //!
 //! No Perl function is called, because Perl's functions for names allocate. The structures are read
-//! like in `caller` and `cv_name`.
+//! as Perl's `caller` and `cv_name` read them.
 
 use heapprof_memory::Memory;
 
@@ -31,8 +31,8 @@ const CALLBACK_NAMES: [&str; 13] = [
 ];
 
 impl PerlRuntime {
-    /// Reads the name, the file and the first line of a frame, whose code must still be there. A
-    /// part that can't be read is left out, and the function then returns false.
+    /// Reads the name, the file and the first line of a frame, whose code must still exist. A part
+    /// that can't be read is left out, and the function then returns false.
     pub fn name<M: Memory>(
         &self,
         memory: M,

@@ -33,9 +33,9 @@ pub fn is_cell(name: &[u8], file: &[u8]) -> bool {
 }
 
 impl PythonRuntime {
-    /// Copies a name for the notebook cell with this file name into `to`: `cell: ` and the first
-    /// line of the cell. Returns the number of bytes; `None` if there is no such cell. `state` is
-    /// the state of the calling thread, which must have the GIL.
+    /// Writes the name of a notebook cell into `to`: `cell: ` and the first line of the cell.
+    /// `file` is the file name of the cell, and `state` is the state of the calling thread, which
+    /// must have the GIL. Returns the number of bytes; `None` if there is no such cell.
     pub fn cell<M: Memory>(
         &self,
         memory: M,

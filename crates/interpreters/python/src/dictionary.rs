@@ -29,8 +29,8 @@ struct DictionaryEntries {
 }
 
 impl PythonRuntime {
-    /// Returns the value for a text as key; `None` if the dictionary does not have the key, or if
-    /// something can't be read.
+    /// Returns the value of a key that is a text; `None` if the dictionary does not have the key,
+    /// or if something can't be read.
     pub(crate) fn value<M: Memory>(&self, memory: M, dictionary: u64, key: &[u8]) -> Option<u64> {
         let entries = self.entries(memory, dictionary)?;
         let is_ascii = key.is_ascii();

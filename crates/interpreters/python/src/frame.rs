@@ -25,7 +25,7 @@ pub struct LocatedPythonFrame {
     pub(crate) frame: PythonFrame,
 }
 
-/// The low bits of a pointer to code, which are a mark since 3.14.
+/// The low bits of a pointer to code. Since 3.14 they are a mark.
 pub(crate) const POINTER_MARK_MASK: u64 = 3;
 
 /// Returns a number that distinguishes a code object of Python 3.11 or older from other code
@@ -60,7 +60,7 @@ pub(crate) fn known_version_of<M: Memory>(
     ))
 }
 
-/// Returns the offsets of a code object's fields that distinguish it from other code objects.
+/// Returns the offsets of the fields that distinguish a code object from other code objects.
 #[inline(always)]
 fn telling_fields(layout: &PythonLayout) -> [u32; 4] {
     [

@@ -41,7 +41,7 @@ pub enum ThreadLocal {
     },
 }
 
-/// The way to find the state of the thread that runs Python.
+/// How to find the state of the thread that runs Python.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CurrentThreadState {
     /// A global variable, at this address, points to the state of the thread that has the GIL.
@@ -58,7 +58,7 @@ pub enum CurrentThreadState {
 pub struct PythonRuntime {
     /// The Python's version.
     pub version: PythonVersion,
-    /// The way to find the state of the thread that runs Python.
+    /// How to find the state of the thread that runs Python.
     pub current: CurrentThreadState,
     /// The beginning and end of the evaluator's code; zeros if it is not known.
     pub evaluator: (u64, u64),
@@ -112,8 +112,8 @@ impl core::fmt::Display for UnreadablePython {
     }
 }
 
-/// The lowest value, in the last byte of a version number, of a release candidate. Alphas and betas
-/// may have other structures.
+/// Lowest value of a version number's last byte in a release candidate. Alphas and betas, which
+/// have lower values, may have other structures.
 const MIN_RELEASE_CANDIDATE: u64 = 0xc0;
 /// Index of the word in `_Py_DebugOffsets` with the flag for a missing GIL.
 const FREE_THREADED_WORD: u64 = 2;
@@ -320,8 +320,7 @@ fn variable_of<M: Memory>(memory: M, code: u64) -> Option<ThreadLocal> {
     Some(ThreadLocal::Index { at, offset })
 }
 
-/// Maximum size, in bytes, of the thread-local memory before the thread pointer that each thread
-/// has from its beginning.
+/// Maximum distance, in bytes, from a static thread-local variable up to the thread pointer.
 const MAX_STATIC_TLS: u64 = 64 << 10;
 
 impl ThreadLocal {
@@ -329,7 +328,7 @@ impl ThreadLocal {
     /// `None` if it differs, as in a library that was loaded later. `thread` is the thread pointer
     /// of the calling thread.
     ///
-    /// This reads structures of glibc on x86-64. The word behind the thread pointer is the address
+    /// This reads structures of glibc on x86-64. The word after the thread pointer is the address
     /// of an array with two words for each module. The first of the two is the address of the
     /// module's thread-local memory.
     pub fn offset<M: Memory>(self, memory: M, thread: u64) -> Option<i64> {

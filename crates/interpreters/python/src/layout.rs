@@ -23,9 +23,9 @@ pub(crate) enum FrameChain {
 /// The format of a code object's line table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineTableFormat {
-    /// Pairs of bytes and lines (3.8, 3.9).
+    /// Pairs of a number of bytes and a number of lines (3.8, 3.9).
     Pairs,
-    /// Pairs of bytes and lines, where -128 stands for no line (3.10).
+    /// Pairs of a number of bytes and a number of lines, where -128 stands for no line (3.10).
     Ends,
     /// Entries of several bytes each (from 3.11 on).
     Entries,
@@ -100,14 +100,14 @@ pub(crate) struct PythonLayout {
     pub(crate) other: u64,
     /// Offset, in an interpreter, of its dictionary of modules.
     pub(crate) modules: ModulesOffset,
-    /// Offset, in a tuple, of its first element; a longer header is included.
+    /// Offset, in a tuple, of its first element, for a header of 16 bytes.
     pub(crate) elements: u64,
 }
 
 /// Offset, in the structure on the native stack, of the address of the caller's structure (3.11).
 pub(crate) const OUTER_OFFSET: u64 = 16;
-/// Offset, in every object, of the address of its type. This offset and those below are for a
-/// header of 16 bytes.
+/// Offset, in every object, of the address of its type. This offset and the following ones are for
+/// a header of 16 bytes.
 pub(crate) const TYPE_OFFSET: u64 = 8;
 /// Offset, in texts, bytes objects, tuples and code objects, of their length.
 pub(crate) const LENGTH_OFFSET: u64 = 16;
@@ -299,8 +299,8 @@ impl PythonLayout {
         self.owner & !7
     }
 
-    /// Calls `work` with this layout as a constant. So the compiler makes code for each version,
-    /// with the offsets in its instructions.
+    /// Calls `work` with this layout as a constant, so that the compiler makes separate code for
+    /// each version, with the offsets in the instructions.
     #[inline(always)]
     pub(crate) fn as_constant<R>(&self, work: impl FnOnce(&'static Self) -> R) -> R {
         match (self.minor, self.has_gil) {

@@ -1,13 +1,14 @@
 //! Reads Python's stack without asking Python: the function, the file and the line of each frame.
 //!
-//! A [`PythonRuntime`] is a CPython as it was found in a process, with the layout of its structures
-//! by its minor version, 3.8 to 3.14. [`PythonRuntime::walk`] returns the frames of a thread as
+//! A [`PythonRuntime`] is a CPython that was found in a process, with the layout of the structures
+//! in its minor version (3.8 to 3.14). [`PythonRuntime::walk`] returns the frames of a thread as
 //! numbers, so it can run inside malloc: it allocates nothing, calls no Python function, and takes
-//! no lock. [`PythonRuntime::name`] makes names of such frames while the code is still there.
+//! no lock. [`PythonRuntime::name`] returns the name of a frame, as long as the frame's code
+//! exists.
 //!
-//! Both are generic over [`Memory`](heapprof_memory::Memory). The offsets are those of release
-//! builds on processors with 64 bits, for 3.13 and 3.14 also of builds without the GIL. Debug
-//! builds and builds with options that change structures have other offsets, so
+//! Both functions are generic over [`Memory`](heapprof_memory::Memory). The offsets are those of
+//! release builds on processors with 64 bits, for 3.13 and 3.14 also of builds without the GIL.
+//! Debug builds and builds with options that change structures have other offsets, so
 //! [`PythonRuntime::find`] refuses them.
 //!
 //! This crate must not depend on malloc, profiles or SQLite.

@@ -25,9 +25,9 @@ pub struct NamedPythonFrame<'a> {
 }
 
 impl PythonRuntime {
-    /// Copies the texts and lines of a frame into `to`, while the frame's code is still there.
-    /// Names are qualified from 3.11 on. Returns `None` if something can't be read. `reached` holds
-    /// the positions up to which earlier calls have read line tables.
+    /// Copies the texts and lines of a frame, whose code must still exist, into `to`. Names are
+    /// qualified from 3.11 on. Returns `None` if something can't be read. `reached` holds the
+    /// positions up to which earlier calls have read line tables.
     pub fn name<M: Memory>(
         &self,
         memory: M,
@@ -91,7 +91,7 @@ impl PythonRuntime {
         Some(found.unwrap_or(own))
     }
 
-    /// Copies the text of a `str` as UTF-8 into `to`, cut behind a whole character if it is too
+    /// Copies the text of a `str` as UTF-8 into `to`, cut after a whole character if it is too
     /// long. Returns the number of bytes.
     pub(crate) fn text<M: Memory>(&self, memory: M, at: u64, to: &mut [u8]) -> Option<usize> {
         let behind = at + self.layout.header;

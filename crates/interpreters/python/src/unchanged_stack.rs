@@ -1,8 +1,8 @@
 //! Checks whether a thread's stack is unchanged since the last walk. The check writes nothing.
 //!
-//! Most allocations come from the same stack as the previous one. The check reads the same fields
-//! as [`walk`](crate::walk). It compares each frame with the expected one, and stops at the first
-//! difference.
+//! Most allocations come from the same stack as the previous allocation. The check reads the same
+//! fields as [`walk`](crate::walk). It compares each frame with the expected one, and stops at the
+//! first difference.
 
 use heapprof_memory::Memory;
 

@@ -15,8 +15,9 @@ pub const MAX_WALKED_FRAMES: usize = 4096;
 
 /// Receives the frames of a walk.
 pub trait PythonFrameSink {
-    /// Receives a frame, with its address `at`. `n` is its number from the innermost one. Returns
-    /// whether the following frames may be exactly the [`expected`](Self::expected) ones.
+    /// Receives a frame, with its address `at`. `n` is the number of the frame, counted from the
+    /// innermost one. Returns whether the following frames may be exactly the
+    /// [`expected`](Self::expected) ones.
     fn put(&mut self, n: usize, at: u64, frame: PythonFrame) -> bool;
     /// Returns the expected callers of the last received frame, the outermost one first. The list
     /// is empty if no frames are expected.
@@ -215,8 +216,8 @@ impl<M: Memory> PythonStackWalk<M> {
         Some((filename != name).then_some(frame))
     }
 
-    /// Returns a frame of 3.11 or older. Its version distinguishes code objects at one address,
-    /// which differ in the line table, the name, the first line or the file.
+    /// Returns a frame of 3.11 or older. The frame's version distinguishes code objects that had
+    /// the same address, by the line table, the name, the first line and the file.
     #[inline(always)]
     fn frame(&self, code: u64, place: u64) -> Option<PythonFrame> {
         self.is_code(code).then_some(())?;

@@ -28,6 +28,6 @@ pub struct AttachOutcome {
     pub slots: u32,
     /// How long the thread that loaded the library was suspended.
     pub suspended_for: Duration,
-    /// The number of the process that was attached before, and ended without detaching.
+    /// The process ID of the previous attacher, if it ended without detaching from the program.
     pub left_by: Option<u32>,
 }

@@ -160,8 +160,8 @@ impl<'a> SafeThreadSelector<'a> {
     }
 
     /// Returns the threads that may be safe, the most suitable ones first. The list is empty while
-    /// any thread waits inside the loader: this thread has the loader's lock, and may wait for the
-    /// thread that is to be diverted.
+    /// any thread waits inside the loader: such a thread has the loader's lock, and may wait for
+    /// the thread that is to be diverted.
     fn candidates(&self, first: u32) -> Vec<((bool, ThreadActivity, bool), u32)> {
         let mut all = Vec::new();
         for tid in self.process.threads() {

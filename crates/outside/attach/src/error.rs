@@ -65,7 +65,7 @@ pub enum AttachError {
     /// The program contains the library of another version of heapprof.
     #[error("another version of heapprof has left its library in it; use that one")]
     OtherVersion,
-    /// The process was forked from a program that was attached to.
+    /// The process was forked from a program to which an attacher had attached.
     #[error("it was forked from a program that was attached to, and can't be recorded by itself")]
     ForkedFromAttached,
     /// The program defines its own malloc.

@@ -2,10 +2,10 @@
 //!
 //! One thread of the program is stopped by ptrace, at an instruction where it has taken no lock
 //! that loading needs. The thread maps a region, and is resumed. The stub and the library are
-//! written into the region, and the thread is diverted to the stub: it loads the library, which
-//! redirects the program's slots of malloc to itself, and resumes its work. No instruction of the
-//! program is changed, and no other thread is stopped. docs/dev/attach.md explains the purpose of
-//! each step.
+//! written into the region, and the thread is diverted to the stub. There it loads the library, and
+//! then resumes its work. The loaded library redirects the program's slots (pointers to functions
+//! of malloc) to itself. No instruction of the program is changed, and no other thread is stopped.
+//! docs/dev/attach.md explains the purpose of each step.
 //!
 //! The program's data is not trusted. This crate must not depend on reports, SQLite or the command
 //! line.

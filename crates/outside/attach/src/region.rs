@@ -44,7 +44,7 @@ impl AttachRegion {
     }
 
     /// Makes a region by system calls of a thread of the program. `behind` is the number of bytes
-    /// that are reserved behind the region.
+    /// that are reserved after the region.
     pub(crate) fn make(
         process: &TargetProcess,
         thread: &StoppedThread,
@@ -123,14 +123,14 @@ impl AttachRegion {
         self.0
     }
 
-    /// Returns the address behind the region.
+    /// Returns the address after the region.
     pub(crate) fn end(self) -> u64 {
         self.0 + REGION_LEN as u64
     }
 
     /// Clears the bytes that must be zero when the processor's state is restored by XRSTOR.
     pub(crate) fn clear_state(self, memory: TargetMemory<'_>) -> Result<(), AttachError> {
-        /// Offset of the XSAVE header behind the legacy area. XRSTOR checks the header.
+        /// Offset of the XSAVE header after the legacy area. XRSTOR checks the header.
         const XSAVE_HEADER_OFFSET: u64 = 512;
         self.write(
             memory,

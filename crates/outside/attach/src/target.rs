@@ -131,7 +131,7 @@ impl AttachTarget {
     /// number of slots, and how long the thread that restored them was suspended.
     ///
     /// # Errors
-    /// No process may be attached, or detaching may be impossible now.
+    /// There may be no attachment, or detaching may be impossible now.
     pub fn detach(self) -> Result<(u32, Duration), AttachError> {
         run_in_own_thread(|| self.detach_here())
     }
@@ -267,7 +267,8 @@ impl AttachTarget {
         })
     }
 
-    /// Writes to the letter that this process is attached: its id, start time and namespace.
+    /// Writes the id, start time and namespace of this process to the letter, because this process
+    /// is now the attacher.
     fn sign(&self, region: AttachRegion) -> Result<(), AttachError> {
         let memory = self.process.memory();
         let own = std::process::id();
@@ -420,8 +421,8 @@ fn own_namespace() -> u64 {
     std::fs::metadata("/proc/self/ns/pid").map_or(0, |of| of.ino())
 }
 
-/// Runs `work` in a new thread, and ends the thread. At the thread's end the kernel resumes all
-/// threads that it still traces.
+/// Runs `work` in a new thread. When the new thread ends, the kernel resumes all threads that the
+/// new thread still traces.
 fn run_in_own_thread<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|scope| {
         scope

@@ -1,7 +1,7 @@
 //! Stops a thread of another process for a moment by ptrace.
 //!
-//! All methods must be called from one thread. When that thread ends, the kernel resumes all
-//! threads that it still traces.
+//! All methods must be called from one thread. When the calling thread ends, the kernel resumes all
+//! threads that the calling thread still traces.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::arch::{IO_PGETEVENTS, StoppedCall, ThreadRegisters};
 
 /// How long a thread may take to stop if it is in the kernel and can't be interrupted.
 const QUICK_STOP_TIMEOUT: Duration = Duration::from_millis(20);
-/// How long any other thread may take to stop. Such a thread only needs a processor.
+/// How long a thread may take to stop if it only needs a processor for that.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a system call that a thread makes for heapprof may take.
@@ -125,8 +125,8 @@ fn wait(tid: pid_t, until: Instant) -> io::Result<Option<(i32, i32)>> {
 }
 
 impl StoppedThread {
-    /// Stops a thread. Returns `None` if it can't be stopped now. Another attempt is then possible
-    /// only after the calling thread has ended.
+    /// Stops a thread. Returns `None` if it can't be stopped now. After such a failure, another
+    /// attempt is possible only when the calling thread has ended.
     ///
     /// `is_held` returns whether the thread is in the kernel and can't be interrupted. If
     /// `needs_to_run` is true, a thread that SIGSTOP has stopped is resumed first. If it is false,
@@ -289,9 +289,9 @@ impl StoppedThread {
         called
     }
 
-    /// Runs the system call that these registers begin. Then stops the thread behind the call, at
-    /// the point where the kernel checks for signals, because there the kernel decides how the
-    /// interrupted call continues. Returns the call's result.
+    /// Makes the thread run one system call with the registers `registers`, and returns the call's
+    /// result. Then stops the thread after the call, at the point where the kernel checks for
+    /// signals, because there the kernel decides how the interrupted call continues.
     ///
     /// The thread is not single-stepped. The kernel would force a SIGTRAP for each step, and a
     /// forced SIGTRAP that is blocked or ignored removes the program's handler.
@@ -405,8 +405,8 @@ mod tests {
         }
     }
 
-    /// Tests the meaning of the kernel's values in `rax` for a system call: its class, the call
-    /// that is made again, and whether the kernel would not repeat it by itself.
+    /// Tests how the kernel's values in `rax` are interpreted for a system call: the effect of a
+    /// signal on the call, the call that is made again, and whether the registers must be changed.
     #[test]
     fn an_interrupted_call_is_made_again() {
         const EINTR: i64 = -(libc::EINTR as i64);

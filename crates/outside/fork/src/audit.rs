@@ -119,11 +119,11 @@ pub fn audit_child(
 /// Counts of pages of private memory, without heapprof's own memory.
 #[derive(Default)]
 struct ChildPageCounts {
-    /// Pages that did not exist at the fork.
+    /// Number of pages that did not exist at the fork.
     new: u64,
-    /// Inherited pages that another process still has.
+    /// Number of inherited pages that another process still has, or that are swapped out.
     shared: u64,
-    /// Inherited pages that no other process has.
+    /// Inherited pages that are in memory, and that no other process has.
     unshared: PageSet,
     /// Bytes of heapprof's own memory.
     own: u64,

@@ -1,10 +1,10 @@
 //! Finds malloc's arenas by their contents, because libc may have no symbols.
 //!
-//! A bin of an arena is a ring of chunks. An empty bin leads to itself: both of its words are the
-//! address of the bin less 16 (glibc's `malloc_state`, `malloc.c`). No other memory has dozens of
+//! A bin of an arena is a ring of chunks. An empty bin leads to itself: both of its words hold the
+//! bin's own address minus 16 (glibc's `malloc_state`, `malloc.c`). No other memory has dozens of
 //! such pairs in a row. All versions since 2.26 have the same fields at the same distances from the
-//! bins: `top` before them, `next` and `system_mem` behind. Until 2.42 ten lists of fast chunks
-//! come before `top`.
+//! bins: `top` before them, `next` and `system_mem` after them. Until 2.42 ten lists of fast
+//! chunks come before `top`.
 
 use std::collections::HashSet;
 
@@ -15,8 +15,8 @@ pub(crate) const ARENA_PART_SIZE: u64 = 64 << 20;
 /// Minimum number of bins that must be rings for memory to count as an arena. An arena with more
 /// damaged bins can't be walked anyway.
 const MIN_RINGS: usize = 64;
-/// Maximum number of arenas. A ring of more arenas is broken. (An arena's number has 16 bits, and
-/// the last two values have other meanings.)
+/// Maximum number of arenas. A longer ring of arenas counts as broken. (An arena's number has 16
+/// bits, and the last two values have other meanings.)
 const MAX_ARENAS: usize = (1 << 16) - 2;
 
 /// Possible distances from an arena's beginning to its first bin. glibc 2.27 added a word, and 2.43
@@ -41,7 +41,7 @@ pub struct MallocArena {
     pub at: u64,
     /// Address of the arena's first bin.
     pub(crate) bins: u64,
-    /// Address of the last chunk, from which new ones are cut.
+    /// Address of the last chunk, from which new chunks are cut.
     pub top: u64,
     /// Bytes that the arena has from the system, by its own count.
     pub system_memory: u64,
@@ -53,7 +53,7 @@ impl MallocArena {
     /// Number of bins of an arena.
     pub(crate) const BIN_COUNT: u64 = 127;
 
-    /// Returns the addresses of the heads of the arena's lists of fast chunks.
+    /// Iterates over the addresses of the words that point to the arena's lists of fast chunks.
     pub(crate) fn fast(&self) -> impl Iterator<Item = u64> {
         let first = self.bins.wrapping_sub(FASTBINS_DISTANCE);
         let count = match self.bins.wrapping_sub(self.at) {
@@ -74,9 +74,9 @@ impl MallocArena {
 /// Finds the arenas of a process, the main one first, and returns whether the list is complete. The
 /// list is empty if there are no arenas.
 ///
-/// Memory that looks like an arena's bins at one address may look the same a few bins further on.
-/// The ring of arenas leads back only from the right address. If no ring leads back, the ring is
-/// damaged or cut off, and the candidate with the most bins that are rings is taken.
+/// The main arena's bins may seem to begin at several addresses, a few bins apart. At the right
+/// address, the ring of arenas leads back to the main arena. If it does so for no address, the ring
+/// is damaged or cut off. Then the address with the most intact bins is chosen.
 pub(crate) fn find(image: &ProcessImage) -> (Vec<MallocArena>, bool) {
     let mut best: Option<(usize, MallocArena)> = None;
     // How many more arenas are followed while candidates for the main arena are tried.
@@ -223,8 +223,8 @@ fn follow(
     (all, is_whole)
 }
 
-/// Returns the distance from an arena's beginning to its first bin: the possible distance at which
-/// most bins are rings. At the other distances some bins overlap other fields.
+/// Returns the distance from an arena's beginning to its first bin: of all possible distances, the
+/// one at which most bins are rings. At a wrong distance, some bins overlap other fields.
 fn distance(image: &ProcessImage, arena: u64) -> Option<u64> {
     let count = |distance: u64| {
         let bins = arena.checked_add(distance).filter(|&bins| bins < 1 << 62)?;

@@ -1,10 +1,10 @@
 //! Finds the class of a C++ object by its virtual table.
 //!
-//! In the Itanium C++ ABI (2.9) an object's first word leads to its virtual table. The two words
-//! before the table are the distance from this base to the object's first byte, and the address of
-//! the class's `type_info`. The second word of a `type_info` is the address of the class's mangled
-//! name. A program has these tables even without symbols, unless it was built without them
-//! (`-fno-rtti`).
+//! In the Itanium C++ ABI (2.9), the first word of an object, or of a base in the object, leads to
+//! a virtual table. The two words before the table are the distance from this first word to the
+//! beginning of the whole object, and the address of the class's `type_info`. The second word of a
+//! `type_info` is the address of the class's mangled name. A program has these tables even without
+//! symbols, unless it was built without them (`-fno-rtti`).
 
 use heapprof_memory::Memory;
 
@@ -13,8 +13,8 @@ const MAX_CLASS_NAME_LENGTH: usize = 1024;
 /// Longest distance from the beginning of an object to one of its bases.
 const MAX_BASE_DISTANCE: u64 = 1 << 24;
 
-/// Returns the mangled name of the class whose virtual table is at an address, such as
-/// `N3geo6CircleE`.
+/// Returns the mangled name of a class, such as `N3geo6CircleE`. `table` is the address of the
+/// class's virtual table.
 pub fn object_class(memory: impl Memory, table: u64) -> Option<String> {
     let before = table.checked_sub(16)?;
     if !table.is_multiple_of(8) {

@@ -1,4 +1,4 @@
-//! Reads the memory of a program that has died from a core file: its segments, the registers of
+//! Reads a core file: the memory of a program that has died, with its segments, the registers of
 //! each thread (the notes `NT_PRSTATUS`), and the list of mapped files.
 
 use std::ffi::OsStr;
@@ -78,7 +78,8 @@ impl CoreMemory {
         Ok(own)
     }
 
-    /// Whether the program's file can be read and is the one that ran.
+    /// Whether the program's file can be read, and is still the file that was mapped when the
+    /// program died.
     #[must_use]
     pub fn has_program(&self) -> bool {
         let own = self.entry().and_then(|at| self.mapping(at));

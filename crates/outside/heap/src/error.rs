@@ -13,7 +13,7 @@ pub enum HeapWalkError {
     /// This user may not read the process.
     #[error("it is not this user's to hold and read")]
     NotAllowed,
-    /// Another process, which has this number, already traces the process.
+    /// A tracer already traces the process. The number is the tracer's process ID.
     #[error("process {0} traces it already")]
     Traced(u32),
     /// The thread with this number did not stop.
@@ -39,7 +39,7 @@ pub enum HeapWalkError {
     /// There is not enough memory for a copy of this many bytes.
     #[error("there is not enough memory to copy {0} bytes of it")]
     NoMemory(u64),
-    /// The process has more memory than the limit for a copy, which is this number of bytes.
+    /// The process has more memory than may be copied. The number is the limit in bytes.
     #[error("it has more than {0} bytes of memory")]
     TooLarge(u64),
 }

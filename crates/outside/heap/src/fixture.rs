@@ -8,11 +8,11 @@ mod versions;
 use crate::heap::{ChunkUse, MallocHeap};
 use crate::image::{ImageRegion, ProcessImage};
 
-/// Address of the variables in the memory that is made.
+/// Address of a test heap's variables.
 pub(crate) const VARIABLES_ADDRESS: u64 = 0x5554_0000_0000;
-/// Address of the heap in the memory that is made.
+/// Address at which the chunks of a test heap begin.
 const HEAP_ADDRESS: u64 = 0x5555_0000_0000;
-/// Address of libc's variables in the memory that is made.
+/// Address of libc's variables in a test heap.
 const LIBC_ADDRESS: u64 = 0x7f00_0000_0100;
 
 /// Layout of the heap in a version of glibc, by its `malloc.c`.
@@ -57,7 +57,7 @@ pub(crate) const FIXTURE_LAYOUTS: [FixtureLayout; 6] = [
     layout("2.43", 0x18, [0x2f8, 76, 2], true),
 ];
 
-/// A heap that is being made.
+/// A test heap under construction.
 pub(crate) struct HeapFixture {
     layout: FixtureLayout,
     heap: Vec<u8>,
@@ -115,7 +115,7 @@ impl HeapFixture {
         }
     }
 
-    /// Makes the memory with all lists, and with the top behind the last block.
+    /// Returns the heap as an image, with all lists, and with the top after the last block.
     pub(crate) fn image(mut self) -> ProcessImage {
         let FixtureLayout {
             distance,

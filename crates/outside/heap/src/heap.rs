@@ -6,7 +6,7 @@ use heapprof_process::PAGE_SIZE;
 
 use crate::arena::MallocArena;
 
-/// A chunk of memory, from the view of the program.
+/// A chunk of malloc's memory. Its address and size are those that the program sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeapChunk {
     /// Address of the chunk's first byte, which malloc returned.
@@ -54,9 +54,10 @@ impl HeapChunk {
         self.at..self.at + self.size
     }
 
-    /// Whether the word at an address in the chunk may be an old link of malloc: blocks are cut
-    /// from larger free chunks, whose links are not erased. False for the chunk's last word, where
-    /// a program may store a link of its own list, which leads to the last word of another block.
+    /// Whether the word at an address in the chunk may be a link that malloc left there. Blocks are
+    /// cut from larger free chunks, whose links are not erased. Returns false for the chunk's last
+    /// word: there a program may store a link of its own, which points to the last word of another
+    /// block.
     pub(crate) fn may_have_link_at(&self, at: u64) -> bool {
         at + 8 != self.at + self.size
     }
@@ -68,7 +69,7 @@ impl HeapChunk {
     }
 }
 
-/// Properties of the version of glibc.
+/// Properties of the glibc version to which a heap belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MallocVersion {
     /// Whether the links in lists of free chunks are hidden (2.32 and later).
@@ -102,7 +103,7 @@ pub struct MallocHeap {
     pub missing_main_bytes: u64,
     /// Address at which the main arena's chunks begin.
     pub main_start: Option<u64>,
-    /// Properties of the version of glibc.
+    /// Properties of the glibc version to which the heap belongs.
     pub version: MallocVersion,
     /// Ranges in which chunks should be, but could not be walked.
     pub unwalked: Vec<Range<u64>>,
@@ -114,7 +115,7 @@ pub struct MallocHeap {
 }
 
 impl MallocHeap {
-    /// Makes a heap of chunks, which lie in `ranges`.
+    /// Makes a heap from chunks, which lie in the address ranges `ranges`.
     pub(crate) fn new(
         arenas: Vec<MallocArena>,
         mut chunks: Vec<HeapChunk>,
@@ -161,10 +162,10 @@ impl MallocHeap {
 
     /// Returns the number of the chunk that a pointer of the program leads to.
     ///
-    /// `may_be_link` is true if the pointer is where malloc may have left a link: in a register, on
+    /// `may_be_link` is true if malloc may have left a link where the pointer is: in a register, on
     /// a stack, or in a block. malloc's links lead to the heads of chunks. The head of a chunk
-    /// begins in the last word of the previous chunk, so a pointer to that word is then taken for a
-    /// link.
+    /// begins in the last word of the previous chunk. So if `may_be_link` is true, a pointer to the
+    /// last word of a chunk counts as a link, and leads to no chunk.
     #[must_use]
     pub fn find_pointed(&self, at: u64, may_be_link: bool) -> Option<usize> {
         let found = self.find(at)?;

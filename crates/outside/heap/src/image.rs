@@ -8,7 +8,7 @@ use heapprof_process::maps::ProcessMapping;
 
 /// Lowest address of a program's memory.
 const MIN_ADDRESS: u64 = 4096;
-/// Address behind the last address of a program's memory.
+/// First address after a program's memory.
 const MAX_ADDRESS: u64 = 1 << 62;
 
 /// A piece of a process's memory.
@@ -128,7 +128,7 @@ impl ProcessImage {
         region.range().contains(&at).then_some(region)
     }
 
-    /// Returns the mapping that contains an address, among the mappings of files without write
+    /// Returns the mapping that contains an address, if it is a file's mapping without write
     /// access.
     #[must_use]
     pub fn file(&self, at: u64) -> Option<&ProcessMapping> {
@@ -138,7 +138,7 @@ impl ProcessImage {
     }
 
     /// Returns the file to which an address belongs, and the distance of the address from the
-    /// file's first byte. An address behind the file's mappings belongs to it too, because
+    /// file's first byte. An address after the file's mappings belongs to it too, because
     /// variables without an initial value lie there.
     #[must_use]
     pub fn place(&self, at: u64) -> Option<(&ProcessMapping, u64)> {
@@ -341,7 +341,7 @@ mod tests {
         assert_eq!(image.mapping(12_288), None);
     }
 
-    /// Tests that the variables without an initial value, behind a file's mappings, belong to the
+    /// Tests that the variables without an initial value, after a file's mappings, belong to the
     /// file.
     #[test]
     fn an_address_belongs_to_the_file_before_it() {

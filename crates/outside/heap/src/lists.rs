@@ -1,10 +1,10 @@
 //! Finds the free chunks that look as if they were in use: the chunks in threads' caches (tcache)
 //! and in lists of fast chunks.
 //!
-//! A cache is a chunk of its own. Until 2.29 it has 64 counts of one byte and 64 lists. Until 2.41
-//! each count has two bytes. Since 2.42 there are 76 counts and 76 lists, and a count says how many
-//! more chunks its list may take. Since 2.32 the link in a free chunk is hidden: it is xored with
-//! its own address, shifted by 12 bits.
+//! A cache is a chunk of its own. Until 2.29 it has 64 counts of one byte and 64 lists. From 2.30
+//! to 2.41 each count has two bytes. Since 2.42 there are 76 counts and 76 lists, and a count says
+//! how many more chunks its list may take. Since 2.32 the link in a free chunk is hidden: it is
+//! xored with its own address, shifted by 12 bits.
 
 use crate::heap::{ChunkUse, HeapChunk, MallocHeap, MallocVersion};
 use crate::image::ProcessImage;

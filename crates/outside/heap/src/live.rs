@@ -51,7 +51,7 @@ pub struct ImageCapture {
 }
 
 /// Reads the present memory of a process, which continues to run. Memory that the process can't
-/// write to is still as it was in the copy.
+/// write to is the same as at the time of the copy.
 #[derive(Debug)]
 pub struct LiveMemory(File);
 
@@ -177,8 +177,8 @@ type AddressRanges = Vec<Range<u64>>;
 /// A piece of memory: its address, and its bytes.
 type MemoryPiece = (u64, Vec<u8>);
 
-/// Returns the mappings, and the runs of present pages in the mappings that may hold pointers.
-/// Pages that were never touched are not present, and have no content.
+/// Returns all mappings of a process, and the runs of present pages in those mappings that may hold
+/// pointers. Pages that were never touched are not present, and have no content.
 fn plan(
     pid: u32,
     pages: &PageMap,
@@ -300,9 +300,9 @@ fn suspend_all(pid: u32, memory: &File) -> Result<BTreeMap<u32, SuspendedThread>
 /// A part of a memory piece that one call copies: its address, and a buffer for its bytes.
 type PiecePart<'a> = (u64, &'a mut [u8]);
 
-/// Fills the pieces with the memory of a process, in one thread for each processor but at most
-/// [`MAX_COPY_THREADS`]. The suspended process does not need the processors. Returns the number of
-/// bytes that could not be read; they are zero.
+/// Fills the pieces with the memory of a process. Returns the number of bytes that could not be
+/// read; they are zero. There is a copying thread for each processor, up to [`MAX_COPY_THREADS`]:
+/// the suspended process does not need the processors.
 fn copy(pid: u32, pieces: &mut [MemoryPiece]) -> io::Result<u64> {
     let mut calls: Vec<Vec<PiecePart<'_>>> = Vec::new();
     let (mut call, mut bytes) = (Vec::new(), 0);

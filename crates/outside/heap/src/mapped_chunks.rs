@@ -19,8 +19,8 @@ const HEAD_SIZE: u64 = 16;
 /// Exponents of the powers of two that are tried as a block's alignment.
 const ALIGNMENT_POWERS: std::ops::RangeInclusive<u32> = 5..=26;
 
-/// Finds the chunks, each with the range of its mapping. Addresses for which `is_walked` returns
-/// true are left out.
+/// Finds the chunks that have a mapping of their own, each with the range of its mapping. Addresses
+/// for which `is_walked` returns true are left out.
 pub(crate) fn find(
     image: &ProcessImage,
     is_walked: impl Fn(u64) -> bool,

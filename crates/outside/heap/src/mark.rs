@@ -5,7 +5,7 @@
 //! pointer to its beginning is in a root or in a chunk that is reached. It is *maybe* reached if
 //! only pointers into its middle lead there. Any other chunk in use has leaked: *directly* if
 //! nothing leads there, *indirectly* if only leaked chunks do. As in valgrind, two kinds of
-//! pointers into the middle count as pointers to the beginning: pointers to the bytes behind the
+//! pointers into the middle count as pointers to the beginning: pointers to the bytes after the
 //! length of a C++ array or string, and pointers to the second base of a C++ object.
 
 use std::ops::Range;
@@ -173,8 +173,8 @@ impl ChunkMarker<'_> {
     }
 
     /// Divides leaked chunks into directly leaked ones and indirectly leaked ones, to which only
-    /// leaked chunks lead. In a ring to which nothing else leads, the first block counts as
-    /// directly leaked.
+    /// leaked chunks lead. If leaked chunks form a ring, and nothing else leads there, the first of
+    /// them counts as directly leaked.
     fn divide_leaks(&mut self) {
         let mut is_left: Vec<bool> = self
             .states

@@ -18,8 +18,8 @@ pub struct BlockReferrer {
     pub offset: u64,
 }
 
-/// Finds all words that point to a chunk, also words in leaked chunks. Words in free memory do not
-/// count.
+/// Finds all words that point to a chunk, including words in leaked chunks. Words in free memory do
+/// not count.
 #[must_use]
 pub fn referrers(
     image: &ProcessImage,
@@ -96,8 +96,9 @@ impl ChunkMarks {
         firsts.iter().map(root).collect()
     }
 
-    /// Returns the first chunk of the path by which a chunk was reached. `firsts` has the results
-    /// that are known already. The chunks between are appended to `path`.
+    /// Returns the first chunk of the path by which the chunk `at` was reached: a root points to
+    /// this chunk. `firsts` holds the results that are already known, by chunk. All other chunks
+    /// that the search visits are appended to `path`.
     fn first(&self, mut at: u32, firsts: &[u32], path: &mut Vec<u32>) -> u32 {
         loop {
             match (firsts[at as usize], self.sources[at as usize]) {

@@ -7,7 +7,8 @@ use crate::heap::MallocHeap;
 use crate::image::ProcessImage;
 use crate::mark::{ChunkMarks, ChunkState, PointerSource, root_words, words_of};
 
-/// The bytes that each block and each holder retains.
+/// The bytes that each block retains, and that each holder (a variable or a stack, for example)
+/// retains.
 #[derive(Clone, Debug, Default)]
 pub struct RetainedSizes {
     /// For each block, by its number: its own bytes, plus the bytes of all blocks that it

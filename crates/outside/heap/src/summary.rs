@@ -38,7 +38,7 @@ pub struct LeakChains {
     pub size: u64,
     /// Number of chains.
     pub count: u64,
-    /// Number and bytes of all blocks of the chains, with the first ones.
+    /// Number and bytes of all blocks in the chains, including the first block of each chain.
     pub sum: BlockSum,
     /// Lowest address of the chains' first blocks.
     pub example: u64,
@@ -51,7 +51,7 @@ pub struct ArenaSum {
     pub at: u64,
     /// Bytes that the arena has from the system, by its own count.
     pub system_memory: u64,
-    /// Chunks in use, with the caches themselves.
+    /// Chunks in use, including the caches of threads.
     pub in_use: BlockSum,
     /// Free chunks in threads' caches.
     pub cached: BlockSum,

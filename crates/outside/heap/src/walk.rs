@@ -138,8 +138,8 @@ fn parts(image: &ProcessImage, arena: &MallocArena) -> Vec<Range<u64>> {
     parts
 }
 
-/// Returns the range of the heap (brk) in which chunks are. It begins at the address that libc has
-/// noted: the program may have taken the beginning of the heap for itself.
+/// Returns the range of the heap (brk) in which chunks are. It begins at an address that libc has
+/// stored, because the program may have taken the beginning of the heap for itself.
 fn main_part(image: &ProcessImage, arena: &MallocArena) -> Option<Range<u64>> {
     // The heap may have pages that were never touched, so its pieces are joined.
     let regions = image.regions();

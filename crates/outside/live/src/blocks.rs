@@ -22,8 +22,8 @@ const MAX_ENTRIES_PER_READ: u64 = 1 << 14;
 /// Maximum number of blocks that are returned. No program has more, and more would take gigabytes
 /// here.
 const MAX_BLOCKS: usize = 1 << 26;
-/// Maximum number of regions with a shadow. This many regions cover 16 GiB. More would take
-/// gigabytes here.
+/// Maximum number of shadows: tables for regions in which blocks lie close together. The regions of
+/// this many shadows cover 16 GiB. More shadows would take gigabytes here.
 const MAX_SHADOWS: u64 = 1 << 18;
 /// Size in bytes of an entry in the table of blocks.
 const ENTRY_LEN: u64 = 16;
@@ -48,8 +48,9 @@ pub struct BlocksInUse {
     pub all: Vec<BlockInUse>,
     /// Mean bytes between samples; 1 if no block is missing.
     pub period: u64,
-    /// For each stack, by its number: the number of forks between the first process and the process
-    /// in which the stack allocated. It is known only if stacks are recorded for each thread.
+    /// The generation of each stack, by the number of the stack. A generation is the number of
+    /// forks between the first process and the process in which the stack allocated. It is known
+    /// only if stacks are recorded for each thread.
     pub generations: Vec<u8>,
 }
 
@@ -123,7 +124,7 @@ impl LiveProcess {
     }
 }
 
-/// Reads all blocks in a ledger.
+/// Reads the blocks in use from a ledger.
 pub(crate) fn blocks<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     ledger: &LiveLedger,
@@ -239,8 +240,8 @@ fn add_shadow_blocks<M: Memory>(
     Ok(true)
 }
 
-/// Decodes the block in an entry. Returns `None` if the entry is empty, or if the number of its
-/// stack does not exist.
+/// Decodes an entry of the table of blocks. Returns `None` if the entry is empty, or names a stack
+/// that does not exist.
 fn block(entry: &[u8; ENTRY_LEN as usize], stacks: u32) -> Option<BlockInUse> {
     let (first, second) = (u64_at(entry, 0), u64_at(entry, 8));
     let key = first & ((1 << table::ADDRESS_BITS) - 1);

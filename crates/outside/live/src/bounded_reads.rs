@@ -28,7 +28,7 @@ const READ_COST: u64 = 16;
 /// Maximum number of bytes of an array that are read at a time.
 const MAX_CHUNK_BYTES: usize = 1 << 20;
 
-/// A memory with limits on the bytes and the work of all reads together.
+/// A reader of a memory, with limits on the bytes and the work of all reads together.
 pub(crate) struct BoundedMemoryReader<M> {
     memory: M,
     bytes_left: Cell<u64>,

@@ -1,4 +1,4 @@
-//! Reads the ledger in a core file, which has the memory of a program when it died.
+//! Reads the ledger in a core file, which contains the memory of a program at its death.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;

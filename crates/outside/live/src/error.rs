@@ -13,15 +13,15 @@ pub enum LiveError {
     /// The process is not recorded.
     #[error("it is not recorded by heapprof")]
     NotRecorded,
-    /// The process is recorded by a version of heapprof whose ledger has a layout that this version
-    /// can't read.
+    /// The process is recorded by another version of heapprof, whose ledger has another layout. The
+    /// numbers are the version of the ledger and the version that this heapprof reads.
     #[error("it is recorded by another version of heapprof (layout {0}, this one reads {1})")]
     OtherVersion(u32, u32),
     /// A part of the file in which the process keeps its ledger is swapped out.
     #[error("a part of its ledger is swapped out")]
     LedgerSwapped,
     /// The process was forked and is not recorded itself: it has only a copy of its parent's
-    /// ledger, which is not updated. The number is the parent's.
+    /// ledger, which is not updated. The number is the parent's process id.
     #[error("it has the ledger of process {0}, which it was cloned from, and keeps none itself")]
     ParentLedger(i32),
     /// The process ended, or became another program.

@@ -85,8 +85,8 @@ pub(crate) fn find<M: Memory>(
     })
 }
 
-/// Checks whether a ledger is at `at`; `None` if there is none. A ledger of another version is an
-/// error, which has the version's number.
+/// Checks whether a ledger is at `at`; `None` if there is none. For a ledger of another version,
+/// the error is the number of that version.
 fn check(memory: impl Memory, at: u64) -> Option<Result<(), u32>> {
     let field = |offset: usize| at.checked_add(offset as u64);
     let version = memory.u32(field(offset_of!(Layout, version))?)?;

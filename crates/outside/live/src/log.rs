@@ -1,4 +1,5 @@
-//! Reads a log with its stacks and threads, from the saved ledger or from the program's memory.
+//! Reads the log of a recording with its stacks and threads, from the saved ledger or from the
+//! program's memory.
 
 use heapprof_abi::StackNumber;
 use heapprof_profile::Profile;

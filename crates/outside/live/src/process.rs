@@ -30,12 +30,12 @@ use crate::writer::MAX_FRAMES;
 /// meanwhile.
 const MAX_READ_ATTEMPTS: usize = 4;
 
-/// Reads the resident memory of a process. The kernel allows this to readers that may debug the
+/// The resident memory of a process. The kernel allows reading it to readers that may debug the
 /// process. If the process becomes another program, the new program's memory is not read.
 ///
-/// Only pages that the process has touched are read, and all others are zero. A missing page would
-/// have to be provided by a file system, or by a page fault handler, perhaps of the process itself,
-/// which may never answer.
+/// Only pages that the process has touched are read, and all others are zero. A page that is not
+/// resident would have to come from a file system or a page fault handler. These may never answer,
+/// and the handler may even be the process itself.
 #[derive(Debug)]
 struct ResidentPages {
     memory: File,
@@ -276,8 +276,8 @@ impl LiveProcess {
     }
 
     /// Returns the program's name, as the collector determines it: from the executed path if that
-    /// path leads to the running file, and otherwise from the path of the running file. The path of
-    /// a script does not lead to the running file, which is the interpreter.
+    /// path leads to the running file, and otherwise from the path of the running file. A script's
+    /// path does not lead to the running file, because that file is the interpreter.
     #[must_use]
     pub fn program(&self) -> String {
         let exe = path(self.pid, "exe");

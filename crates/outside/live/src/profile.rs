@@ -36,8 +36,8 @@ pub(crate) struct RecordingContext<'a> {
     pub(crate) resident: [u64; 2],
     /// The code that is mapped now.
     pub(crate) code: Vec<RecordedMapping<'static>>,
-    /// Returns the duration of the recording in nanoseconds. The arguments are the time at which it
-    /// began: in nanoseconds since 1970, and on the monotonic clock.
+    /// Returns the duration of the recording in nanoseconds. The arguments are the time at which
+    /// the recording began: in nanoseconds since 1970, and on the monotonic clock.
     pub(crate) duration: &'a dyn Fn(i64, i64) -> i64,
     /// The maximum number of frames of all stacks together.
     pub(crate) max_frames: usize,

@@ -56,7 +56,7 @@ pub struct SharedLedgerProfile {
     pub lost: u64,
 }
 
-/// The memory in a saved ledger, at the addresses where the process mapped its pieces.
+/// The memory in a saved ledger. Its pieces have the addresses at which the process mapped them.
 #[derive(Clone, Copy)]
 pub(crate) struct SharedLedgerMemory<'a> {
     file: &'a File,
@@ -246,8 +246,8 @@ impl SharedLedger {
         goes_on && is_there(pid)
     }
 
-    /// Makes a summary of the process for a list, as of the moment at which one of its threads last
-    /// reported its allocations.
+    /// Makes a summary of the process for a list. Its numbers are from the last moment at which a
+    /// thread of the process reported its allocations.
     ///
     /// # Errors
     /// The file may be no saved ledger, or a damaged one.

@@ -71,7 +71,8 @@ impl<'r, M: Memory> LiveStackReader<'r, M> {
         Ok(())
     }
 
-    /// Returns why a stack has no older frame, as one of [`heapprof_abi::stack_end`].
+    /// Returns the reason why a stack ends at its oldest frame, as one of
+    /// [`heapprof_abi::stack_end`].
     pub(crate) fn end(&self, number: StackNumber) -> Result<u32, LiveError> {
         let at = self.address(number);
         let mut head = [0; stack::LEN];

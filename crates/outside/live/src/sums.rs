@@ -39,7 +39,7 @@ pub(crate) struct LiveStackSums {
     pub(crate) spread: [SumUncertainty; 2],
 }
 
-/// The sums over all threads.
+/// The sums of all stacks, over all threads.
 pub(crate) struct AllThreadSums {
     pub(crate) sums: Vec<LiveStackSums>,
     pub(crate) sizes: SizeHistogram,
@@ -104,13 +104,14 @@ pub(crate) fn read_sums<M: Memory>(
         add_sizes(&mut sizes, &reader.array(at(ledger.thread.sizes))?);
         Ok(())
     })?;
-    // If the heap is rising to a new peak now, that is the peak, whatever the peak was before.
+    // If the heap is rising to a new peak now, the present heap is the peak.
     let is_at_peak = match ledger.is_copy {
         true => is_rising(&raw),
         false => phase_now()? & 1 == 1,
     };
     Ok(AllThreadSums {
-        // The vectors before and after have elements of one size, so that they use the same memory.
+        // Both vectors have elements of one size, so the second one uses the memory of the first
+        // one.
         sums: raw
             .into_iter()
             .map(|raw| round_sums(&raw, is_exact, is_at_peak))
@@ -139,8 +140,7 @@ fn each_thread<M: Memory>(
     Ok(())
 }
 
-/// Returns the largest number of falls from a peak that a counter has noted: the number at the time
-/// of the newest change.
+/// Returns how many times the heap has fallen from a peak, as of the newest change of any counter.
 fn newest_fall<M: Memory>(
     reader: &BoundedMemoryReader<M>,
     ledger: &LiveLedger,
@@ -183,8 +183,8 @@ fn subtract(a: [i64; 2], b: [i64; 2]) -> [i64; 2] {
     [a[0].wrapping_sub(b[0]), a[1].wrapping_sub(b[1])]
 }
 
-/// Adds a thread's counters of one stack. `phase` is the present phase of the heap: twice its
-/// number of falls from a peak, plus one while it rises to a new peak.
+/// Adds a thread's counters of one stack. `phase` is the present phase of the heap: twice the
+/// number of falls from a peak, plus one while the heap rises to a new peak.
 fn add_counters(raw: &mut UnroundedSums, bytes: &[u8; counters::LEN], phase: u64) {
     let (allocated, freed) = (
         read_pair(bytes, counters::ALLOCATED),

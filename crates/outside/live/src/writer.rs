@@ -37,7 +37,7 @@ pub struct LiveProfileRow<'a> {
     pub values: Vec<i64>,
 }
 
-/// A ledger that is read from outside, from which a profile gets the frames of its stacks.
+/// A ledger that is read from outside, as the source of the frames in a profile.
 struct LiveLedgerSource<'r, M> {
     reader: &'r BoundedMemoryReader<M>,
     code: RecordedCode<'static>,
@@ -208,8 +208,8 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
         Ok(())
     }
 
-    /// Reads a stack into `last`. Returns the stack's thread, if it has one; the outer `None` means
-    /// that the stack does not exist.
+    /// Reads a stack into `last`. Returns the stack's thread, if the stack has one. The outer
+    /// `None` means that the stack does not exist.
     fn read(
         &mut self,
         number: StackNumber,
@@ -277,7 +277,7 @@ impl<'r, M: Memory> LiveProfileWriter<'r, M> {
         Ok(())
     }
 
-    /// Returns the label set for a stack of a thread. `other` is the key and the text of one more
+    /// Returns the label set for a sample of a thread. `other` is the key and the text of one more
     /// label.
     fn label_set(
         &mut self,

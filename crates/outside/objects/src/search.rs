@@ -7,7 +7,7 @@
 /// visits. `begin` returns the position of a node's first successor. `next` returns the successor
 /// at a position, and advances the position.
 ///
-/// In the reverse order, a node that can't be reached from any earlier node is the first node of a
+/// In reverse postorder, a node that can't be reached from any earlier node is the first node of a
 /// strong component to which no other component leads (Kosaraju). It has the lowest number in this
 /// component.
 pub fn postorder<P>(

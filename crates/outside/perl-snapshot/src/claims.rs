@@ -1,5 +1,5 @@
 //! Records which values own which of malloc's chunks. A chunk that several values own is divided
-//! between them. But a text that several values share becomes a separate value.
+//! between them, except for a text that they share: it becomes a separate value.
 
 use heapprof_heap::{HeapChunk, MallocHeap};
 
@@ -89,8 +89,8 @@ impl<'a> ChunkClaims<'a> {
         self.owners[chunk as usize]
     }
 
-    /// Claims a chunk for a value: the chunk that contains an address. The value requested `asked`
-    /// bytes of the chunk. Returns whether a chunk contains the address.
+    /// Claims the chunk that contains the address `at` for a value, which requested `asked` bytes
+    /// of the chunk. Returns whether there is such a chunk.
     pub(crate) fn claim(
         &mut self,
         at: PerlAddress,
@@ -126,7 +126,8 @@ impl<'a> ChunkClaims<'a> {
         self.chunk(chunk)
     }
 
-    /// Divides all claimed chunks, and calls `each` with each value's share of each of its chunks.
+    /// Divides all claimed chunks. Calls `each` for every pair of a value and a chunk that it has
+    /// claimed, with the value's share of the chunk.
     pub(crate) fn settle(&mut self, mut each: impl FnMut(u32, ChunkShare<'_>)) {
         self.all.sort_unstable();
         for one in self.all.chunk_by(|one, other| one.chunk == other.chunk) {

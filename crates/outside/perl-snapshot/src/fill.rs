@@ -22,8 +22,8 @@ pub(crate) struct ValueFiller<'a> {
     /// Chunks to which a value leads, each with the kind that the chunk gets if no value owns it:
     /// memory of C code, or the code of a sub.
     pub(crate) seeds: Vec<(u32, PerlValueKind)>,
-    /// Values that have a pointer of C code to the beginning of a chunk: the address of each value,
-    /// and the number of the chunk.
+    /// Pointers of C code to the beginning of a chunk: for each, the address of the value that has
+    /// the pointer, and the number of the chunk.
     mentions: Vec<(PerlAddress, u32)>,
     /// Used bytes of bodies in arenas, by type.
     pub(crate) used: [u64; sv::TYPE_COUNT],
@@ -190,8 +190,8 @@ impl<'a> ValueFiller<'a> {
         self.builder.end(self.value);
     }
 
-    /// Counts the value's body as used bytes of its arena, and checks whether the wanted address is
-    /// in its head or body.
+    /// Counts the body of a value as used bytes of the arena, and checks whether the wanted address
+    /// is in the value's head or body.
     fn note_body(&mut self, head: &ValueHead, body: u64) {
         // Hashes with additional data have arenas of their own from 5.36 on.
         let is_more = head.kind() == sv::HASH && head.has_flags(sv::HAS_MORE);
@@ -228,8 +228,8 @@ impl<'a> ValueFiller<'a> {
         self.builder.lead_to(to, step, is_strong);
     }
 
-    /// Claims a chunk for the present value: the chunk that contains an address. Perl requested
-    /// `asked` bytes of it.
+    /// Claims the chunk that contains the address `at` for the present value. Perl requested
+    /// `asked` bytes of the chunk.
     pub(crate) fn claim(&mut self, at: PerlAddress, asked: u64) {
         self.claim_text(at, asked, false);
     }
@@ -269,14 +269,14 @@ impl<'a> ValueFiller<'a> {
         }
     }
 
-    /// Adds an edge from the present value to the chunk at an address, which may be memory of C
+    /// Adds an edge from the present value to the chunk at an address. The chunk may be memory of C
     /// code.
     pub(crate) fn link(&mut self, at: PerlAddress) {
         self.link_as(at, PerlValueKind::Memory);
     }
 
-    /// Adds an edge from the present value to the chunk at an address. If no value owns the chunk,
-    /// `kind` is its kind: memory of C code, or the code of a sub.
+    /// Adds an edge from the present value to the chunk at an address. `kind` is the kind of the
+    /// chunk if no value owns it: memory of C code, or the code of a sub.
     pub(crate) fn link_as(&mut self, at: PerlAddress, kind: PerlValueKind) {
         let Some(found) = self.claims.find(at) else {
             return;
@@ -327,7 +327,7 @@ impl<'a> ValueFiller<'a> {
         }
     }
 
-    /// Adds edges to the scalars whose buffers were mentioned. Called after all values were made.
+    /// Adds edges to the scalars whose buffers C code points to. Called after all values were made.
     pub(crate) fn lead_to_buffers(&mut self) {
         for (from, chunk) in std::mem::take(&mut self.mentions) {
             if let Some(to) = self.scalar_with(chunk) {
@@ -336,9 +336,9 @@ impl<'a> ValueFiller<'a> {
         }
     }
 
-    /// Returns the address of the scalar whose buffer is the chunk; `None` if several values or
-    /// another kind of value own the chunk. Modules store a structure in a scalar's buffer, and
-    /// point to the structure instead of the scalar.
+    /// Returns the address of the scalar whose buffer is the chunk. Modules store a structure in a
+    /// scalar's buffer, and point to the structure instead of the scalar. Returns `None` if several
+    /// values or another kind of value own the chunk.
     pub(crate) fn scalar_with(&self, chunk: u32) -> Option<PerlAddress> {
         let value = self.builder.value(self.claims.only_value(chunk)?);
         let is_scalar = matches!(value.kind, PerlValueKind::Scalar | PerlValueKind::Undefined);

@@ -25,7 +25,7 @@ pub(crate) struct ValueLayout {
     /// Whether a variable's name may belong to a field of a `class`.
     pub(crate) has_fields: bool,
     /// Offset of the auxiliary data in a hash's body since 5.36. In older versions the data is
-    /// behind the buckets.
+    /// after the buckets.
     pub(crate) aux: Option<u64>,
     /// Size of a hash's auxiliary data.
     pub(crate) aux_size: u64,

@@ -2,9 +2,10 @@
 //! values to which it leads.
 //!
 //! [`walk()`] finds the perl and its interpreters in the copy, an image of `heapprof-heap`. It
-//! makes a value of each head in their arenas, and edges of all references that Perl counts. A
-//! malloc chunk that no value owns is assigned to the memory that points to it, to the interpreter,
-//! or to the rest of the program. So the sizes add up to the memory that malloc has given out.
+//! makes a value from each head in the arenas of the interpreters, and an edge from each reference
+//! that Perl counts. A malloc chunk that no value owns is assigned to the memory that points to it,
+//! to the interpreter, or to the rest of the program. So the sizes add up to the memory that malloc
+//! has given out.
 //!
 //! The program does no work for this, and nothing is loaded into the program. The layouts of perl
 //! 5.22 to 5.42 are known. This crate must not depend on SQLite, the terminal or profiles.

@@ -31,7 +31,7 @@ const NAME_TYPE_OFFSET: u64 = 0x10;
 const NAME_FIELD_OFFSET: u64 = 0x18;
 const PAD_FIELD_SIZE: u64 = 48;
 const FIELD_PARAMETER_OFFSET: u64 = 0x20;
-/// Flag in the byte behind the length of a name: the variable was declared by `our`.
+/// Flag in the byte after the length of a name: the variable was declared by `our`.
 const OUR_FLAG: u8 = 16;
 
 impl ValueFiller<'_> {

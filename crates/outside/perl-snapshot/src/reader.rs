@@ -12,7 +12,7 @@ const MAX_TEXT_LENGTH: u64 = 1000;
 const KEY_LENGTH_OFFSET: u64 = 4;
 /// Offset of the text in a key.
 const KEY_TEXT_OFFSET: u64 = 8;
-/// Flag in the byte behind a key's text: the text is UTF-8.
+/// Flag in the byte after a key's text: the text is UTF-8.
 const UTF8_FLAG: u8 = 1;
 
 /// A reader of a copy of a program's memory.

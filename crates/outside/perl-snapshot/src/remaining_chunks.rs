@@ -1,6 +1,5 @@
 //! Makes values of the chunks that no value owns: arenas, code of subs, memory of C code, and
-//! memory that is not Perl's. Each chunk becomes a value of its own kind, with edges from all
-//! memory that points to it.
+//! memory that is not Perl's. Each such value has edges from all memory that points to its chunk.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -41,8 +40,8 @@ impl<'f, 'a> RemainingChunks<'f, 'a> {
         }
     }
 
-    /// Makes a value of each type of arenas of all interpreters. Parts of arenas that no value uses
-    /// count as free.
+    /// Makes one value for each type of arena: the parts of all such arenas that no other value
+    /// uses. These parts count as free.
     pub(crate) fn arenas(&mut self, arenas: &[(PerlAddress, ArenaType)]) {
         let mut sums: Vec<(ArenaType, PerlAddress, u64)> = Vec::new();
         for &(at, of) in arenas {
@@ -216,8 +215,8 @@ impl<'f, 'a> RemainingChunks<'f, 'a> {
         }
     }
 
-    /// Whether an address is the field `op_sv` of an op that is in use. An op in use has a known
-    /// type and a function in a mapped file.
+    /// Whether the word at an address is the field `op_sv` of an op that is in use. An op in use
+    /// has a known type and a function in a mapped file.
     fn is_value_of_op(&self, at: PerlAddress) -> bool {
         const OP_FUNCTION_OFFSET: u64 = 0x10;
         const OP_TYPE_OFFSET: u64 = 0x20;
@@ -296,7 +295,7 @@ impl<'f, 'a> RemainingChunks<'f, 'a> {
     }
 }
 
-/// Whether a block contains a text. Bytes behind the text's end are ignored, because they are old.
+/// Whether a block contains a text. Bytes after the text's end are ignored, because they are old.
 /// Short texts do not count, because an address may look like one.
 fn is_text(bytes: &[u8]) -> bool {
     const MIN_TEXT_LENGTH: usize = 7;

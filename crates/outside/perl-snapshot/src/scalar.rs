@@ -1,5 +1,5 @@
-//! Reads scalars (numbers, texts and references), lvalues, which stand for a part of another value,
-//! and regular expressions.
+//! Reads scalars (numbers, texts and references), lvalues (values that stand for a part of another
+//! value) and regular expressions.
 
 use heapprof_perl_values::{PerlValueKind, ValueStep};
 
@@ -16,10 +16,10 @@ const LVALUE_LETTER_OFFSET: u64 = 0x48;
 const REGEXP_ORIGINAL_OFFSET: u64 = 0x28;
 /// Offset, in a regular expression, of the names of its groups.
 const REGEXP_GROUPS_OFFSET: u64 = 0x30;
-/// Maximum length in bytes of a buffer without used bytes that counts as a C structure. (The buffer
-/// of an object may be longer.)
+/// Maximum length in bytes of a buffer that counts as a C structure although no byte of it is used.
+/// (The buffer of an object may be longer.)
 const MAX_STRUCTURE_LENGTH: u64 = 4096;
-/// Minimum number of letters behind a cleared first byte. With fewer letters, a buffer is not
+/// Minimum number of letters after a cleared first byte. With fewer letters, a buffer is not
 /// recognized as an emptied text.
 const MIN_TEXT_REST: usize = 3;
 /// Offset of a key's text.
@@ -97,10 +97,10 @@ impl ValueFiller<'_> {
         }
     }
 
-    /// Returns how many bytes of a text's buffer may be a C structure of a module. The used bytes
-    /// may be one: a real text has no zeros, so it does not look like pointers. The unused bytes
-    /// are old and do not count. But if no byte is used, the module may not have set the length,
-    /// and the whole buffer may be a structure.
+    /// Returns how many bytes of a text's buffer may be a C structure of a module. These are the
+    /// used bytes. (A real text among them does no harm: it has no zeros, so it does not look like
+    /// pointers.) If no byte is used, the module may not have set the length. Then the whole buffer
+    /// may be a structure.
     fn structure_bytes(&self, head: &ValueHead, length: u64) -> u64 {
         let used = self.body(head, sv::TEXT_LEN_OFFSET);
         let is_object = self.value.class != 0;
@@ -163,7 +163,7 @@ impl ValueFiller<'_> {
     }
 }
 
-/// Whether a buffer contained a text before it was emptied, which clears only the first byte.
+/// Whether a buffer contained a text that was emptied. Emptying clears only the first byte.
 /// `is_pointer` returns whether a word is an address in the heap: such a word, too, may have a zero
 /// as its lowest byte and letters as its other bytes.
 fn is_emptied_text(bytes: &[u8], is_pointer: impl Fn(u64) -> bool) -> bool {

@@ -21,7 +21,7 @@ use crate::sv::{self, ValueHead};
 /// words in the memory. With more elements, the memory must be damaged.
 const EXTRA_WORDS: u64 = 1 << 20;
 
-/// An interpreter, and the numbers of its values.
+/// An interpreter, and the counts of its values.
 #[derive(Clone, Debug)]
 pub struct PerlInterpreter {
     /// Address of the interpreter.
@@ -58,8 +58,8 @@ pub struct MallocTotals {
     pub blocks: u64,
     /// Bytes of the blocks, including malloc's own word for each block.
     pub bytes: u64,
-    /// Bytes of further blocks, which threads have in their caches for later requests. malloc's own
-    /// sums count these as given out.
+    /// Bytes of free blocks that threads keep in their caches for later requests. Only malloc's own
+    /// sums count these blocks as given out.
     pub cached: u64,
 }
 

@@ -22,8 +22,8 @@ pub struct ValueGraphBuilder {
     all: Vec<PerlValue>,
     first: Vec<usize>,
     ways: Vec<AddressEdge>,
-    /// Edges that were added after the value at their beginning was finished. Each comes with the
-    /// address of that value.
+    /// Edges from values that were already finished, each with the address of the value at its
+    /// beginning.
     later: Vec<(u64, AddressEdge)>,
     roots: Vec<(PathPhase, TextId, TextId, u64)>,
     texts: PerlTextTable,
@@ -76,7 +76,7 @@ impl ValueGraphBuilder {
         self.roots.push((phase, outer, name, address));
     }
 
-    /// Adds an edge from the value that is being added, which [`end`](Self::end) finishes.
+    /// Adds an edge from the value that the next [`end`](Self::end) finishes.
     pub fn lead_to(&mut self, to: u64, step: ValueStep, is_strong: bool) {
         if to != 0 {
             self.ways.push(AddressEdge {
@@ -99,8 +99,8 @@ impl ValueGraphBuilder {
         }
     }
 
-    /// Replaces the steps from a finished value to its elements. `step` returns the new step for
-    /// the number of an element.
+    /// Replaces the steps from a finished value to its elements. `step` takes the number of an
+    /// element, and returns the new step to it.
     pub fn rename_elements(&mut self, from: u64, step: impl Fn(u32) -> ValueStep) {
         let Some(from) = self.number(from) else {
             return;

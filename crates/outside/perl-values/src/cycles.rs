@@ -22,7 +22,7 @@ pub struct LeakedCycle {
     pub objects: u64,
     /// Bytes that all rings of the group retain.
     pub retained: u64,
-    /// The ring as text, from a value back to it: `Node {parent} Node`.
+    /// The ring as text, from a value back to the same value: `Node {parent} Node`.
     pub ring: String,
     /// The step that leads back to the ring's first value: the variable, key or element that should
     /// be a weak reference.

@@ -20,7 +20,7 @@ pub enum PerlValueKind {
     Code,
     /// A file or directory handle.
     Io,
-    /// The result of `substr`, `pos` and others, to which a program can assign.
+    /// The result of a function, such as `substr` or `pos`, to which a program can assign.
     Lvalue,
     /// A regular expression.
     Regexp,

@@ -7,9 +7,9 @@ use crate::text::TextId;
 use crate::values::{ValueEdge, ValueGraph};
 
 /// Finds the first value of each leak, and whether it is in a ring. To find leaks, unreached values
-/// are grouped into strong components. Each component to which no other one leads is the beginning
-/// of a leak, and one of its values is the first value. `keeps` returns whether an edge keeps its
-/// target alive.
+/// are grouped into strong components. A component to which no other component leads is the
+/// beginning of a leak, and one of its values is the first value. `keeps` returns whether an edge
+/// keeps its target alive.
 pub(crate) fn firsts(
     values: &ValueGraph,
     is_reached: &[bool],

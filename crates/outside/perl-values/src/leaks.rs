@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 
 use crate::analysis::PerlValueAnalysis;
 
-/// A group of leaks whose first values have one path and kind.
+/// A group of leaks whose first values have the same path and kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PerlLeak {
     /// The path of the first values. It begins with `(leaked)`.

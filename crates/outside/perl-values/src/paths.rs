@@ -24,7 +24,7 @@ pub const MAX_NAMED_KEYS: usize = 32;
 const MAX_PATH_DEPTH: u32 = 120;
 /// Name that replaces all further names of a path that is too long.
 const DEEPER_NAME: &str = "(deeper)";
-/// Place number that means that there is no place: a value has no path yet, or a path is empty.
+/// Number that stands for "no place": a value has no path yet, or a path is empty.
 const NO_PLACE: u32 = u32::MAX;
 
 /// The path of each value, as a node (a place) in a tree of names.
@@ -170,8 +170,8 @@ impl ValuePaths {
         self.place_of_value[value as usize]
     }
 
-    /// Returns the value before a value in its path, and the step between them; `None` for the
-    /// first value of a path.
+    /// Returns the previous value in the path of a value, and the step between the two; `None` for
+    /// the first value of a path.
     #[must_use]
     pub(crate) fn before(&self, value: u32) -> Option<(u32, ValueStep)> {
         let from = self.from[value as usize];
@@ -221,9 +221,10 @@ fn keeps(edge: &ValueEdge, may_be_held: &[bool]) -> bool {
     edge.is_strong && (!edge.step.is_late() || may_be_held[edge.to as usize])
 }
 
-/// Computes, for each value, whether memory of C code may keep it alive. This is possible if Perl
-/// counts more references to the value than were found in values that are not `reached`. Otherwise
-/// C code has no reference to the value: its pointer is old, or only looks like one.
+/// Computes, for each value, whether memory of C code may keep it alive. It may if the value's
+/// reference count differs from the number of references that were found in unreached values. If
+/// both are equal, C code has no reference to the value: a pointer in its memory is old, or only
+/// looks like a pointer.
 fn may_be_retained(values: &ValueGraph, reached: &[bool]) -> Vec<bool> {
     let mut found = vec![0u32; reached.len()];
     for from in values.numbers() {
@@ -364,9 +365,9 @@ impl PathFinder {
         values.text(name).starts_with('&')
     }
 
-    /// Returns the place that stands for a path over an edge: the path of the place `before`,
-    /// followed by the name of the edge. Some edges have no name, and the name of a symbol's slot
-    /// replaces the symbol.
+    /// Returns the place of the path that leads over an edge: the place `before`, followed by the
+    /// name of the edge. Some edges have no name. The name of a symbol's slot replaces the name of
+    /// the symbol.
     fn step(&mut self, values: &mut ValueGraph, from: u32, before: u32, edge: &ValueEdge) -> u32 {
         let own = *values.get(from);
         let name = match edge.step {
@@ -430,7 +431,7 @@ impl PathFinder {
     }
 }
 
-/// Writes a symbol as programs do: one that begins with a control character is written as
+/// Writes a symbol as programs do: a symbol that begins with a control character is written as
 /// `{^NAME}`.
 fn symbol_as_written(symbol: &str) -> String {
     match symbol.as_bytes() {

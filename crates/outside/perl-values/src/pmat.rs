@@ -1,7 +1,7 @@
 //! Reads files of Devel::MAT::Dumper (`.pmat`) in versions 0.2 to 0.5 of their format, which the
 //! module describes (`doc/format.txt`).
 //!
-//! A file lists the lengths of the parts of each kind of value, so that additions of a newer
+//! A file lists, for each kind of value, the lengths of its parts, so that additions of a newer
 //! version can be skipped. Only files of little-endian programs with 64 bits are read.
 
 mod cursor;
@@ -29,7 +29,7 @@ const BIG_ENDIAN_FLAG: u8 = 0x01;
 const WORDS_64_BIT_FLAGS: u8 = 0x02 | 0x04;
 const KNOWN_FLAGS: u8 = 0x1f;
 
-/// The lowest kind number of an extension, which is a record that adds to an earlier value.
+/// The lowest kind number of an extension: a record that adds to an earlier value.
 const FIRST_EXTENSION_KIND: u8 = 0x80;
 /// The kind of a record that describes a C structure.
 const STRUCTURE_TYPE_KIND: u8 = 0xf0;

@@ -1,4 +1,4 @@
-//! Finds the values that refer to a value, and the path by which it is reached.
+//! Finds the referrers of a value, and the path by which the value is reached.
 
 use crate::analysis::{PerlValueAnalysis, ValueDescription};
 use crate::values::PathPhase;
@@ -20,7 +20,7 @@ pub struct ValueReferrer {
 /// A step of the path to a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WayStep {
-    /// The name of the step, or of the root for the first step.
+    /// The name of the step; for the first step, the name of the root.
     pub step: String,
     /// The value that the step reaches, without its path.
     pub value: ValueDescription,

@@ -35,10 +35,10 @@ pub enum ValueStep {
     Named(TextId),
     /// The compiled code (ops) of a sub.
     Ops,
-    /// A block of C code, by a pointer to it.
+    /// A block of memory of C code, reached by a pointer to it.
     Memory,
     /// A value to which memory of C code points. The step counts only if no other path leads to the
-    /// value, because such memory also has old pointers.
+    /// value, because memory of C code also contains outdated pointers.
     Mention,
     /// The class with which a variable was declared, or its package. Any other step to the class or
     /// package is preferred, because it says more.

@@ -54,7 +54,8 @@ pub struct PerlHeapSummary {
     pub all: ValueSum,
 }
 
-/// Returns the name of the part of the program that paths with the first name `first` belong to.
+/// Returns the name of a part of the program: the part to which paths with the first name `first`
+/// belong.
 fn part(first: &str) -> &str {
     match first {
         "main::" => "symbol tables",

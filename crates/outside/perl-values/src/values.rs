@@ -36,8 +36,8 @@ pub(crate) struct ValueEdge {
     pub(crate) step: ValueStep,
 }
 
-/// A phase of the search for paths, by the roots at which paths begin. The phases are run in this
-/// order.
+/// A phase of the search for paths, named after the roots at which its paths begin. The phases run
+/// in the order of the variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PathPhase {
     /// Paths from symbol tables.

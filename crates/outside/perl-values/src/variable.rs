@@ -25,7 +25,7 @@ pub enum VariableError {
     NoElement(String, String),
 }
 
-/// Looks up elements that are not in the value graph: the keys of large hashes, and the lengths of
+/// Looks up what the value graph does not contain: the keys of large hashes, and the lengths of
 /// arrays.
 pub trait ElementLookup {
     /// Returns the address of the value under a key of the hash at an address.
@@ -286,7 +286,7 @@ impl PerlValueAnalysis {
     }
 }
 
-/// Returns the text behind `my` or `state`.
+/// Returns the text after `my` or `state`.
 fn strip_declaration(text: &str) -> Option<&str> {
     text.strip_prefix("my ").or(text.strip_prefix("state "))
 }

@@ -1,7 +1,7 @@
 //! Reads a core file: the memory segments of a program that has died, and notes about the program.
 //!
-//! The kernel's `fs/binfmt_elf.c` defines the format. The content is not trusted: segments may lead
-//! behind the end of the file, and notes may be cut off.
+//! The kernel's `fs/binfmt_elf.c` defines the format. The content is not trusted: segments may
+//! reach beyond the end of the file, and notes may be cut off.
 
 use std::fs::File;
 use std::io;
@@ -24,7 +24,7 @@ const MAX_NOTE_BYTES: u64 = 256 << 20;
 /// that.
 const MAX_MAPPED_FILES: usize = 1 << 17;
 
-/// The reason why a file is no core file.
+/// The reason why a file can't be read as a core file.
 #[derive(Debug)]
 pub enum CoreError {
     /// The file can't be read.
@@ -39,7 +39,7 @@ impl From<io::Error> for CoreError {
     }
 }
 
-/// A piece of the program's memory.
+/// A segment in a core file: a piece of the program's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoreSegment {
     /// The addresses of the segment.
@@ -64,7 +64,7 @@ pub struct CoreFile {
     pub length: u64,
     /// The number of the machine that the program ran on (`e_machine`).
     pub machine: u16,
-    /// Offset and length of each part of the file with notes.
+    /// Offset and length of each section of the file that contains notes.
     notes: Vec<(u64, u64)>,
 }
 

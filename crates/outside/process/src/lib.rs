@@ -74,7 +74,7 @@ fn path(pid: u32, file: &str) -> std::path::PathBuf {
 }
 
 /// Reads a /proc/PID file. The buffer is large, so that few reads are needed: the kernel does not
-/// report the length of such a file, and makes most of them anew for each reader.
+/// report the length of such a file, and makes most such files anew for each reader.
 fn read_bytes(pid: u32, file: &str) -> std::io::Result<Vec<u8>> {
     use std::io::Read;
     const INITIAL_CAPACITY: usize = 4096;

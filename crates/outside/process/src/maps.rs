@@ -7,7 +7,7 @@ use std::ops::Range;
 pub struct ProcessMapping {
     /// Address of the first byte.
     pub start: u64,
-    /// Address behind the last byte.
+    /// Address after the last byte.
     pub end: u64,
     /// Offset of the first byte in the mapped file.
     pub offset: u64,

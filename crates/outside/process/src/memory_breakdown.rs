@@ -169,8 +169,9 @@ fn program_file(pid: u32) -> Option<String> {
     Some(path.strip_suffix(" (deleted)").unwrap_or(&path).to_string())
 }
 
-/// Returns the stack pointers of a process's threads, except the first one's. The kernel reports
-/// them for threads that wait in a system call, and only to readers that may debug the process.
+/// Returns the stack pointers of a process's threads, except the first thread. The kernel reports
+/// the stack pointer of a thread only while the thread waits in a system call, and only to readers
+/// that may debug the process.
 fn stack_pointers(pid: u32) -> Vec<u64> {
     let Ok(threads) = std::fs::read_dir(crate::path(pid, "task")) else {
         return Vec::new();

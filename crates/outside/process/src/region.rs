@@ -8,7 +8,7 @@ use crate::smaps::SmapsMapping;
 pub struct NamedMapping<'a> {
     /// The mapping as the kernel reports it.
     pub area: &'a SmapsMapping<'a>,
-    /// The name of the mapping. Unnamed memory directly behind private pages of a file has the
+    /// The name of the mapping. Unnamed memory directly after private pages of a file has the
     /// file's name: it contains the file's variables that begin as zeros.
     pub name: &'a str,
     /// Whether the mapping belongs to heapprof.

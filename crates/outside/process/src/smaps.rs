@@ -15,7 +15,7 @@ const OWN_MEMORY_NAME: &str = "[anon:heapprof]";
 pub struct SmapsMapping<'a> {
     /// Address of the first byte.
     pub start: u64,
-    /// Address behind the last byte.
+    /// Address after the last byte.
     pub end: u64,
     /// The process's access rights to the mapping, and whether it is private, as in `rw-p`.
     pub rights: &'a str,

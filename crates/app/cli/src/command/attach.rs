@@ -66,8 +66,8 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
         by_thread: args.threads,
         logs: args.log.log.is_some(),
     };
-    // With a handler, a file that exceeds the limit of its size is an error. Without one the signal
-    // would end heapprof, which would leave the program attached.
+    // With a handler, a write beyond the limit of file sizes is an error. Without a handler, the
+    // signal would end heapprof, and the program would stay attached.
     signal_hook::flag::register(libc::SIGXFSZ, Arc::default()).context("signals")?;
     let log = log::open(&args.log, mode, output)?;
     let attached = target.attach(library, wish).with_context(of_process)?;
@@ -299,8 +299,8 @@ impl AttachedRecording {
         outside::find(&self.pid.to_string())?.read()
     }
 
-    /// Ends the recording, and returns its last profile. Detaches from the program, unless it has
-    /// ended or another process has already detached.
+    /// Ends the recording, and returns its last profile. Detaches from the program, unless the
+    /// program has ended or another process has already detached from it.
     fn end(&mut self, over: AttachEndReason) -> Result<Profile> {
         let of_process = || format!("process {}", self.pid);
         let read = match over {

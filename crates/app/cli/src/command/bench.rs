@@ -13,9 +13,9 @@ use crate::args::BenchArgs;
 use crate::context::CommandContext;
 use crate::output;
 
-/// Perl code that allocates memory before a candidate's code runs. The memory is larger than the
-/// memory that perl briefly needs while it starts and compiles, so each peak is from the time in
-/// which the candidate's code runs. The empty candidate has these bytes too.
+/// Perl code that allocates memory before a candidate's code runs. It allocates more than perl
+/// briefly needs for starting and compiling, so that each peak comes while the candidate's code
+/// runs. The empty candidate allocates this memory, too.
 const BALLAST: &str =
     "package heapprof; INIT { vec($heapprof::ballast, 1048575, 8) = 0 } package main;";
 /// The function in which `BALLAST` allocates.

@@ -112,8 +112,8 @@ impl GateRules {
         })
     }
 
-    /// Prints that estimates are too uncertain to break a rule, with the first estimate as an
-    /// example.
+    /// Prints that a rule did not fail, because the estimates beyond its limit are too uncertain.
+    /// Shows the first of these estimates, and the number of the others.
     fn say_unsure(&self, rule: &GateRule, line: &impl Fn(&RuleViolation) -> String) {
         let mut unsure = self.verdict.unsure.iter().filter(|b| b.rule == rule.text());
         let Some(first) = unsure.next() else {

@@ -159,7 +159,7 @@ fn at_address(
 ) -> Result<(u32, Option<String>)> {
     let found: &PerlValueAnalysis = &origin.found;
     let number = found.values().number(at);
-    // The values that stand for free memory and for the interpreter's have an odd address.
+    // The values that stand for free memory and for the interpreter's memory have an odd address.
     let owner = |at: u64| found.values().number(at).or(found.values().number(at | 1));
     let number = number.or_else(|| owner(origin.owner?));
     let number = number.with_context(|| format!("{at:#x}: no value is there"))?;

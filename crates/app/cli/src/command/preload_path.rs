@@ -1,5 +1,5 @@
-//! `heapprof preload-path`: prints the path of the library that `record` preloads, or of its
-//! header. Users who preload or link the library themselves need it.
+//! `heapprof preload-path`: prints the path of the library that `record` preloads, or of the
+//! library's header. Users who preload or link the library themselves need this path.
 
 use anyhow::Result;
 

@@ -160,8 +160,8 @@ pub(super) fn expand_names(names: &[String]) -> Result<Vec<String>> {
     Ok(all)
 }
 
-/// Reads the profiles. With a base, returns two profiles: the sum of the base, and the sum of the
-/// other profiles. Without a base, returns each profile as a moment, in the order of time.
+/// Reads the profiles. With a base, returns two profiles: the sum of the base profiles, and the sum
+/// of the other profiles. Without a base, returns each profile as a moment, in the order of time.
 fn read(
     context: &CommandContext,
     args: &PageArgs,

@@ -26,7 +26,7 @@ use crate::{name, named_process};
 /// Longest name of a class that is shown, in bytes.
 const MAX_CLASS_NAME_BYTES: usize = 1000;
 
-/// The target of a walk.
+/// The target of a heap walk.
 pub(in crate::command) struct WalkTarget {
     pub(in crate::command) what: WalkTargetKind,
     /// The rights for reading the files that the target names.
@@ -140,7 +140,7 @@ impl WalkTarget {
         }
     }
 
-    /// Returns the version of glibc in the program, as its libc states it.
+    /// Returns the version of glibc in the program, as glibc itself states it.
     pub(in crate::command) fn release(&self, image: &ProcessImage) -> Option<String> {
         let found = self.rights.acting(|| match &self.what {
             WalkTargetKind::Process(_, memory) => release(image, memory),
@@ -149,8 +149,8 @@ impl WalkTarget {
         found.ok().flatten()
     }
 
-    /// Returns the name of the object whose first word is `address`: the object's class, or a
-    /// function or variable with `&` in front.
+    /// Returns the name of the object whose first word is `address`: the object's class, or the
+    /// name of a function or variable, with `&` in front.
     pub(in crate::command) fn name(&self, image: &ProcessImage, address: u64) -> Option<String> {
         let class = self.rights.acting(|| match &self.what {
             WalkTargetKind::Process(_, memory) => object_class(memory, address),

@@ -40,9 +40,8 @@ impl LeaksQuestion {
         })
     }
 
-    /// Returns the question for a certain profile. If the query has no sample type, the returned
-    /// question has one: the sample type of `source` that counts memory in use, or leaked memory
-    /// for a walked heap.
+    /// Returns the question for the profile `source`. If the query has no sample type, the returned
+    /// question has one: the type that counts memory in use, or leaked memory for a walked heap.
     pub fn about(&self, source: &QuestionSource) -> Self {
         let has = |name: &str| source.profile.find_sample_type(name).is_ok();
         let mut question = self.clone();

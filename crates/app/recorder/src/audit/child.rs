@@ -178,7 +178,7 @@ impl AuditedChild {
         self.next = self.next.min(Instant::now() + LOAD_SETTLE_TIMEOUT);
     }
 
-    /// Notes that the child ran on without waiting for its first inspection.
+    /// Notes that the child did not wait for its first inspection.
     pub(super) fn note_no_wait(&mut self) {
         self.doubt("it did not wait to be looked at, so what it has inherited is not sure");
     }
@@ -194,9 +194,9 @@ impl AuditedChild {
         append_reason(&mut self.doubts, why);
     }
 
-    /// Inspects the child. If no other process shares the child's inherited memory any more
-    /// (`has_others` is false), the pages no longer show which process wrote to them. The child is
-    /// then inspected only if there was no inspection before.
+    /// Inspects the child. `has_others` says whether another process still shares the child's
+    /// inherited memory. If none does, the pages no longer show which process wrote to them. The
+    /// child is then inspected only if it was never inspected before.
     pub(super) fn inspect(&mut self, has_others: bool) {
         if !has_others && self.last_inspection.is_some() {
             return;

@@ -2,9 +2,9 @@
 
 use heapprof_profile::fork::LoadAttempt;
 
-/// The beginning of every message. Then come the event's name, the version of the format, the
-/// generation of the process, the number of messages that it could not send, and the rest of the
-/// message.
+/// The beginning of every message. It is followed by the event's name, the version of the format,
+/// the generation of the process, the number of messages that the process could not send, and the
+/// rest of the message.
 const MESSAGE_PREFIX: &str = "heapprof's ";
 
 /// A message of a process under an audit.

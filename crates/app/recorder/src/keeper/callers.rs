@@ -56,8 +56,8 @@ pub(super) struct KeeperCaller {
 #[derive(Default)]
 pub(super) struct CallerRegistry {
     pub(super) waiting: Vec<KeeperCaller>,
-    /// Processes that belong to the recording: those that have called, and the leaders of their
-    /// sessions.
+    /// Processes that belong to the recording: the processes that have called, and the leaders of
+    /// their sessions.
     known: HashSet<u32>,
     /// Time that reading ledgers took beyond the usual time, for each set of process rights.
     spent: HashMap<ProcessRights, Duration>,
@@ -134,7 +134,7 @@ impl CallerRegistry {
     }
 
     /// Whether there is time left for reading the ledgers of processes with the rights `rights`.
-    /// Processes with other rights have separate limits, so none uses up the time of another.
+    /// Processes with other rights have separate limits.
     pub(super) fn have_time(&self, rights: ProcessRights) -> bool {
         self.spent
             .get(&rights)
@@ -159,8 +159,8 @@ pub(super) fn number_of(pid: Pid) -> u32 {
 }
 
 /// Opens a socket at which processes call, and returns it with its path. Only recorded processes
-/// know its name: other processes can't list the folder, and the kernel's list of sockets shows
-/// only the path by which the socket was bound.
+/// know the path: other processes can't list the folder, and the kernel's list of sockets shows a
+/// path below `/proc/self/fd` instead.
 pub(super) fn open_listening_socket(list: &Path) -> io::Result<(OwnedFd, PathBuf)> {
     let folder = list.parent().ok_or(io::ErrorKind::NotFound)?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -123,7 +123,8 @@ impl KeeperHandle {
     }
 
     /// Makes the keeper read the messages of all processes that called before the program ended.
-    /// This must come before the program is reaped, while the kernel still shows its rights.
+    /// This must come before the program is reaped, while the kernel still shows the program's
+    /// rights.
     pub(crate) fn before_reaping(&self) {
         let (done, is_done) = channel();
         if let KeeperState::Running(_) = self.work {

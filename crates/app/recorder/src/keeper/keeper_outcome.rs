@@ -20,7 +20,7 @@ pub(crate) struct KeeperOutcome {
     pub(crate) unwritten: Vec<u32>,
     /// The small children that got no profile.
     pub(crate) small: Vec<SmallChild>,
-    /// The processes whose users may not write their profiles. Their own reports of that failure
+    /// Processes whose user may not write their profile. The processes' own reports of this failure
     /// are left out.
     pub(crate) settled: HashSet<u32>,
     /// The processes that ended without reporting, and how each of them ended.

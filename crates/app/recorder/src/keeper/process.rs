@@ -1,4 +1,4 @@
-//! A process whose ledger the keeper has.
+//! A process that handed over its ledger to the keeper.
 
 use std::os::fd::OwnedFd;
 
@@ -10,7 +10,7 @@ use rustix::process::Pid;
 use super::callers::number_of;
 use crate::audit::is_readable;
 
-/// A process that keeps its ledger in a file.
+/// A process that handed over its ledger file to the keeper.
 pub(super) struct LedgerProcess {
     pub(super) ledger_file: SharedLedger,
     pub(super) pid: Pid,

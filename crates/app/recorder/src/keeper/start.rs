@@ -20,8 +20,9 @@ pub(super) fn begin(
     )
 }
 
-/// Raises the limit of open files to the highest value that this process may set: the keeper has
-/// two files for each process. The program runs already by now, with the earlier limit.
+/// Raises the limit of open files to the highest value that this process may set, because the
+/// keeper has two open files for each process. The program already runs, so its limit does not
+/// change.
 pub(super) fn allow_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

@@ -41,7 +41,7 @@ struct FileUsage {
 }
 
 impl FileUsage {
-    /// Returns the maximum size of another file in bytes; `None` if no other file may be made.
+    /// Returns the maximum size of a further file in bytes; `None` if no further file may be made.
     fn remaining_bytes(self, max: Self) -> Option<u64> {
         let bytes = max.bytes.saturating_sub(self.bytes);
         (self.files < max.files && bytes > 0).then_some(bytes)

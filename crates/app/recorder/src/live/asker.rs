@@ -31,7 +31,7 @@ const SCAN_INTERVAL: Duration = Duration::from_millis(30);
 /// Time between two requests to a process that has not answered yet: the first requests may come
 /// before the library listens.
 const STARTUP_ASK_INTERVAL: Duration = Duration::from_millis(200);
-/// Number of requests of which one goes to all processes, so that new processes are found.
+/// Every `ASK_ALL_PERIOD`th request goes to all processes, so that new processes are found.
 const ASK_ALL_PERIOD: u32 = 5;
 /// Maximum number of users whose answers are read.
 const MAX_USERS: usize = 16;

@@ -19,10 +19,10 @@ use crate::residents::resident;
 /// Maximum number of processes whose snapshots are kept. A new process replaces a process that has
 /// sent nothing for long.
 const MAX_PROCESSES: usize = 64;
-/// Maximum number of snapshots of the program, of any other process, and of a process with large
+/// Maximum numbers of snapshots: of the program, of any other process, and of a process with large
 /// profiles.
 const MAX_SNAPSHOTS: [usize; 3] = [40, 10, 8];
-/// A profile with more samples than this is large.
+/// Number of samples above which a profile is large.
 const LARGE_PROFILE_SAMPLES: usize = 20_000;
 /// Maximum number of points of a curve.
 const MAX_POINTS: usize = 2000;

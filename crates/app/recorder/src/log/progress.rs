@@ -4,9 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// The number of times that a write began or ended, which is odd during a write. A write may take
-/// as long as the reader of a pipe likes. All other work ends by itself, if no file system hangs.
-/// It may take long, too: naming the functions of a large program takes up to a minute.
+/// The number of beginnings and ends of writes so far. The number is odd during a write.
+///
+/// Only a write can last forever, because the reader of a pipe may stop reading. All other work
+/// ends by itself if no file system hangs. It may take up to a minute, if the functions of a large
+/// program are named.
 #[derive(Debug, Default)]
 pub(super) struct WriteProgress(AtomicU64);
 
@@ -19,7 +21,8 @@ impl WriteProgress {
         result
     }
 
-    /// Waits for the outcome of the work. Returns `None` if one write takes longer than `patience`.
+    /// Waits for the result of writing a log. Returns `None` if one write takes longer than
+    /// `patience`.
     pub(super) fn wait<T>(&self, outcome: &Receiver<T>, patience: Duration) -> Option<T> {
         let mut before = self.0.load(Ordering::Relaxed);
         loop {

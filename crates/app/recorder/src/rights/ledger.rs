@@ -31,9 +31,10 @@ struct RightsEntry {
     is_final: bool,
     /// Whether the process's ledger is closed.
     is_closed: bool,
-    /// Whether the kernel still had the process when the ledger was closed.
+    /// Whether the kernel still showed the process when the ledger was closed.
     is_known: bool,
-    /// When the process began, which distinguishes it from a later process with its number.
+    /// When the process began. The time distinguishes the process from a later process with the
+    /// same number.
     began: Option<u64>,
 }
 
@@ -83,9 +84,8 @@ fn began(pid: u32) -> Option<u64> {
     ProcessIdentity::from_pid(pid).ok().map(|found| found.began)
 }
 
-/// Whether the processes that this process started may have become other users unobserved. Only
-/// processes that root started can. Any other process keeps its user, whose files are no secret to
-/// it.
+/// Whether processes that this process started may have become other users unobserved. Only root's
+/// processes may. Any other process keeps its user, and may read that user's files anyway.
 fn can_change() -> bool {
     super::is_root()
 }
@@ -95,10 +95,10 @@ impl RightsLedger {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a process opens its ledger. `owner` is the user that its socket shows.
+    /// Notes that a process opens its ledger. `owner` is the user that the process's socket shows.
     pub fn open(&self, pid: u32, owner: FileOwner) {
         let mut entries = self.lock_entries();
-        // Its number may have been that of another process.
+        // Another process may have had this number before.
         if entries
             .of_process
             .get(&pid)
@@ -172,7 +172,7 @@ impl RightsLedger {
     }
 
     /// Returns the least rights that a process was observed to have. They are enough for a file
-    /// that the process wrote itself, because the kernel shows its writer.
+    /// that the process wrote itself, because the kernel shows the file's writer.
     pub fn least_observed(&self, pid: u32) -> ProcessRights {
         let entries = self.lock_entries();
         match entries.of_process.get(&pid) {

@@ -10,7 +10,8 @@ use heapprof_symbolize::{SymbolizeOptions, SymbolizeSummary, Symbolizer};
 
 use super::ProcessRights;
 
-/// The namer of code. It keeps the results of reading with public rights separate from all others.
+/// The namer of code. It keeps results that were read with public rights separate from its other
+/// results.
 pub struct ProcessNamer {
     own: Symbolizer,
     public: Symbolizer,

@@ -35,25 +35,25 @@ pub(super) struct RawLabel {
 pub(super) struct RawSamples {
     pub(super) samples: Samples,
     /// The location ids of all stacks, or stand-ins for these ids. If `written` holds the stacks,
-    /// this is only the last stack.
+    /// this list has only the last stack.
     pub(super) stacks: Vec<LocationIndex>,
-    /// End of each stack among the frames of all stacks.
+    /// For each stack, the position after its last frame, counted over the frames of all stacks.
     pub(super) end: Vec<usize>,
     pub(super) locations: StandIns,
-    /// The stacks in the encoded form of the file, if the caller asked for that.
+    /// The stacks, encoded as in the file, if the caller asked for that.
     pub(super) written: Option<EncodedStacks>,
     /// The distinct label sets, each with the number of the first sample that has it. Set 0 is the
     /// empty set.
     pub(super) label_sets: Vec<(Vec<RawLabel>, usize)>,
     /// Total number of labels in all sets.
     labels: usize,
-    /// The encoded bytes of each label set, by which a known set is recognized.
+    /// The encoded bytes of each label set, to recognize a set that was read before.
     label_bytes: Vec<u8>,
     label_end: Vec<usize>,
     label_index: HashTable<u32>,
     hasher: RandomState,
     scratch: Vec<u8>,
-    /// Whether fields that pprof does not know are ignored.
+    /// Whether to ignore the fields for the spread of samples, which pprof does not know.
     pub(super) without_spread: bool,
     /// Numbers of sampled blocks, one for each value of the last sample.
     sampled: Vec<u64>,

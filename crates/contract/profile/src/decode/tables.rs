@@ -1,5 +1,5 @@
-//! Reads the tables of a file: mappings, locations, functions and texts. References in them stay as
-//! they are in the file.
+//! Reads the tables of a file: mappings, locations, functions and texts. References between them
+//! are not resolved yet.
 
 use super::stand_in::StandIns;
 use crate::error::{Error, ProfileElement};
@@ -42,7 +42,7 @@ pub(super) struct RawTables {
     pub(super) functions: StandIns,
     pub(super) function: Vec<RawFunction>,
     pub(super) strings: StringTable,
-    /// Text of each entry of the file's string table.
+    /// The profile's id for each text of the file's string table.
     pub(super) string_id: Vec<StringId>,
     pub(super) mapping_index: IdMap,
     pub(super) location_index: IdMap,

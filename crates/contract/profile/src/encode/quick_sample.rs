@@ -8,7 +8,7 @@ use crate::model::{LabelSetIndex, LocationIndex};
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct QuickSample {
-    /// Frames that the previous sample does not have, leaf first.
+    /// Frames that this sample does not share with the previous one, leaf first.
     pub newer: Vec<LocationIndex>,
     /// Labels of the sample.
     pub labels: LabelSetIndex,

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use super::{one, replace};
 use crate::model::Profile;
 
-/// Number of size classes. Class `k` has the sizes from 2^k to just below 2^(k+1), and class 0 has
-/// the sizes 0 and 1. The last class is for mappings, which have no fixed size because parts of
-/// them may be unmapped.
+/// Number of size classes. Class 0 has the sizes 0 and 1. Any other class `k` has the sizes from
+/// 2^k to just below 2^(k+1). The last class is for mappings, which have no fixed size because
+/// parts of them may be unmapped.
 pub const SIZE_CLASS_COUNT: usize = 65;
 
 /// Returns the class of a size in bytes.

@@ -12,8 +12,8 @@ use crate::sample_type::agree_names;
 use crate::unit::Unit;
 
 /// Changes addresses in `b`, so that each file has the same addresses in both profiles. Then a
-/// frame without symbols also has the same name in both. Files that only `b` maps stay where they
-/// are.
+/// frame without symbols also has the same name in both. Files that only `b` maps keep their
+/// addresses.
 pub fn agree_addresses(a: &Profile, b: &mut Profile) {
     // A file may be mapped more than once. Mappings that start at the same address in both profiles
     // are paired first, then the rest in their order.
@@ -92,8 +92,8 @@ pub fn agree_units(a: &mut Profile, b: &mut Profile) -> Result<(), Error> {
     Ok(())
 }
 
-/// Converts the coarser one of two sample types to the finer unit. Returns whether both have the
-/// same unit now.
+/// Converts one of two sample types to the other's unit, if that is finer. Returns whether both
+/// types have the same unit afterwards.
 fn convert_coarser(a: &mut Profile, i: usize, b: &mut Profile, j: usize) -> Result<bool, Error> {
     let ours = a.text(a.sample_type[i].unit).to_string();
     let theirs = b.text(b.sample_type[j].unit).to_string();

@@ -5,13 +5,12 @@
 //! named in [`MergeRules`]:
 //!
 //! * Sample types are matched by name and converted to one unit before anything is added. A sample
-//!   whose converted values are all 0 is removed, even if its other values were not converted and
-//!   are not 0.
-//! * If types were dropped or moved, the default becomes the first type, unless the old default is
-//!   still there.
+//!   whose converted values are all 0 is removed, even if a value that was not converted is not 0.
+//! * If types were dropped or moved and the default type is no longer there, the first type becomes
+//!   the default.
 //! * Lines that differ only in the column of an inlined function are one location. Sums wrap.
-//! * Each profile's time replaces the time of the sum if it is earlier, or if the time of the sum
-//!   is unknown.
+//! * A profile's time replaces the time of the sum if the profile's time is earlier, or if the time
+//!   of the sum is unknown.
 //!
 //! Source: google/pprof, profile/merge.go, profile/profile.go, internal/measurement.
 
@@ -266,10 +265,10 @@ impl Profile {
         Ok(())
     }
 
-    /// Multiplies the values of each sample type by its ratio and rounds them. A sample is removed
-    /// if all its *multiplied* values are 0. (No sample is removed if all ratios are 1.) Numbers
-    /// beyond 64 bits become the least 64-bit number. A sample type without a ratio stays
-    /// unchanged.
+    /// Multiplies the values of each sample type by its ratio and rounds them. Then removes the
+    /// samples whose multiplied values are all 0. A sample type whose ratio is 1 or missing is not
+    /// multiplied. If no type is multiplied, no sample is removed. Numbers beyond 64 bits become
+    /// the least 64-bit number.
     ///
     /// # For whom
     /// This is for a tool that stands in for pprof. Other callers use [`scale`](Self::scale), which

@@ -21,7 +21,7 @@ pub struct SampleSpread<'a> {
     /// Number of sampled blocks behind each value; 0 if the value is not an estimate, or if the
     /// number is unknown.
     pub sampled: &'a [u64],
-    /// The estimated variance of each value, in its unit squared.
+    /// The estimated variance of each value, in the square of the value's unit.
     pub variance: &'a [f64],
 }
 
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(decode(&message.encode_to_vec()[..]).unwrap(), sampled());
     }
 
-    /// Checks that a field may be unpacked. Protobuf also allows a separate field for each entry.
+    /// Checks that each entry of a spread may be in a field of its own, as protobuf allows.
     #[test]
     fn fields_may_be_unpacked() {
         let mut bytes = bytes(&profile(&[("main", [1, 2, 3], [0; 3], &[])]));

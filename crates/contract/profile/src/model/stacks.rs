@@ -21,7 +21,7 @@ pub(crate) struct SampleStacks {
     written: Option<EncodedStacks>,
 }
 
-/// Stacks as packed ids, each in as few bytes as possible. In [`SampleStacks`] each id is the
+/// Stacks as packed ids, each id in as few bytes as possible. In [`SampleStacks`] each id is the
 /// location's position plus 1.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EncodedStacks {

@@ -1,4 +1,5 @@
-//! The code that is or was mapped in a recorded process, and the mapping of an address in it.
+//! Code that is or was mapped in a recorded process, and the search for the mapping that contains
+//! an address.
 
 use std::borrow::Cow;
 
@@ -6,7 +7,7 @@ use heapprof_abi::MappingGeneration;
 
 use crate::{Mapping, MappingIndex, ProfileBuilder, recording_texts};
 
-/// Code of a file that is or was mapped.
+/// A file's code, which is mapped now or was mapped earlier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordedMapping<'a> {
     /// First address of the code.

@@ -30,7 +30,7 @@ pub trait LedgerSource {
     /// Returns the mappings of code.
     fn code(&self) -> &RecordedCode<'_>;
 
-    /// Notes that the mappings will be searched for an address.
+    /// Is called before each search of the mappings for an address.
     ///
     /// # Errors
     /// The ledger may end a search that takes too long.
@@ -43,8 +43,8 @@ pub trait LedgerSource {
     fn script_frame(&self, number: FrameNumber) -> Result<Option<RecordedFrame<'_>>, Self::Error>;
 }
 
-/// The locations of a profile. There is one for each generation of mappings and each word of the
-/// ledger's stacks.
+/// The locations of a profile, by the words of the ledger's stacks. An address has a location for
+/// each generation of mappings.
 pub struct RecordedLocations<H> {
     mappings: Vec<MappingIndex>,
     by_word: HashMap<(MappingGeneration, u64), LocationIndex, H>,

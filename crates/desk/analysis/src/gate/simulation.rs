@@ -1,6 +1,6 @@
 //! Simulated programs that are sampled many times, by a generator with a fixed seed. They show how
-//! often a range holds the truth, how often a rule fails a program that did not grow, and how much
-//! growth it takes for a rule to fail.
+//! often a range contains the true value, how often a rule fails although the program did not grow,
+//! and how much growth makes a rule fail.
 //!
 //! `cargo test -p heapprof-analysis simulation -- --nocapture` prints the figures in
 //! docs/guide/compare-two-profiles.md.
@@ -40,7 +40,7 @@ impl XorshiftGenerator {
         }
     }
 
-    /// Returns the blocks of a program, of which about `samples` are sampled.
+    /// Returns the sizes of a program's blocks. About `samples` of the blocks are sampled.
     fn program(&mut self, kind: &str, samples: f64) -> Vec<f64> {
         let (mut blocks, mut expected) = (Vec::new(), 0.0);
         while expected < samples {
@@ -84,8 +84,7 @@ impl XorshiftGenerator {
         !verdict.violations.is_empty()
     }
 
-    /// Returns the percentage of pairs of recordings that break a rule. `pairs` is the number of
-    /// pairs that are made.
+    /// Makes `pairs` pairs of recordings, and returns the percentage of pairs that break a rule.
     fn share_of_failures(
         &mut self,
         (rule, pairs): (&str, usize),

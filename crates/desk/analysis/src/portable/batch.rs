@@ -189,7 +189,7 @@ impl PortableBatch {
     /// Adds a profile under this name, with its labels.
     ///
     /// # Errors
-    /// A sum may be beyond 64 bits.
+    /// A sum does not fit in 64 bits.
     pub fn add(
         &mut self,
         name: &str,
@@ -489,7 +489,8 @@ impl PortableBatch {
         id
     }
 
-    /// Adds the rows of samples, and returns the number of distinct stacks with distinct labels.
+    /// Adds the rows of samples, and returns the number of distinct pairs of a stack and a label
+    /// set.
     fn sample_rows(
         &mut self,
         id: i64,

@@ -1,16 +1,17 @@
 //! Stored profiles in a cluster of ClickHouse, over HTTP.
 //!
 //! Each server has all small tables. The rows of samples are divided between the servers by
-//! profile: they are in tables `…_shard`, and `heap_sample` and so on are `Distributed` over them.
-//! A cluster of one server needs no such tables.
+//! profile. Each server has its share of the rows in tables `…_shard`. `heap_sample` and the other
+//! tables of samples are `Distributed` tables over the shards. Without a cluster there is only one
+//! server, and it has plain tables.
 //!
 //! A profile is written in this order: samples and all that they refer to, then the row of
 //! `profile`, on each server. So a reader that sees that row sees all of the profile. A writer that
 //! writes again, because a server did not answer, writes the same rows. ClickHouse removes
 //! duplicate rows when it merges, and until then the statements count them once.
 //!
-//! Format: rows are sent as JSONEachRow, because a server of 2018 refuses a row that was cut off in
-//! this format, and answers come as JSONCompact.
+//! Format: rows are sent as JSONEachRow. In this format, even a server of 2018 refuses a row that
+//! was cut off. Answers come as JSONCompact.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -22,7 +23,7 @@ use crate::statement::SqlValue;
 /// Maximum number of rows in one request.
 const MAX_INSERT_ROWS: usize = 100_000;
 
-/// A parameter of an address and its value, before they are encoded.
+/// The name and the value of a URL parameter, not yet encoded.
 pub type UrlParameter<'a> = (&'a str, &'a str);
 
 /// A transport that sends statements to servers.
@@ -275,7 +276,7 @@ mod tests {
     struct FakeServers {
         /// The rows: server, table, row.
         rows: RefCell<Vec<(String, String, String)>>,
-        /// The number of requests that are still answered.
+        /// The number of requests that will still be answered.
         answered: RefCell<usize>,
     }
 

@@ -14,7 +14,7 @@ use super::{PORTABLE_TABLES, TableForm};
 use crate::error::AnalysisError;
 use crate::statement::SqlValue;
 
-/// DataFusion with the tables of some batches.
+/// The engine DataFusion with the portable tables of several batches.
 pub struct DataFusion {
     context: SessionContext,
     runtime: Runtime,
@@ -29,7 +29,7 @@ impl DataFusion {
     /// store for files that are not on a disk, with the prefix of their addresses.
     ///
     /// # Errors
-    /// A file is missing, or is no Parquet.
+    /// A file is missing, or is no Parquet file.
     pub fn open(
         files: impl Fn(&TableForm) -> Vec<String>,
         objects: Option<(String, Arc<dyn ObjectStore>)>,

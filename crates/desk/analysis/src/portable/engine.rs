@@ -20,7 +20,7 @@ pub trait SqlEngine {
     /// Returns the rows of a statement.
     ///
     /// # Errors
-    /// The errors are those of [`table`](Self::table).
+    /// The errors are the same as for [`table`](Self::table).
     fn rows(&self, sql: &str) -> Result<Vec<Vec<SqlValue>>, AnalysisError> {
         Ok(self.table(sql)?.1)
     }

@@ -1,16 +1,16 @@
 //! Ids of rows, computed from their content.
 //!
-//! An id is the first 8 bytes, as a signed big-endian number, of SHA-256 over `hp1`, the kind of
-//! the row, and its fields. A text is preceded by its length in 8 bytes, and a number is 8 bytes.
-//! So no two lists of fields give the same bytes. Among 100 million rows, two have the same id with
-//! a probability of 3 in 10,000.
+//! An id is a signed big-endian number: the first 8 bytes of the SHA-256 hash of `hp1`, the row's
+//! kind and the row's fields. In the hashed bytes, a text follows its length in 8 bytes, and a
+//! number is 8 bytes. So different lists of fields become different bytes. Among 100 million rows,
+//! two have the same id with a probability of 3 in 10,000.
 
 use sha2::{Digest, Sha256};
 
 /// Hashes the kind and the fields of a row to its id.
 pub(super) struct ContentIdHasher(Sha256);
 
-/// Bytes that are written count as a field of the row.
+/// Written bytes are hashed as a part of the row.
 impl std::io::Write for ContentIdHasher {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.update(bytes);

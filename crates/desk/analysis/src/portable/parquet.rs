@@ -18,7 +18,7 @@ use parquet::file::reader::ChunkReader;
 use super::{ColumnKind, ColumnValues, TableForm};
 use crate::error::AnalysisError;
 
-/// Maximum number of rows that are encoded together.
+/// Maximum number of rows in a row group.
 const MAX_ROW_GROUP_ROWS: usize = 1 << 20;
 
 fn parquet_error(error: impl std::fmt::Display) -> AnalysisError {
@@ -69,7 +69,8 @@ pub fn write_parquet(
     Ok(())
 }
 
-/// Whether each column's bytes are within a file of this size. The library would panic otherwise.
+/// Whether the bytes of every column lie within a file of `bytes` bytes. If not, the library would
+/// panic.
 fn are_in_file(metadata: &ParquetMetaData, bytes: u64) -> bool {
     let mut columns = metadata
         .row_groups()

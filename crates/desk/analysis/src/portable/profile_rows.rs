@@ -42,8 +42,8 @@ pub fn read_profile(
     Ok(builder.finish())
 }
 
-/// Adds profiles up as a plan says. The sum has the header of the last profile in the plan, without
-/// its comments.
+/// Returns the sum of profiles that a plan describes. The sum has the header of the last profile in
+/// the plan, without its comments.
 pub(super) fn sum(engine: &impl SqlEngine, plan: &SamplePlan) -> Result<Profile, AnalysisError> {
     let mut builder = build_without_samples(engine, plan)?;
     if let Some((newest, _)) = plan.parts.last() {
@@ -204,7 +204,7 @@ fn heap(
     Ok(())
 }
 
-/// Adds the values of the other sample types.
+/// Adds the values of all sample types that are not in [`HEAP_TYPES`].
 fn others(
     engine: &impl SqlEngine,
     rows: &mut SampleRows,
@@ -284,8 +284,8 @@ fn by_ids(
     Ok(found)
 }
 
-/// Groups rows by their owner and by their position in the owner. The first column of a row has the
-/// number of the owner, and the second column has the position.
+/// Groups rows by the number in their first column, and sorts each group by the position in the
+/// second column. For example, the locations of a stack become a group.
 fn group_by_owner(
     rows: Vec<Vec<SqlValue>>,
 ) -> Result<HashMap<i64, BTreeMap<i64, Vec<SqlValue>>>, AnalysisError> {

@@ -1,14 +1,14 @@
 //! The reports `top`, `diff` and `growth` as one statement each, with the same text for every
 //! engine: SQLite, DuckDB, DataFusion, ClickHouse.
 //!
-//! The text is limited to the SQL of an engine of 2018: nested SELECTs with one JOIN each by USING,
-//! aliases for all of them, UNION ALL, whole numbers only. Rows that were stored twice count once,
-//! because sums take the largest of equal rows. The statements refer to profiles by name, because
-//! ids differ between a database and other stores.
+//! The text is limited to the SQL of an engine of 2018: nested SELECTs, at most one JOIN with USING
+//! in each SELECT, an alias for each nested SELECT, UNION ALL, and whole numbers. Rows that were
+//! stored twice count once, because sums take the largest of equal rows. The statements refer to
+//! profiles by name, because ids differ between a database and other stores.
 
 use crate::store::HEAP_TYPES;
 
-/// The sample type of a statement, and its limit.
+/// The sample type of a statement, and the limit on its rows.
 #[derive(Clone, Debug)]
 pub struct PortableQuery<'a> {
     /// The name and unit of the sample type.
@@ -100,8 +100,9 @@ pub fn top_sql(query: &PortableQuery<'_>, profiles: &[&str]) -> String {
 }
 
 /// Returns the statement for the flat and cum of functions whose flat value changed. Its columns
-/// are name, before_flat, after_flat, before_cum, after_cum, file. As in reports, a name with a
-/// single file before and a single file after is one function, with the file before.
+/// are name, before_flat, after_flat, before_cum, after_cum, file. As in reports, a name is one
+/// function if it has one file in the earlier profiles and one file in the later profiles. The
+/// column `file` then has the earlier file.
 pub fn diff_sql(query: &PortableQuery<'_>, before: &[&str], after: &[&str]) -> String {
     let part = |held: &str, other: &str, of: &[&str]| {
         format!(
@@ -152,9 +153,10 @@ pub fn diff_sql(query: &PortableQuery<'_>, before: &[&str], after: &[&str]) -> S
     )
 }
 
-/// Returns the statement for the flat value of each function in each profile. Its columns are
-/// profile's name, function's name, flat, file. As in reports, a name with a single file in each
-/// profile is one function, with the first of these files in alphabetical order.
+/// Returns the statement for the flat value of each function in each profile. Its columns are the
+/// profile's name, the function's name, flat, file. As in reports, a name is one function if it has
+/// one file in each profile. The column `file` then has the first of these files in alphabetical
+/// order.
 pub fn growth_sql(query: &PortableQuery<'_>, profiles: &[&str]) -> String {
     let samples = query.samples(&names(profiles));
     let files = files_of_names(&format!(

@@ -1,4 +1,4 @@
-//! The call tree of a question: which nodes are cut, and how the tree is built once.
+//! Builds the call tree of a question once, and chooses the nodes that are cut.
 
 use std::collections::HashMap;
 
@@ -80,9 +80,9 @@ impl ProfileQuestion {
     }
 
     /// Builds the tree of the stacks that [`tree`](Self::tree) left out below a path. A path lists
-    /// functions from the root on. The stacks pass the functions of the path, and then a node that
-    /// the tree does not have. If there are several paths, each one leads through the tree of the
-    /// path before it.
+    /// functions from the root on. These stacks pass through the functions of the path, and then
+    /// through a node that is not in [`tree`](Self::tree). If there are several paths, each one
+    /// leads through the tree of the path before it.
     ///
     /// Each function of the path is one node in the tree, so that no nodes are spent on its lines.
     pub(crate) fn tree_below(&self, paths: &[Vec<String>]) -> Result<TreeBelow, AnalysisError> {
@@ -121,8 +121,8 @@ impl ProfileQuestion {
         Ok(TreeBelow { tree, net })
     }
 
-    /// Returns the stacks that pass the nodes of `path`, and then a node that the tree does not
-    /// have.
+    /// Returns the stacks that pass through the nodes of `path`, and then through a node that is
+    /// not in the tree.
     fn find_left_out_stacks(
         &self,
         stacks: &EntityStacks,

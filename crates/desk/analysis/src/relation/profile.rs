@@ -1,7 +1,7 @@
 //! The tables of the profiles' own content: headers, mappings, locations, lines, functions, labels.
 //!
-//! The mappings, locations and label sets of several profiles follow each other. Functions are
-//! shared by content.
+//! The mappings, locations and label sets of several profiles follow each other. Equal functions of
+//! several profiles are one row.
 
 use super::{
     Relation, RelationCell, estimate_cell, in_part, rows_before_part, rows_of_part, rows_with_key,

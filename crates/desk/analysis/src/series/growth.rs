@@ -1,7 +1,7 @@
-//! The report `growth`: functions and stacks by how their values grew over all steps in time.
+//! The report `growth`: how the values of functions and stacks grew over the steps of a series.
 //!
-//! Each step is a sample type of one profile, so filters, granularity, flat and cum are the same as
-//! in every report.
+//! The steps are computed as the sample types of one profile. So filters, granularity, flat and cum
+//! are the same as in every report.
 
 use std::collections::BTreeMap;
 
@@ -233,8 +233,8 @@ impl GrowthSeries {
     }
 }
 
-/// The positions of the columns in a row of [`series_by_entity`]. The columns of the place come
-/// first.
+/// The positions of the columns in a row of [`series_by_entity`]. The columns of the row's place in
+/// the code come first.
 mod column {
     use crate::place::PLACE_COLUMN_COUNT;
 

@@ -3,8 +3,8 @@
 use heapprof_profile::Profile;
 use heapprof_totals::same_name::{NameAndFile, match_files};
 
-/// Unifies the files of functions with the same name: all get the file of the first step. A name
-/// that is in several files within one step is left unchanged. `profile` has a column for each
+/// Gives functions with the same name the same file: the file in the first step that has the name.
+/// A name that is in several files within one step keeps its files. `profile` has a column for each
 /// step.
 pub(super) fn match_steps(profile: &mut Profile) {
     let functions = profile.function.iter().map(|f| (f.name, f.filename));

@@ -46,16 +46,17 @@ pub struct SelectorError {
     why: String,
 }
 
-/// Whether a text has the form of a selector: a key before the first `=` or `~`. The path of a file
-/// has `/` or a space there, or neither sign. Only a text that names no profile is a selector.
+/// Whether a text has the form of a selector: a key before the first `=` or `~`. Most file paths do
+/// not have this form: they have no such sign, or they have `/` or a space before the sign.
 pub fn is_selector(text: &str) -> bool {
     let key = text.split_once(['=', '~']).map(|(key, _)| key);
     key.is_some_and(|key| !key.is_empty() && !key.contains(['/', ' ']))
 }
 
-/// Parses a time: the time before `now` (`90s`, `2h`, `7d`), a date or a time, in UTC if it names
-/// no zone (`2026-11-20`, `2026-11-20T14:00:00Z`), or seconds since 1970 (`@1795183786`). All times
-/// are nanoseconds since 1970 UTC.
+/// Parses a time, and returns it in nanoseconds since 1970 UTC. `now` has this unit, too. The text
+/// is a duration before `now` (`90s`, `2h`, `7d`), a date or a date with a time (`2026-11-20`,
+/// `2026-11-20T14:00:00Z`), or seconds since 1970 (`@1795183786`). A date is in UTC if it names no
+/// zone.
 ///
 /// # Errors
 /// The text is no time; the error says how a time is written.

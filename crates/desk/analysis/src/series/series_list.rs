@@ -1,4 +1,4 @@
-//! The list of all series, one in a row.
+//! The list of all series, with one row for each.
 
 use std::collections::BTreeMap;
 

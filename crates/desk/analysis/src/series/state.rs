@@ -43,8 +43,8 @@ impl<'a> SeriesProcesses<'a> {
         }
     }
 
-    /// Returns the moments that are added up for a time, by position: the last one of each process
-    /// that still counts.
+    /// Returns the positions of the moments that are added up for the time `until`: the last moment
+    /// of each process that still counts.
     pub fn moments_at(&self, until: i64) -> Vec<usize> {
         self.present_moments(until, self.step.unwrap_or(i64::MAX / 4))
     }
@@ -175,7 +175,7 @@ mod tests {
     use super::super::selector::tests::moment;
     use super::*;
 
-    /// Returns the states of moments, as the numbers of the moments.
+    /// Returns, for each state, the numbers of its moments.
     fn numbers(moments: &[StoredMoment]) -> Vec<Vec<i64>> {
         let states = states(moments).into_iter();
         let ids = states.map(|state| state.moments.iter().map(|&at| moments[at].id).collect());

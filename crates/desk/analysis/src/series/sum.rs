@@ -86,7 +86,7 @@ pub fn selection_from_moments(name: &str, moments: Vec<StoredMoment>) -> MomentS
 
 /// Adds moments of a service up to one profile. There should be one moment for each process: its
 /// last one. The profile has the labels that all hosts of the service have in common. Allocated
-/// values are left out, because a sum over processes that start and end counts nothing.
+/// values are left out, because their sum over processes that start and end has no meaning.
 ///
 /// # Errors
 /// A sum is beyond 64 bits, or the database is damaged.
@@ -179,7 +179,7 @@ impl MomentSelection {
             .collect()
     }
 
-    /// Returns the types that any moment has, in the order in which they first occur.
+    /// Returns the types of all moments, in the order in which they first occur.
     pub(crate) fn types(&self) -> Vec<(String, String)> {
         let mut types: Vec<(String, String)> = Vec::new();
         for moment in &self.moments {

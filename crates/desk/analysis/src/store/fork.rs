@@ -1,4 +1,5 @@
-//! Audits of forked children in the database: the rows of a session's tables, under a name.
+//! Stores audits of forked children in the database. An audit has a name, and the rows of a
+//! session's tables.
 
 use rusqlite::types::Value;
 use rusqlite::{TransactionBehavior, params_from_iter};
@@ -8,8 +9,8 @@ use crate::error::AnalysisError;
 use crate::relation::{FORK_CHILD, FORK_LOAD, Relation};
 use crate::session::AnalysisSession;
 
-/// The unshared memory of children by kind, function, file and line. Entities of one function are
-/// added up, because the files of functions may differ in parts that the names do not show.
+/// The unshared memory of children by kind, function, file and line. Rows that are equal in these
+/// four columns are added up: they belong to entities that differ in other columns.
 const UNSHARED_SQL: &str = "(SELECT u.pid AS pid, u.kind AS kind, f.name AS function, \
                         f.filename AS filename, e.line AS line, sum(u.objects) AS objects, \
                         sum(u.bytes) AS bytes \

@@ -1,10 +1,10 @@
-//! Restrictions on a connection to a file of unknown origin: a database is data, and it may have
-//! been made to do harm.
+//! Restrictions on a connection to a file of unknown origin: the file may have been made to do
+//! harm.
 //!
 //! Nothing in the file is run: triggers and views are off, and functions that reach outside the
-//! database are not trusted. The file can still claim to hold more than it does: pages that are
-//! their own children have endless rows. So the work of heapprof's own statements is bounded by the
-//! size of the file.
+//! database are not trusted. The file can still pretend to have more rows than it has: for example,
+//! pages that are their own children have endless rows. So the work of heapprof's own statements is
+//! bounded by the size of the file.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::error::AnalysisError;
 
 /// Largest value, in bytes. A longer value is neither stored nor read.
 const MAX_VALUE_BYTES: i32 = 64 << 20;
-/// Least value of the limit on the length of values. Small files have this limit.
+/// Smallest limit on the length of a value, in bytes. Small files have this limit.
 const MIN_VALUE_BYTES_LIMIT: u64 = 1 << 20;
 
 /// Number of steps of SQLite's virtual machine after which the budget is checked.
@@ -92,7 +92,7 @@ pub(super) fn set_up(connection: &mut Connection, bytes: u64) -> Result<StepBudg
     Ok(budget)
 }
 
-/// Allows values of new rows to be longer than the whole file is now.
+/// Raises the limit on the length of values, because a new value may be longer than the whole file.
 pub(super) fn set_up_to_write(connection: &Connection) -> Result<(), AnalysisError> {
     Ok(connection
         .set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)

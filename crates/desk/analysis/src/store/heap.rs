@@ -24,7 +24,7 @@ pub(crate) fn columns(profile: &Profile) -> ([Option<usize>; HEAP_TYPES.len()], 
     (heap, others.collect())
 }
 
-/// Returns the spread of the sum of samples in a column, if it is an estimate.
+/// Returns the spread of the sum of samples in a column, if the sum is an estimate.
 pub(crate) fn spread_of_samples(
     profile: &Profile,
     samples: impl Iterator<Item = u32>,

@@ -158,7 +158,7 @@ fn what_is_not_ours_to_the_letter_is_refused() {
     }
 }
 
-/// Checks that users may add objects of their own, because SQLite is the query engine.
+/// Checks that users may add tables and indexes of their own, because SQLite is the query engine.
 #[test]
 fn users_may_have_tables_and_indexes_of_their_own() {
     let folder = tempfile::tempdir().unwrap();

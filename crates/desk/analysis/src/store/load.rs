@@ -1,5 +1,5 @@
-//! Adds a profile to a database: rows that are stored already are found by content, and only the
-//! others are written.
+//! Adds a profile to a database. Rows are compared by content, and only rows that the database
+//! lacks are written.
 
 mod samples;
 
@@ -148,7 +148,7 @@ struct LoadProgress<'a> {
 }
 
 impl<'a> LoadProgress<'a> {
-    /// Number of frames that take as long to store as a row of a sample. This was measured.
+    /// Number of frames that take as long to store as one sample row. This was measured.
     const FRAMES_PER_ROW: u64 = 4;
 
     fn new(profile: &Profile, progress: &'a mut dyn FnMut(u64, u64)) -> Self {
@@ -486,7 +486,7 @@ impl ProfileLoader<'_> {
     }
 }
 
-/// Fails if an earlier position already has the sample type of this position.
+/// Fails if the sample type at `position` is also at an earlier position of the profile.
 pub(crate) fn check_differs_from_earlier(
     profile: &Profile,
     position: usize,

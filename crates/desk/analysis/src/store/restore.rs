@@ -35,8 +35,8 @@ pub(super) fn restore(
     })
 }
 
-/// Adds profiles up as a plan says. The sum has the header of the newest profile, without its
-/// comments. The newest profile comes last in the plan.
+/// Returns the sum of profiles that a plan describes. The sum has the header of the newest profile,
+/// without its comments. The newest profile comes last in the plan.
 pub(super) fn sum(connection: &Connection, plan: &SamplePlan) -> Result<Profile, AnalysisError> {
     let _at_once = connection.unchecked_transaction()?;
     let reader = StoredProfileReader { connection };

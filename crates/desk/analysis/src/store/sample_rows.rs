@@ -181,7 +181,8 @@ impl SampleRows {
         }
     }
 
-    /// Adds the rows that have a value of one type. An older database has only such rows.
+    /// Adds the rows that have only one value, of one sample type. An older database has only such
+    /// rows.
     fn others(
         &mut self,
         connection: &Connection,

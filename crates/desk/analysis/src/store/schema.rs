@@ -2,8 +2,8 @@
 //! them are applied or none.
 //!
 //! These rules hold. A migration that was released is never changed or removed. Stored data stays
-//! readable by plain SQLite of any recent version, so views use no new syntax. It stays portable to
-//! other SQL engines, so there are no arrays, JSON or types that only SQLite has.
+//! readable by plain SQLite of any recent version, so views use no new syntax. The schema stays
+//! portable to other SQL engines, so it has no arrays, no JSON and no types that only SQLite has.
 
 use rusqlite::{Connection, TransactionBehavior};
 
@@ -95,7 +95,7 @@ fn objects(connection: &Connection) -> Result<Vec<SchemaObject>, AnalysisError> 
     Ok(objects.collect::<Result<_, _>>()?)
 }
 
-/// Refuses a database whose tables, indexes and views are not exactly those of version `found`. The
+/// Refuses a database unless it has exactly the tables, indexes and views of version `found`. The
 /// user may have added tables and plain indexes, because no statement of heapprof reads such
 /// tables, and SQLite computes nothing for such indexes.
 fn compare(connection: &Connection, found: i64) -> Result<(), AnalysisError> {
@@ -194,7 +194,7 @@ pub(super) fn has_watch(connection: &Connection) -> Result<bool, AnalysisError> 
     Ok(pragma(connection, "user_version")? >= FIRST_WATCH_VERSION)
 }
 
-/// Refuses the databases that [`check`] refuses, and a file that no load has filled.
+/// Refuses the databases that [`check`] refuses, and an empty database.
 pub(super) fn check_filled(connection: &Connection) -> Result<(), AnalysisError> {
     check(connection)?;
     match pragma(connection, "user_version")? {

@@ -13,7 +13,7 @@ const ESTIMATED_ROW_BYTES: u64 = 512;
 /// The facts about a watch that are known when it begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchStart {
-    /// The name of the watch. A name that is taken gets a number.
+    /// The name of the watch. A number is added if another watch has the name.
     pub name: String,
     /// The name of the machine.
     pub host: String,
@@ -28,7 +28,7 @@ pub struct WatchStart {
 /// A process that is watched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchProcess {
-    /// The number of the process in this watch, from 1. A pid may be used again.
+    /// The number of the process in this watch, from 1. Unlike a pid, a number is not used again.
     pub process: i64,
     /// The pid of the process.
     pub pid: i64,
@@ -219,7 +219,7 @@ impl ProfileStore {
         Ok(())
     }
 
-    /// Reports the watch with this name, or the last one if there is no name. Returns `None` if
+    /// Reports the watch with this name, or the newest watch if `name` is `None`. Returns `None` if
     /// there is no such watch.
     ///
     /// # Errors

@@ -30,7 +30,7 @@ pub struct WiretapCode {
     pub host: String,
     /// The pid of the process.
     pub pid: i64,
-    /// The outcome of loading a module; empty for other code.
+    /// The outcome of loading a module; empty if the code is no module.
     pub outcome: String,
     /// How often the code ran.
     pub count: i64,
@@ -95,7 +95,7 @@ pub struct WiretapRow {
     pub name: String,
     /// The kind of row: `alive` or `load`.
     pub kind: String,
-    /// The outcome of loading a module; empty for other code.
+    /// The outcome of loading a module; empty if the code is no module.
     pub outcome: String,
     /// How often the code ran.
     pub count: i64,
@@ -141,7 +141,7 @@ impl ProfileStore {
         add(&mut self.connection, batch, MAX_ROWS)
     }
 
-    /// Returns the senders whose last datagrams are the newest, at most `most` of them.
+    /// Returns the senders with the newest datagrams, at most `most` senders.
     pub fn wiretap_senders(&self, most: usize) -> Result<Vec<WiretapSender>, AnalysisError> {
         if !schema::has_wiretap(&self.connection)? {
             return Ok(Vec::new());

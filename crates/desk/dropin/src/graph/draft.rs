@@ -167,8 +167,8 @@ impl<'a, 'o> GraphDraft<'a, 'o> {
         }
     }
 
-    /// Replaces the node table by one with other file names. A new node is shown only if an old
-    /// node with the same key stays.
+    /// Replaces the node table by one with other file names. A new node is shown only if `stays` is
+    /// true for the old node with the same key.
     fn rename(&mut self, table: NodeTable, stays: &[bool]) {
         self.tags_before_limit = None;
         let keys = table.key.iter();

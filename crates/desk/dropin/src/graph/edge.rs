@@ -213,8 +213,8 @@ struct EdgeTable {
     /// For each callee, the caller and the edge of its latest call. Many calls repeat; repeated
     /// calls then need no hashing.
     last: Vec<(u32, u32)>,
-    /// Caller, callee and edge of each entry. Caller and callee are stored here because reading
-    /// them from the edges would touch scattered memory.
+    /// Hash table of the edges: caller, callee and number of each edge. Caller and callee are
+    /// stored here because reading them from the edges would touch scattered memory.
     index: HashTable<(u32, u32, u32)>,
     hasher: RandomState,
 }
@@ -275,9 +275,9 @@ impl EdgeTable {
         at
     }
 
-    /// Adds the values of a sample to the edges of its calls, once to each edge. So each sum is at
-    /// most the checked total, unless sums may wrap. Each step runs over all calls, so that the
-    /// processor can load many memory locations in parallel.
+    /// Adds the values of a sample to the edges of its calls, once to each edge. So no sum exceeds
+    /// the total, which was checked to fit in 64 bits (unless sums may wrap). Each step runs over
+    /// all calls, so that the processor can load many memory locations in parallel.
     fn add(&mut self, sample: usize, values: &[i64]) {
         let found = std::mem::take(&mut self.found);
         let mut at = std::mem::take(&mut self.at);

@@ -4,8 +4,8 @@
 //! It is a pattern-defeating quicksort (Peters, arxiv.org/abs/2106.05123) without block
 //! partitioning. The choice of pivots, the length limits of each method and the constants of the
 //! shuffle are those of Go's package sort (1.19 and later). The code is heapprof's own. It ends and
-//! loses no element even if `less` is not a consistent order. pprof's `less` is not one for values
-//! of opposite signs.
+//! loses no element even if `less` is not a consistent order. For values of opposite signs, pprof's
+//! `less` is inconsistent.
 
 /// Sorts by `less` exactly as Go does. The order of equal elements depends on the algorithm alone.
 pub fn sort_as_go<T>(list: &mut [T], less: impl Fn(&T, &T) -> bool) {
@@ -301,7 +301,8 @@ mod tests {
         }
     }
 
-    /// Checks sorted, reversed and sawtooth lists, which take the other branches of the sort.
+    /// Checks sorted, reversed and sawtooth lists, which take branches of the sort that random
+    /// lists do not take.
     #[test]
     fn patterns() {
         let patterns: [fn(u64) -> u64; 4] = [

@@ -20,7 +20,7 @@ pub struct NodeInfo<'a> {
     pub address: u64,
     /// The file name, trimmed and cleaned; it may be empty.
     pub file: &'a str,
-    /// The first line of the function; 0 unless mapped files are distinguished, too.
+    /// The first line of the function; 0 unless mapped files are distinguished.
     pub start_line: i64,
     /// The line; 0 if unknown.
     pub line: i64,

@@ -164,7 +164,7 @@ pub(super) fn sort_list(list: &mut [u32], edges: &CallEdges, names: &NodeNames, 
 }
 
 /// Returns the entropy, in bits, of the choice between edges with these weights. A positive `own`
-/// is the weight of one more choice: the path ends here.
+/// is the weight of one more choice, in which the path ends at the node.
 fn entropy(weights: &[i64], own: i64) -> f64 {
     let positive = weights.iter().filter(|&&weight| weight > 0);
     let total = positive.fold(own, |total, &weight| total.wrapping_add(weight));

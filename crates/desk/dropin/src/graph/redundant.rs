@@ -5,8 +5,8 @@ use super::edge::{CallEdges, NodeAdjacency};
 
 /// Finds residual edges whose callee can also be reached over other edges, and returns for each
 /// edge whether it can be removed. As in pprof, the search goes from the last of the `shown` nodes
-/// to the first. At each node, it checks the edges from the lightest up, and stops at the first
-/// edge that is not residual. In `callers`, the edges of each shown node must be sorted.
+/// to the first. At each node, it checks the edges from the lightest to the heaviest, and stops at
+/// the first edge that is not residual. In `callers`, the edges of each shown node must be sorted.
 ///
 /// Removing a redundant edge leaves its nodes connected. So the order of the strongly connected
 /// components is computed only once. A backward search from the callee ends at the caller's
@@ -64,9 +64,9 @@ pub(super) fn find_redundant(
     removed
 }
 
-/// Returns the number of each node's strongly connected component. It is greater than the numbers
-/// of all components that this component leads to. `next(node, n)` is the nth successor of `node`.
-/// The algorithm is Tarjan's, with an explicit stack.
+/// Returns the number of each node's strongly connected component. A component has a greater number
+/// than all components that it leads to. `next(node, n)` is the nth successor of `node`. The
+/// algorithm is Tarjan's, with an explicit stack.
 fn strong_components(nodes: usize, next: impl Fn(u32, usize) -> Option<u32>) -> Vec<u32> {
     const UNVISITED: u32 = u32::MAX;
     let mut part = vec![UNVISITED; nodes];

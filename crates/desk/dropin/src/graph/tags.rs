@@ -1,5 +1,5 @@
-//! Tags: sums over the samples of a node by their labels, which a picture shows in boxes beside the
-//! node.
+//! Tags: sums over the samples of a node, grouped by labels. A picture shows them in boxes beside
+//! the node.
 //!
 //! The text labels of a sample form one tag together. The sizes of its `bytes` labels are tags
 //! under it. All other number labels are left out, as in pprof.

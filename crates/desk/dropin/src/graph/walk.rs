@@ -57,8 +57,7 @@ impl NodeWalk {
         }
     }
 
-    /// Returns the flat and cum of all nodes. If the leaf of a sample is hidden, its flat goes to
-    /// no node.
+    /// Returns the flat and cum of all nodes. A sample whose leaf is hidden counts in no flat.
     pub(super) fn sums(
         &self,
         profile: &Profile,

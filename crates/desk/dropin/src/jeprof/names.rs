@@ -1,7 +1,7 @@
 //! Function names as jeprof shortens them, by three patterns.
 //!
-//! Filters and the list of allocators match the shortened names, so a difference here would change
-//! the numbers.
+//! Filters and the list of allocators match the shortened names, so shorter or longer names would
+//! change the numbers of a report.
 
 use anyhow::Result;
 use regex::Regex;

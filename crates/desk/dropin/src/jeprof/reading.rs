@@ -1,8 +1,8 @@
-//! Adapts profiles that heapprof's readers read to what jeprof would read.
+//! Changes a profile from heapprof's readers, so that it equals the profile that jeprof would read.
 //!
-//! jeprof looks up the innermost address of a stack as it is, a return address, without moving it
-//! back to the call. An address without a symbol, in its file or in a symbolized profile, is named
-//! by its number.
+//! The innermost address of a stack is a return address. jeprof looks up this address without
+//! moving it back to the call. An address that has no symbol in its file, or no name in a
+//! symbolized profile, is named by its number.
 
 use std::collections::HashMap;
 

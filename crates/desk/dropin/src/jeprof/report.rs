@@ -24,7 +24,7 @@ pub enum JeprofMeasure {
     Objects,
     /// Nanoseconds, shown as seconds with three decimals.
     Seconds,
-    /// A number of another kind.
+    /// Any other number, printed with the unit `samples`.
     Samples,
 }
 

@@ -8,7 +8,7 @@ use crate::pprof::remote;
 
 /// Names of this machine in `-http=HOST:PORT`. As in pprof, an empty host is this machine.
 const LOCAL_HOSTS: [&str; 4] = ["", "localhost", "127.0.0.1", "[::1]"];
-/// Flags that have an effect on the page. A note names the flags that have none.
+/// Flags that have an effect on the page. A note to the user names the flags without an effect.
 const SUPPORTED_FLAGS: [&str; 6] = ["base", "diff_base", "focus", "http", "ignore", "no_browser"];
 
 /// Returns the request for the page that the flags describe.

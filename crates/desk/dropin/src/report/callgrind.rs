@@ -146,8 +146,9 @@ fn position(before: Option<u64>, address: u64) -> String {
     }
 }
 
-/// Returns the name of each shown node, with `[n/callees]` if several functions have the same name
-/// and file. These functions are in different binaries or, in a call tree, on different paths.
+/// Returns the name of each shown node. If several functions have the same name and file, the
+/// suffix `[n/callees]` distinguishes them. These functions are in different binaries or, in a call
+/// tree, on different paths.
 fn unambiguous_names(graph: &CallGraph<'_>) -> HashMap<u32, String> {
     let mut functions: HashMap<(&str, &str), HashMap<_, usize>> = HashMap::new();
     let mut numbers = Vec::with_capacity(graph.shown().len());

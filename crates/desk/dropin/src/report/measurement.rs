@@ -83,7 +83,7 @@ enum UnitConversion {
     /// Conversion to the largest unit of the family in which the value is at least one.
     Auto { worth: f64, family: usize },
     /// No conversion, because pprof does not know the unit. The number is unchanged. The wanted
-    /// unit is written after it, unless it is `minimum`, `auto` or a word for counts.
+    /// unit follows the number, except for `minimum`, `auto` and words for counts.
     Unknown(String),
 }
 

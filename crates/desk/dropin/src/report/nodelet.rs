@@ -15,7 +15,8 @@ pub(super) struct NodeletWriter<'a> {
     values: &'a PprofValueFormatter,
     /// The unit of the sizes.
     unit: &'a str,
-    /// The conversion that pprof applies to a size although its unit stays the same. It rounds.
+    /// The conversion that pprof applies to a size although the unit stays the same. It rounds the
+    /// size.
     same: UnitScale,
 }
 

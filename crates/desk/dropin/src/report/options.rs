@@ -9,7 +9,7 @@ use regex::Regex;
 use super::measurement::UnitScale;
 use super::zone::ReportTimeZone;
 
-/// Options of a report. An option that pprof has, too, has the same name as in pprof.
+/// Options of a report. pprof's own options have the same names as in pprof.
 #[derive(Clone, Debug)]
 pub struct PprofReportOptions {
     /// Whether rows are sorted by cum instead of flat.
@@ -48,7 +48,7 @@ pub struct PprofReportOptions {
     /// The regular expression of `-peek` or `-list`.
     pub symbol: Option<Regex>,
     /// Folders in which sources are searched, as a list separated by `:`. If `trim_path` is empty,
-    /// file names are cut after folders with the same names.
+    /// a file name is cut after a folder with the same name as one of these folders.
     pub source_path: String,
     /// Prefixes to trim from file names, as a list separated by `:`.
     pub trim_path: String,

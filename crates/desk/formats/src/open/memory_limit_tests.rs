@@ -191,7 +191,8 @@ fn every_reader_stops_at_the_limit() {
     assert!(failed.is_empty(), "{failed:#?}");
 }
 
-/// A stack may have any number of named frames, and of threads.
+/// Checks that a single stack stops at the limit if it has a great number of named frames or
+/// threads.
 #[test]
 fn one_stack_with_many_lines_stops_at_the_limit() {
     let options = FormatReadOptions::default().max_inflated(MAX_BYTES);

@@ -74,9 +74,9 @@ pub(crate) fn read(
 }
 
 struct BpftraceFile {
-    /// The keys of all maps. Stacks consist of numbers in `frames` instead of locations: frames
-    /// that differ only in their offsets become one location, but are different keys. The values
-    /// are in `maps`.
+    /// The keys of all maps; the values are in `maps`. Stacks consist of numbers in `frames`
+    /// instead of locations, because frames that differ only in their offsets are different keys,
+    /// but one location.
     tally: SampleTally,
     frames: TextTable,
     maps: BpftraceMaps,

@@ -2,9 +2,9 @@
 //! author describes the format in `dhat/dh_main.c`.
 //!
 //! A program point is a stack with three amounts: the memory that it allocated in total, its memory
-//! in use when the heap was largest (t-gmax), and its memory in use at the end. The maximum of a
-//! single point (`mb`, `mbk`) is ignored, because maxima at different moments can't be added. The
-//! accesses by offset (`acc`) are ignored too.
+//! in use when the heap was largest (t-gmax), and its memory in use at the end. The maximum of each
+//! point (`mb`, `mbk`) is ignored, because maxima at different moments can't be added. The accesses
+//! by offset (`acc`) are ignored too.
 
 use std::fmt;
 

@@ -16,7 +16,7 @@ use crate::lines::LineReader;
 use crate::reading::{FormatReadOptions, PartSelector, ProfileReading};
 use crate::tally::{FrameModule, SampleTally, TextFrame};
 
-/// Name that programs that use this crate write for a stack without frames.
+/// Text in place of a stack without frames, in the output of programs that use this crate.
 const EMPTY_STACK: &[u8] = b"(empty stack)";
 
 pub(crate) fn sniff(head: &[u8]) -> bool {

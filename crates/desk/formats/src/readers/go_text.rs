@@ -1,8 +1,8 @@
 //! Reads Go's heap profile as text, `/debug/pprof/heap?debug=1`, in which the names follow each
 //! stack as comments.
 //!
-//! Values are read as pprof reads them. pprof ignores the names. This reader matches them with the
-//! addresses before them.
+//! Values are read as pprof reads them. pprof ignores the names; this reader assigns the names to
+//! the addresses of the stack.
 
 use heapprof_profile::{Line, LocationIndex, ProfileBuilder};
 
@@ -75,11 +75,12 @@ pub(crate) fn read(
     ))
 }
 
-/// Maximum number of addresses that are searched for a named frame. Go leaves out fewer frames at
-/// once.
+/// Maximum number of addresses that are searched for a named frame. Between two named frames, Go
+/// leaves out fewer.
 const MAX_SEARCHED_ADDRESSES: usize = 256;
 
-/// Number of bytes of a frame with its location, function and line, or of a sample without frames.
+/// Estimated number of bytes that a frame takes in memory, with its location, function and line. A
+/// sample without its frames takes as many.
 const FRAME_BYTES: usize = 200;
 
 /// A comment that names a frame.

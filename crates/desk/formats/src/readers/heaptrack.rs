@@ -1,12 +1,13 @@
 //! Reads data of heaptrack, as `heaptrack_interpret` leaves it in `heaptrack.*.zst` or `.gz`.
 //!
 //! A line is an entry of one of four tables (texts, instructions, traces, allocations) or an event.
-//! Numbers are hexadecimal. Entries count from 1, allocations from 0. The format is described by
-//! heaptrack's `accumulatedtracedata.cpp`.
+//! Numbers are hexadecimal. Allocations are numbered from 0, all other entries from 1. The format
+//! is described by heaptrack's `accumulatedtracedata.cpp`.
 //!
-//! The sums equal those of `heaptrack_print`, which goes through the file twice to find the heap's
-//! largest moment. This reader goes through the file once: it stores the memory in use of each
-//! trace at the largest moment so far, and replaces it when a larger moment follows.
+//! The sums equal the sums of `heaptrack_print`, which goes through the file twice to find the
+//! moment when the heap was largest. This reader goes through the file once. For each trace, it
+//! stores the memory in use when the heap was largest so far, and replaces it when the heap is
+//! larger again.
 
 mod sites;
 
@@ -366,7 +367,7 @@ fn index(
     })
 }
 
-/// Reads the first hexadecimal numbers of a line. More may follow.
+/// Reads the first `N` hexadecimal numbers of a line. More numbers may follow.
 fn numbers<const N: usize>(
     lines: &LineReader<'_>,
     rest: &[u8],

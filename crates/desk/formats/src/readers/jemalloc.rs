@@ -87,8 +87,8 @@ struct JemallocDump {
     /// stack's total.
     as_counted: bool,
     /// Unsamplers of memory in use and of memory allocated, by thread: `*` for all threads
-    /// together, and with `as_counted` also each thread. They do not truncate fractions as pprof
-    /// does, because pprof does not read jemalloc's dumps anyway.
+    /// together, and with `as_counted` also each thread. Fractions are not truncated as in pprof,
+    /// because pprof does not read jemalloc's dumps.
     unsamplers: HashMap<Vec<u8>, [Unsampler; 2]>,
     profile: Profile,
     /// The samples. They have two values until the first allocations are found, and four from then
@@ -265,8 +265,8 @@ impl JemallocDump {
         self.profile.strings.intern(&text)
     }
 
-    /// Adds the samples of the last stack, one for each thread. Together they add up to the stack's
-    /// totals.
+    /// Adds the samples of the last stack: one for each thread, or a single one if the totals can't
+    /// be shared among threads. Without `as_counted`, the samples add up to the stack's totals.
     fn flush(&mut self, lines: &LineReader<'_>) -> Result<(), FormatError> {
         let Some((raw, total)) = self.total.take() else {
             return match self.in_stacks {

@@ -2,8 +2,8 @@
 //! a table of names by address, `---`, and the profile itself.
 //!
 //! The profile is a section such as `--- heap`. It consists of text, or of binary words as in
-//! google-pprof's CPU profiles. Like the tools, this reader also accepts a file without the table
-//! of names. Its locations then have no names.
+//! google-pprof's CPU profiles. Like these tools, this reader also accepts a file without the table
+//! of names. The locations then have no names.
 
 mod names;
 mod words;

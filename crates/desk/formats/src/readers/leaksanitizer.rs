@@ -4,8 +4,8 @@
 //! Other output of the program and of the sanitizer may be around the reports. A report ends with a
 //! SUMMARY line, whose sums must equal the sums of its leaks.
 //!
-//! Frames must have the default form, ` #%n %p %F %L`. Only the option `stack_trace_format` changes
-//! it.
+//! Frames must have the default form, ` #%n %p %F %L`. The sanitizer writes another form only with
+//! the option `stack_trace_format`.
 
 use std::borrow::Cow;
 

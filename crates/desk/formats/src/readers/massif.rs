@@ -100,7 +100,7 @@ struct MassifFile {
     command: String,
     time_unit: String,
     snapshots: u64,
-    /// Whether any snapshot has heap memory. No snapshot has any with `--heap=no`.
+    /// Whether any snapshot has heap memory. With `--heap=no`, none has.
     has_heap: bool,
     first: u64,
     last: u64,

@@ -2,12 +2,13 @@
 //! call.
 //!
 //! The numbers are pages of the process's address space (`/proc/PID/statm`), before the call and
-//! after it. A call within another call ends first, so its line comes first. The file does not name
-//! callers. If the process grew, the caller can be found: when the caller began, there were no more
-//! pages than when its callee began. The own growth of a call is its growth without the growth of
-//! the calls within it, so the own growths of all calls add up to the growth of the process. The
-//! caller of a call that changed nothing can't be found. Such a call counts as made by the next
-//! call that changed something.
+//! after it. A call within another call ends first, so its line comes first.
+//!
+//! The file does not name callers. If the process grew, the caller can be found: when the caller
+//! began, there were no more pages than when its callee began. The own growth of a call excludes
+//! the growth of the calls within it, so the own growths of all calls add up to the growth of the
+//! process. The caller of a call that changed nothing can't be found. Such a call counts as made by
+//! the next call that changed something.
 //!
 //! A function may begin twice at the same size, because the process returned to this size. Either
 //! the function was called again (in a loop that takes memory and gives it back) or it called
@@ -68,7 +69,8 @@ struct MprofCallGroup {
 
 const NO_CALLER: u32 = u32::MAX;
 
-/// A stack as a function and the number of the caller's stack, which is [`NO_CALLER`] for a root.
+/// A stack: its innermost function, and the number of the caller's stack, which is [`NO_CALLER`]
+/// for a root.
 type MprofStack = (LocationIndex, u32);
 
 pub(crate) fn read(

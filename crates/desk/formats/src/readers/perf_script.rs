@@ -205,7 +205,7 @@ impl PerfScriptFile {
         Ok(())
     }
 
-    /// Returns the end of the group of frames, beginning at `from`, that make one location: inlined
+    /// Returns the end of the group of frames that begins at `from` and makes one location: inlined
     /// functions and the function around them.
     fn group(&self, lines: &LineReader<'_>, from: usize) -> Result<usize, FormatError> {
         let mut here = None;

@@ -1,9 +1,9 @@
-//! Reads JSON of speedscope: profiles that share their frames, as lists of stacks or of frames that
-//! open and close.
+//! Reads JSON of speedscope. A file holds profiles that share their frames. A profile is a list of
+//! stacks, or a list of events at which frames open and close.
 //!
 //! The format is described in `file-format-spec.ts` of speedscope. A file that heapprof wrote
 //! becomes the original profile again: each profile in the file becomes a sample type. From any
-//! other file all profiles are read, unless the user selects one. The name of each profile becomes
+//! other file, all profiles are read unless the user selects one. The name of each profile becomes
 //! a label, and each unit becomes a sample type. Times are nanoseconds.
 
 mod file;

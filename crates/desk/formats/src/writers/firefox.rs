@@ -71,7 +71,7 @@ fn meta(profile: &Profile, name: &str) -> Value {
     })
 }
 
-/// Returns a library for each mapping, in their order.
+/// Returns a library for each mapping, in the order of the mappings.
 fn libs(profile: &Profile) -> Value {
     let libs = profile.mapping.iter().map(|mapping| {
         let path = profile.text(mapping.filename);

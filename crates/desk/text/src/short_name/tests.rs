@@ -148,8 +148,8 @@ fn whatever_a_name_is_it_is_done_soon() {
     }
 }
 
-/// Checks that whole arguments distinguish instances of one template. They are shortened as
-/// elsewhere, and contain no defaults.
+/// Checks that whole arguments distinguish instances of one template. They are shortened, and
+/// contain no defaults.
 #[test]
 fn instances_differ_by_whole_arguments() {
     let node = |key: &str, value: &str| {

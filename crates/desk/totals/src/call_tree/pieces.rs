@@ -145,7 +145,7 @@ impl SubtreePiece {
 pub(super) struct GrownSubtrees(Vec<(u32, GrownSubtree)>);
 
 impl GrownSubtrees {
-    /// Inserts each subtree into `tree` after its root.
+    /// Inserts each subtree into `tree` after the subtree's root.
     pub(super) fn put_into(self, tree: &mut CallTree) -> Result<(), TotalsError> {
         if self.0.is_empty() {
             return Ok(());
@@ -196,8 +196,9 @@ impl GrownSubtrees {
 }
 
 impl CallTree {
-    /// If `is_signed`, appends weights of the tree `of` to the weights of this tree. `sums` are
-    /// their positions. If `of` has no negative value, its totals are its weights.
+    /// Appends weights of the tree `of` to the weights of this tree; does nothing if `is_signed` is
+    /// false. `sums` is the range of the weights in `of`. If `of` has no negative value, its totals
+    /// are its weights.
     pub(super) fn add_weight(
         &mut self,
         is_signed: bool,

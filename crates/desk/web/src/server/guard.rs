@@ -1,5 +1,5 @@
 //! The rules that decide whether a request is allowed, and what its target is. They need only the
-//! head of the request, before anything else is read.
+//! head of the request, so they are applied before the body is read.
 
 use hyper::header::{
     CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, IF_NONE_MATCH,

@@ -1,6 +1,5 @@
-//! The connections that have not sent a request yet. The oldest of them is closed if another
-//! connection needs its place. Otherwise a client could block the page by opening many silent
-//! connections.
+//! The connections that have not sent a request yet. The oldest of them is closed if there are too
+//! many connections. Otherwise a client could block the page by opening many silent connections.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,5 @@
-//! Answers HTTP requests. The guard checks a request, a worker makes the answer, and the headers of
-//! every answer restrict it to this page.
+//! Answers HTTP requests. The guard checks a request, and a worker makes the answer. The headers of
+//! every answer forbid pages of other origins to use it.
 
 use std::convert::Infallible;
 use std::io::Write;

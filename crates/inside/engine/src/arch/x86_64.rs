@@ -1,4 +1,4 @@
-//! x86-64: registers, unwind rules, and the frame of a signal.
+//! x86-64: registers, unwind rules, and signal frames.
 
 pub(crate) mod registers;
 pub(crate) mod rule;

@@ -1,14 +1,14 @@
-//! Closed code: code that was unloaded, or that a thread may be unloading. The addresses of closed
-//! code are free until other code takes them, which begins another generation of mappings.
+//! Closed code: code that was unloaded, or that a thread may be unloading. When other code takes
+//! the addresses of closed code, another generation of mappings begins.
 //!
-//! A stack belongs to the library through which it led, even if another library takes the same
-//! addresses while the first one is being closed. The moment of this change is not known: dlopen
+//! A stack belongs to the library through which it led, even if another library takes the library's
+//! addresses while a thread closes the library. The moment of this change is not known: dlopen
 //! can't be hooked, because it finds libraries by the address of its caller. So while a thread is
-//! in dlclose, all code that dlopen loaded is suspect. Its unwind rules, and the stacks through it,
-//! are not remembered. Each walk that reaches such code compares its build id (or its first page)
-//! with the known one. If they differ, another generation of mappings begins before the stack gets
-//! its number. Code that was mapped when the program began can't be unloaded (`lasting_code.rs`),
-//! so none of this is needed for it.
+//! in dlclose, all code that dlopen loaded is suspect. Unwind rules of suspect code, and stacks
+//! through it, are not remembered. Each walk that reaches suspect code compares the build id (or
+//! the first page) in memory with the known one. If they differ, another generation of mappings
+//! begins before the stack gets its number. Code that was mapped when the program began can't be
+//! unloaded (`lasting_code.rs`), so none of this is needed for it.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -43,7 +43,8 @@ pub(crate) struct ClosedMapping {
 /// Whether closed code is still mapped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CodePresence {
-    /// The code was mapped when a thread began to close objects, and may be unmapped.
+    /// The code was mapped when a thread began to close objects. It may have been unmapped since
+    /// then.
     MayGo,
     Gone,
     /// Other code has taken the addresses. The field is the last generation in which the closed
@@ -69,7 +70,7 @@ impl ClosedMapping {
 }
 
 impl ClosedMappings {
-    /// Replaces all entries for code that may be unmapped by the entries `new`.
+    /// Removes all entries for code that may be unmapped, and adds the entries `new`.
     pub(crate) fn replace_closing(&mut self, new: impl Iterator<Item = ClosedMapping>) {
         self.0.retain(|c| c.presence != CodePresence::MayGo);
         self.0.extend(new);
@@ -190,8 +191,8 @@ impl ClosedCode {
         is_other
     }
 
-    /// Returns the largest number of bytes that the closed mappings can take while `known` mappings
-    /// are known.
+    /// Returns the largest number of bytes that the closed mappings can take. `known` is the number
+    /// of known mappings.
     pub(crate) fn memory_needed(&self, known: usize) -> usize {
         let all = self.len.load(Ordering::Relaxed) + known;
         all * 3 * size_of::<ClosedMapping>()

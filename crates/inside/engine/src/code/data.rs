@@ -1,7 +1,7 @@
 //! The memory that the kernel counts as a process's data (VmData), divided by its use.
 //!
-//! VmData is the size of all mappings that only the process may write, except its main stack. The
-//! kernel lists them in /proc/thread-self/smaps.
+//! VmData is the size of all private writable mappings, except the main stack. The kernel lists the
+//! mappings in /proc/thread-self/smaps.
 
 use heapprof_platform::sys;
 
@@ -25,15 +25,15 @@ struct DataMapping {
     len: u64,
     is_data: bool,
     is_of_file: bool,
-    /// Number of bytes that are variables. These are a whole mapping of a file, or the beginning of
-    /// an anonymous mapping that continues a file.
+    /// Number of bytes of the mapping that are variables: the whole mapping if it is of a file, or
+    /// the beginning of an anonymous mapping that follows the mapping of a file.
     of_file: u64,
 }
 
 /// Returns the data of this process; `None` if the kernel does not show it. `end_of` returns the
-/// end of the loaded object that contains an address. An anonymous mapping that follows a file
-/// counts as the file's variables only up to this end, because it may be unrelated to the file, or
-/// merged with an unrelated mapping.
+/// end of the loaded object that contains an address. If an anonymous mapping follows the mapping
+/// of a file, its bytes count as the file's variables only up to the end of the object. The kernel
+/// may have merged the variables with an unrelated mapping, or the whole mapping may be unrelated.
 pub(crate) fn read_data(end_of: impl Fn(usize) -> Option<usize>) -> Option<ProcessData> {
     let mut all = ProcessData::default();
     let mut last: Option<DataMapping> = None;

@@ -56,14 +56,14 @@ struct FrameIndexSlot {
     entries: AtomicPtr<FrameIndexEntry>,
     len: AtomicUsize,
     /// Number of changes that began plus number of changes that ended. So it is odd while the slot
-    /// changes. A walk checks this number, because it may be interrupted for so long that another
-    /// object is loaded at the same address.
+    /// changes. A walk compares this number before and after it reads the slot, because the walk
+    /// may be interrupted for so long that another object is loaded at the same address.
     changes: AtomicU32,
 }
 
 impl FrameIndex {
-    /// Returns the entry of the function that contains `pc`, as its offset in the section; `None`
-    /// if there is no entry.
+    /// Finds the entry of the function that contains `pc`. Returns the offset of the entry in the
+    /// `.eh_frame`; `None` if there is no entry.
     pub(crate) fn find(&self, module_start: usize, pc: usize) -> Option<usize> {
         // SAFETY: the entries were written before the index was published, and stay.
         let all = unsafe { std::slice::from_raw_parts(self.entries, self.len) };
@@ -206,7 +206,8 @@ fn is_in_memory(at: usize, bytes: &[u8]) -> bool {
     })
 }
 
-/// Finds an object's `.eh_frame` in the file at `path`, and copies it if it equals memory.
+/// Finds an object's `.eh_frame` in the file at `path`. Copies the section if it equals the section
+/// in memory.
 fn find_section(object: &Range<usize>, path: &CStr) -> Option<EhFrameSection> {
     const LOAD: usize = libc::PT_LOAD as usize;
     let file = EngineFile::open(path, libc::O_RDONLY | libc::O_NONBLOCK, 0).ok()?;

@@ -12,8 +12,8 @@ pub(crate) struct MappedImage {
     start: usize,
     bytes: [u8; MAX_BUILD_ID_LEN],
     len: usize,
-    /// A checksum of the image's first page, if the image has no build id. The first page has sizes
-    /// and names, in which programs differ.
+    /// A checksum of the image's first page, if the image has no build id. The page contains sizes
+    /// and names that differ from program to program.
     first_page: u64,
 }
 
@@ -34,8 +34,8 @@ impl MappedImage {
         first_page: 0,
     };
 
-    /// Returns the identity of the image that has its file's `offset` at the address `start`;
-    /// [`UNKNOWN`](Self::UNKNOWN) if it can't be read.
+    /// Returns the identity of the image whose file is mapped at the address `start`, from the
+    /// file's `offset` on; [`UNKNOWN`](Self::UNKNOWN) if it can't be read.
     pub(crate) fn read_at(start: usize, offset: u64) -> Self {
         Self::find(start, offset).unwrap_or(Self::UNKNOWN)
     }
@@ -116,16 +116,17 @@ fn checksum_page(start: usize) -> u64 {
     sum
 }
 
-/// A window on memory that may not be mapped. Its first bytes are read by one system call, because
-/// a call costs more than the bytes that it reads, and program headers follow a file's header.
+/// A copy of the beginning of memory that may not be mapped. One system call reads all of it,
+/// because a call costs more than the bytes that it reads. The copy mostly contains the program
+/// headers of an ELF file, because they follow the file's header.
 struct HeaderWindow {
     at: usize,
     len: usize,
     bytes: [u8; WINDOW_LEN],
 }
 
-/// Number of bytes of a window. Fourteen program headers fit in. The window is small because the
-/// stack may be almost full.
+/// Number of bytes of a [`HeaderWindow`]. Fourteen program headers fit in. The window is small
+/// because the stack may be almost full.
 const WINDOW_LEN: usize = 896;
 
 impl HeaderWindow {

@@ -10,7 +10,8 @@ const MAX_RANGES: usize = 256;
 /// The addresses of lasting code, in ascending order. The list has no lock.
 pub(crate) struct LastingCode {
     range: [(AtomicUsize, AtomicUsize); MAX_RANGES],
-    /// Whether all code that is mapped when the recording begins is lasting.
+    /// Whether dlopen had loaded nothing when the recording began, so that all code of that moment
+    /// is lasting.
     is_all: AtomicBool,
     /// Number of ranges. They are written before they are counted, and are never removed.
     len: AtomicUsize,

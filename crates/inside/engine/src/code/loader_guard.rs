@@ -83,7 +83,7 @@ impl LoaderAccess {
         }
     }
 
-    /// Enters the loader without waiting. This is for a thread for which a fork may already wait.
+    /// Enters the loader without waiting. A thread calls this if a fork may already wait for it.
     pub(crate) fn enter_at_once(&self) -> LoaderVisit<'_> {
         self.take_place(sys::thread_id())
     }
@@ -117,8 +117,8 @@ impl LoaderAccess {
         }
     }
 
-    /// Marks the other threads that are in the loader now, so that later forks do not wait for
-    /// them.
+    /// Marks the threads that are in the loader now, except the thread `own`. Later forks do not
+    /// wait for the marked threads.
     fn give_up(&self, own: i32) {
         let is_other = |thread: i32| (thread > 0 && thread != own).then_some(-thread);
         for place in &self.threads {

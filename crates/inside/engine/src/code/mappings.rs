@@ -27,7 +27,7 @@ pub(crate) struct CodeMapping {
     pub(crate) end: usize,
     pub(crate) offset: u64,
     pub(crate) path: Box<[u8]>,
-    /// Whether the path now leads to another file, or to none.
+    /// Whether the mapping's path now leads to another file, or to none.
     pub(crate) deleted: bool,
     pub(crate) image: MappedImage,
     /// Last generation of mappings in which the code was mapped.
@@ -46,8 +46,9 @@ impl CodeMapping {
         self.start..self.end
     }
 
-    /// Whether `other`, which the kernel reports, is the same code at the same addresses. A path
-    /// from the loader may differ from the kernel's, because it may be the path of a link.
+    /// Whether `other` is the same code at the same addresses. The kernel has reported `other`. The
+    /// paths may differ if this mapping has its path from the loader, because the loader may report
+    /// the path of a link.
     fn is_same(&self, other: &Self) -> bool {
         self.start == other.start
             && self.end == other.end
@@ -69,7 +70,7 @@ struct KnownMappings {
     paths: WordMemory,
     /// Whether a mapping has changed since it was published.
     is_changed: bool,
-    /// Buffer in which a path is put together.
+    /// Buffer in which the path of a mapping is put together.
     room: first_use::PathBuffer,
     /// Number of times that mappings were noted. A thread reads this number before it reads the
     /// mapped code. So it recognizes mappings that other threads have noted meanwhile.
@@ -78,8 +79,9 @@ struct KnownMappings {
 
 impl KnownMappings {
     /// Notes a mapping that exists. `here` holds the indexes of all known mappings that begin at
-    /// the same address. `turn` is the value of `self.turn` before the mapping was read. Returns
-    /// the mapping's index; `None` if another thread has noted meanwhile that the mapping is gone.
+    /// the mapping's address. `turn` is the value of `self.turn` before the mapping was read.
+    /// Returns the mapping's index; `None` if another thread has noted meanwhile that the mapping
+    /// is gone.
     fn note(
         &mut self,
         mut mapping: CodeMapping,
@@ -149,7 +151,8 @@ pub(crate) enum CodeScanOutcome {
     NoMemory,
 }
 
-/// Maximum number of reads of the mapped code. Code that has changed meanwhile is read again.
+/// Maximum number of times that a scan reads the mapped code. If the code has changed during a
+/// read, it is read again.
 const MAX_READ_ATTEMPTS: usize = 10;
 
 impl CodeMappings {
@@ -194,8 +197,8 @@ impl CodeMappings {
     }
 
     /// Notes the code that may be unmapped, before a thread closes objects. This is all code for
-    /// which `stays` is false. So if other code takes the addresses of such code, a walk recognizes
-    /// the other code at once, and not only after [`note_gone`](Self::note_gone).
+    /// which `stays` is false. If other code takes the addresses of such code, a walk then
+    /// recognizes this at once, and not only after [`note_gone`](Self::note_gone).
     pub(crate) fn note_closing(&self, process: &EngineProcess, stays: impl Fn(usize) -> bool) {
         self.known.with(process, |known| {
             self.closed.with(process, |closed| {
@@ -269,8 +272,8 @@ impl CodeMappings {
             .with(process, |known| known.all.iter().any(is_it))
     }
 
-    /// Notes that the code in a range is gone. The object of this code was never scanned. Stacks
-    /// through this code have no names. Code that takes the addresses later counts as other code.
+    /// Notes that an object that was never scanned is gone from `range`. Stacks through its code
+    /// have no names. Code that takes the addresses later counts as other code.
     pub(crate) fn note_unknown_gone(&self, process: &EngineProcess, range: Range<usize>) {
         self.known.with(process, |known| {
             // The program's own code must be the first entry.
@@ -321,8 +324,9 @@ impl CodeMappings {
     }
 
     /// Adds mappings. `turn` is the value of [`KnownMappings::turn`] before they were read. Returns
-    /// false if another thread has noted meanwhile that one of the mappings is gone. A thread adds
-    /// code before it unloads the code, so code that is gone is always known.
+    /// false if another thread has noted meanwhile that one of the mappings is gone. Code that is
+    /// gone is always among the known mappings, because a thread adds code before it unloads the
+    /// code.
     fn add(&self, process: &EngineProcess, now: Vec<CodeMapping>, turn: u64) -> bool {
         self.known.with(process, |known| {
             let generation = self.closed.with(process, |closed| {
@@ -411,8 +415,8 @@ impl CodeMappings {
         })
     }
 
-    /// Returns the first value that `is_wanted` returns for the start of an existing mapping, and
-    /// the path of that mapping. The path is stored in `path`.
+    /// Calls `is_wanted` with the start of each existing mapping, until it returns a value. Returns
+    /// this value, and the path of the mapping, which is stored in `path`.
     pub(crate) fn find_first<'a, T>(
         &self,
         process: &EngineProcess,
@@ -536,7 +540,7 @@ fn store_path(path: &[u8], paths: &mut WordMemory, pages: &PageSource) -> u64 {
     at.expose_provenance() as u64
 }
 
-/// Adds the mapping in a line of /proc/thread-self/maps, if it is executable and of a file.
+/// Adds the mapping in a line of /proc/thread-self/maps, if it is an executable mapping of a file.
 fn add_code(all: &mut Vec<CodeMapping>, line: &[u8]) {
     let Some((start, end, rest)) = maps::parse_range(line) else {
         return;

@@ -26,7 +26,7 @@ impl LoadedModule {
     /// Whether the object's unwind tables have no search table, because the linker made none. False
     /// if another thread closes the object meanwhile and its memory is unmapped.
     pub(crate) fn lacks_table(&self) -> bool {
-        /// Offset, in the header, of the byte that encodes the search table.
+        /// Offset, in the `.eh_frame_hdr`, of the byte that names the encoding of the search table.
         const TABLE_ENCODING: usize = 3;
         /// Encoding of a missing search table.
         const OMITTED: u8 = 0xff;
@@ -49,7 +49,8 @@ pub(crate) struct LoadedModules {
     /// The threads that use the loader, and the threads that fork.
     pub(crate) loading: LoaderAccess,
     /// The loaded objects, for a libc without `_dl_find_object` (glibc before 2.35, musl) and for
-    /// static executables. They are read under the loader's lock, when an address is new.
+    /// static executables. They are read again, under the loader's lock, when an address is in none
+    /// of them.
     snapshot: LockedValue<{ rank::MODULES }, ModuleSnapshot>,
     /// The indexes that replace missing tables of objects.
     pub(crate) indexes: FrameIndexes,
@@ -74,7 +75,7 @@ impl ModuleSnapshot {
         }
     }
 
-    /// Replaces the objects by new ones, if there is memory for them.
+    /// Replaces the list by `new`, if there is memory for it.
     fn replace(&mut self, process: &EngineProcess, new: &[LoadedModule]) {
         if self.module.is_null() {
             let len = MAX_MODULES * size_of::<LoadedModule>();
@@ -185,8 +186,8 @@ impl LoadedModules {
         self.closers.load(Ordering::Acquire)
     }
 
-    /// Notes that the stack that is being walked leads through code that may be closed just now. So
-    /// this stack must not be remembered.
+    /// Notes that the current walk leads through code that a thread may be closing. The walked
+    /// stack must not be remembered.
     pub(crate) fn note_unsure(&self) {
         self.unloads.fetch_add(1, Ordering::AcqRel);
     }

@@ -10,8 +10,8 @@ const MAX_OBJECTS: usize = 1024;
 /// program with many objects, because the kernel writes a line for each mapping.
 const SCAN_TIME_DIVISOR: i64 = 50;
 /// Longest time, in microseconds, that scans in a row may take. This time is saved up while no scan
-/// runs. Scans in a row are needed because objects are loaded in groups, and a program that waits
-/// runs no later scan.
+/// runs. Scans in a row are needed because objects are loaded in groups, and because a program that
+/// only waits afterwards runs no later scan.
 const MAX_SCAN_BURST: i64 = 100_000;
 /// Smallest time that is counted for a scan, in microseconds.
 const MIN_SCAN_TIME: i64 = 20;
@@ -79,7 +79,7 @@ impl SeenObjects {
         all.for_each(|place| place.store(0, Ordering::Relaxed));
     }
 
-    /// Restarts the account of time: forgets the time that scans have taken before.
+    /// Forgets the time that earlier scans have taken.
     pub(crate) fn begin(&self) {
         self.paid.store(-MAX_SCAN_BURST, Ordering::Relaxed);
     }

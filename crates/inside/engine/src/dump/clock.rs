@@ -16,7 +16,7 @@ pub(crate) struct IntervalClock {
     /// thread has taken the value to wait for the clock's end.
     thread: AtomicUsize,
     /// The kernel's ids of the clock thread, and of the last thread that made a dump for it. They
-    /// are needed because a thread has ended for libc a little earlier than for the kernel.
+    /// are needed because libc reports the end of a thread a little before the kernel does.
     pub(crate) numbers: [AtomicI32; 2],
     /// Number of threads that wait for the clock's end, or are about to.
     pub(crate) ending: AtomicU32,

@@ -55,7 +55,7 @@ const MAX_UNREPORTED_LIVE: u64 = 64 << 10;
 const MIN_UNREPORTED: u64 = 4 << 10;
 const NOTHING_PENDING: u8 = 0;
 /// Value of `pending`: a scan of lines or code is to be made. A dump may replace a pending scan,
-/// because it scans, too.
+/// because a dump scans, too.
 const SCAN_PENDING: u8 = u8::MAX;
 const TERMINATED_PENDING: u8 = DumpReason::Terminated as u8 + 1;
 

@@ -28,9 +28,8 @@ impl DumpTurn {
         }
     }
 
-    /// Takes the turn for a dump. For the last dump of the program image, this waits for the turn.
-    /// While another thread forks, it waits at most `patience` nanoseconds. For any other dump,
-    /// this does not wait.
+    /// Takes the turn for a dump. Only the last dump of a program image waits for the turn. If
+    /// another thread forks meanwhile, the dump waits for at most `patience` nanoseconds.
     pub(crate) fn take(
         &self,
         process: &EngineProcess,
@@ -43,15 +42,15 @@ impl DumpTurn {
         }
     }
 
-    /// Leaves a note that a signal requested a dump. The thread that dumps now then makes another
-    /// dump afterwards. The caller must call [`follow_up`](Self::follow_up) next.
+    /// Leaves a note that a signal requested a dump. The thread that is dumping then makes another
+    /// dump. The caller must call [`follow_up`](Self::follow_up) next.
     pub(crate) fn note(&self) {
         self.noted.store(true, Ordering::Relaxed);
     }
 
-    /// Makes the dump that was requested by a [`note`](Self::note). A thread calls this after its
-    /// turn, and after it has left a note. If another thread has the turn, that thread makes the
-    /// dump afterwards. `make` returns whether it could dump.
+    /// Makes the dump that was requested by a [`note`](Self::note). A thread calls this after each
+    /// turn, and after each note that it has left. If another thread has the turn, that thread
+    /// makes the dump afterwards. `make` returns whether it could dump.
     pub(crate) fn follow_up(&self, make: impl Fn() -> bool) {
         loop {
             // A thread gives its turn back before it reads the note, and writes a note before it

@@ -103,7 +103,7 @@ impl RecordingHistory {
         }
     }
 
-    /// Whether it is time for another moment.
+    /// Whether another moment is due at the time `micros`.
     #[inline]
     pub(crate) fn is_due(&self, micros: i64) -> bool {
         micros >= self.next.load(Ordering::Relaxed)

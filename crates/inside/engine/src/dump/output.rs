@@ -59,8 +59,8 @@ impl DumpNaming {
         }
     }
 
-    /// Stores the process, program and working folder at the start, before the program changes
-    /// them.
+    /// Stores the program's name, the working folder, and whether this is the main process. This is
+    /// called at the start, before the program changes these facts.
     pub(crate) fn prepare(&mut self, output: &DumpOutput, format: DumpFormat, program: &[u8]) {
         self.is_main = output
             .parent
@@ -123,7 +123,7 @@ impl DumpNaming {
         (self.is_main, self.count, self.exec) = (false, 0, None);
     }
 
-    /// Returns the path of the next dump; `None` if dumps go nowhere.
+    /// Returns the path of the next dump; `None` if the recording writes no dumps.
     pub(crate) fn next_path(
         &mut self,
         output: &DumpOutput,
@@ -186,9 +186,9 @@ impl DumpNaming {
         }
     }
 
-    /// Appends `pattern` to `path`, with its `%p`, `%e`, `%n` and `%%` replaced. Returns whether it
-    /// has one of the first three, and whether it has `%n`. A percent sign before any other
-    /// character stands for itself.
+    /// Appends `pattern` to `path`, with its `%p`, `%e`, `%n` and `%%` replaced. Returns two
+    /// values: whether the pattern has `%p`, `%e` or `%n`, and whether it has `%n`. A percent sign
+    /// before any other character stands for itself.
     fn expand(&self, pattern: &[u8], path: &mut Vec<u8>) -> (bool, bool) {
         let (mut patterned, mut numbered, mut bytes) = (false, false, pattern.iter());
         while let Some(&byte) = bytes.next() {
@@ -272,8 +272,9 @@ impl DumpOutput {
 }
 
 /// A file for a dump. After the first failure, nothing more is written to it: compressors try to
-/// write again when they are dropped, and each write to a pipe may wait long. All writes share one
-/// time limit, so a reader that takes a little now and then can't delay the program for longer.
+/// write again when they are dropped, and each write to a pipe may wait long. All writes together
+/// have one time limit, so that a reader that takes a little now and then can't delay the program
+/// for longer.
 struct DumpWriter {
     file: EngineFile,
     patience: WaitTimeout,
@@ -335,8 +336,8 @@ pub fn report_unrecorded(list: &[u8], why: &str) {
     report_program(list, '?', why, program);
 }
 
-/// Adds an entry to a recording's list about this process, which is about to execute a program that
-/// is not recorded. The entry explains why.
+/// Adds an entry to a recording's list that explains why this process will not be recorded any
+/// more. The process is about to execute `program`.
 pub fn report_becoming_unrecorded(list: &[u8], why: &str, program: &[u8]) {
     report_program(list, '>', why, program);
 }

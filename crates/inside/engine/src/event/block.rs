@@ -74,8 +74,8 @@ pub(super) fn allocate(
     }
 }
 
-/// Records a block as [`allocate`] does, but the allocator has already returned it. So its slot in
-/// the table of blocks can be prefetched while the stack is captured.
+/// Records a block as [`allocate`] does, but the allocator has already returned the block. So the
+/// block's slot in the table of blocks can be prefetched while the stack is captured.
 #[inline]
 pub(super) fn record_allocation(
     engine: &'static Engine,
@@ -351,7 +351,7 @@ fn note_spread(
     }
 }
 
-/// Records a block's end. In exact mode, this counts a temporary block. In sampled mode, this
+/// Records a block's end. In exact mode, counts the block if it was temporary. In sampled mode,
 /// removes the block from the filter.
 #[inline(always)]
 fn note_end<const EXACT: bool>(
@@ -391,7 +391,7 @@ pub(super) enum FreeingAllocator {
 }
 
 /// Records a free that the filter chose, and returns whether the block was known. This is called
-/// before the real free, because another thread may get the address after it.
+/// before the real free, because afterwards another thread may get the address.
 #[inline]
 pub(super) fn release(engine: &'static Engine, address: *mut u8, by: FreeingAllocator) -> bool {
     let spot = engine.ledger.live.find_spot(address as usize);

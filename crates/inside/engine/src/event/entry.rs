@@ -25,8 +25,8 @@ pub(crate) fn hold_reentrancy_guard() {
 }
 
 /// Gives the random numbers a new seed in a forked child. Otherwise the child would draw the same
-/// numbers as its parent and its siblings, and their errors would add up. This is called between
-/// [`hold_reentrancy_guard`] and [`release_reentrancy_guard`].
+/// numbers as its parent and its siblings, and the errors of their profiles would add up. This is
+/// called between [`hold_reentrancy_guard`] and [`release_reentrancy_guard`].
 pub(crate) fn reseed_random(engine: &'static Engine) {
     // SAFETY: the slot is this thread's own, and in no event.
     unsafe {
@@ -79,10 +79,10 @@ pub(crate) fn charge(size: usize) -> bool {
     }
 }
 
-/// The time for which an event needs the thread's tables.
+/// Whether an event needs tables that belong to its thread, or may borrow tables.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StateOwnership {
-    /// The event uses the thread's own tables, which the thread has until it ends.
+    /// The event uses tables that belong to the thread until the thread ends.
     Own,
     /// The event uses the thread's own tables, if it has any, or borrows tables. This is for a
     /// free, which may be the thread's only event, and may come so late that the thread's end is
@@ -250,8 +250,8 @@ unsafe fn leave_engine(engine: &Engine, slot: *mut ThreadSlot, state: &'static T
     sys::restore_signals(mask);
 }
 
-/// Marks the thread as being inside the engine, and sets its countdown to a value that is not
-/// reached meanwhile.
+/// Marks the thread as being inside the engine, and sets its countdown so high that it does not run
+/// out meanwhile.
 ///
 /// # Safety
 /// The slot is this thread's own.
@@ -312,8 +312,8 @@ pub(crate) enum CountdownState {
     GoesOn,
 }
 
-/// An event of this thread. While it lasts, the thread is busy: what it allocates is not recorded.
-/// The event ends when this is dropped, or by [`finish`](Self::finish).
+/// An event of this thread. During the event, the thread is busy, so that its allocations are not
+/// recorded. The event ends when this is dropped, or by [`finish`](Self::finish).
 pub(crate) struct ThreadEvent {
     engine: &'static Engine,
     slot: *mut ThreadSlot,

@@ -31,9 +31,9 @@ pub(super) fn map(engine: &'static Engine, address: usize, len: usize, frame: Ca
     });
 }
 
-/// Calls `kernel`, which unmaps a range, and counts the end of all mappings, or parts of mappings,
-/// in this range. Returns the kernel's result. If the kernel refused (a result below zero), nothing
-/// is counted.
+/// Calls `kernel`, which unmaps a range. Counts the end of all mappings, or parts of mappings, in
+/// this range. Returns the kernel's result. If the kernel refused (a result below zero), nothing is
+/// counted.
 ///
 /// The table of mappings is locked meanwhile. So if another thread maps memory in the range at
 /// once, that mapping is counted afterwards.

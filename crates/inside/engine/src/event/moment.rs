@@ -1,8 +1,8 @@
 //! Moments of the heap's history, taken in the program's threads after an event.
 //!
 //! A thread checks whether a moment is due each time it reports its allocated and freed bytes, so
-//! no clock is needed. The pace of these checks ([`CheckPace`]) determines how many bytes a thread
-//! may leave unreported.
+//! the engine needs no clock thread for this. The pace of these checks ([`CheckPace`]) determines
+//! how many bytes a thread may leave unreported.
 
 use std::sync::atomic::Ordering;
 
@@ -15,7 +15,8 @@ use crate::engine::Engine;
 use crate::tables::sampler::BYTE_BITS;
 use crate::tables::sizes::objects_from_units;
 
-/// Checks whether a moment is due, and takes it.
+/// Takes a moment, if one is due. Also copies values into the saved ledger, and adapts the pace of
+/// the checks.
 #[cold]
 pub(crate) fn take_due_moment(engine: &Engine) {
     let dumping = &engine.dumping;
@@ -39,8 +40,9 @@ pub(crate) fn take_due_moment(engine: &Engine) {
     }
 }
 
-/// Copies values that are outside the tables into the saved ledger. Also corrects the state in the
-/// saved ledger, if it says that the process has ended or has called exec although it continues.
+/// Copies values that are outside the tables into the saved ledger. Also corrects the process's
+/// state in the saved ledger, if this state is that of an ended process or of an exec, although the
+/// process continues.
 fn publish_values(engine: &Engine, micros: i64) {
     let (pages, dumping) = (&engine.process.pages, &engine.dumping);
     if pages.table_file.is_there() {

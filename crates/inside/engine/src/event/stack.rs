@@ -278,8 +278,8 @@ fn find_record_end(engine: &Engine, record: &LastStack) -> u32 {
     }
 }
 
-/// Returns the reason why a stack ends early. `oldest` yields the words of its frames, the oldest
-/// first.
+/// Returns the reason why a stack ends early. `oldest` yields the words of the stack's frames, the
+/// oldest first.
 #[cold]
 fn find_end_reason(engine: &Engine, oldest: &mut dyn Iterator<Item = u64>) -> u32 {
     let mut oldest = oldest.map(FrameAddress::from_word);

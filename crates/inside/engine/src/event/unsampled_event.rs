@@ -46,7 +46,7 @@ pub(crate) fn with_ledger(engine: &'static Engine, work: impl FnOnce(&mut EventC
 }
 
 impl EventCounter<'_> {
-    /// Returns the numbers of units in an object and in a byte, in the recording's mode.
+    /// Returns the weight of one object and of one byte, in the units of the recording's mode.
     fn units(&self) -> EventWeight {
         let exact = self.engine.process.recorded.is_exact();
         EventWeight {
@@ -92,8 +92,8 @@ impl EventCounter<'_> {
 
     /// Counts the end of `bytes` bytes and of `objects` objects that
     /// [`count_allocation`](Self::count_allocation) counted. `objects` is negative if a mapping was
-    /// cut in two. The caller has locked the table of mappings. A new recording takes the same lock
-    /// before it restarts its sums.
+    /// cut in two. The caller has locked the table of mappings. A new recording takes this lock
+    /// before it restarts the sums, so the sums still contain the allocation.
     pub(crate) fn count_free(&mut self, stack: StackNumber, objects: i64, bytes: u64) {
         let Some(counters) = self.state.counters(stack, &self.engine.process.pages) else {
             return;

@@ -6,7 +6,7 @@
 //! The only thread of a process needs no locked instruction. glibc has a flag for such a process.
 //! The only thread itself clears the flag, before it starts a second thread.
 //!
-//! If threads shared one number for the size in use, every event on every core would write to that
+//! If threads shared one number for the size in use, every event on every core would write to one
 //! cache line. So threads take bytes in advance, a budget, as long as the size with all budgets
 //! stays below the known peak. Then no event can be a new peak. If an event might be a new peak,
 //! its thread makes the kernel run a barrier on every core (membarrier), waits until no thread is
@@ -40,7 +40,7 @@ pub(crate) struct LedgerAccess {
     has_barrier: AtomicBool,
 }
 
-/// The lock under which budgets and owners change.
+/// The guard of the lock under which budgets and owners change.
 pub(crate) type ChangeGuard<'a> = LockGuard<'a, { rank::OWNERS }>;
 
 /// The ledger, open for one event of a thread. It closes when this is dropped.
@@ -148,8 +148,8 @@ impl LedgerAccess {
         Some(self.heap.shared_access())
     }
 
-    /// Runs `work` while no thread has the ledger open, except threads that are interrupted with it
-    /// open.
+    /// Runs `work` while no thread has the ledger open. This does not wait for threads that are
+    /// interrupted while they have it open.
     pub(crate) fn run_at_rest(
         &self,
         process: &EngineProcess,
@@ -170,8 +170,8 @@ impl LedgerAccess {
         self.collect_budgets_for_fork(threads);
     }
 
-    /// Takes all budgets back, as [`collect_budgets`](Self::collect_budgets) does, for fork, which
-    /// has taken all locks.
+    /// Does the work of [`collect_budgets`](Self::collect_budgets) for a caller without a guard:
+    /// fork, which has taken all locks.
     pub(crate) fn collect_budgets_for_fork(&self, threads: &ThreadStates) {
         if self.heap.be_strict() {
             // No budget was given out since all were taken back.
@@ -303,8 +303,8 @@ impl<'a> LedgerHolder<'a> {
         (result, access.unwrap_or(AccessMode::Overtaken))
     }
 
-    /// Takes the lock under which budgets and owners change. `None` if another thread keeps the
-    /// lock for too long, because it is interrupted.
+    /// Takes the lock under which budgets and owners change. Returns `None` if another thread keeps
+    /// the lock for too long, because it is interrupted.
     fn lock_changes_in_time(self) -> Option<ChangeGuard<'a>> {
         self.shared.changing.lock_in_time(self.process())
     }
@@ -325,8 +325,8 @@ impl<'a> LedgerHolder<'a> {
     }
 }
 
-/// Makes the stores of this thread visible to all other threads, and their stores to this thread,
-/// in program order.
+/// Runs a barrier on all cores. Afterwards, the earlier stores of this thread are visible to all
+/// other threads, and their earlier stores are visible to this thread.
 fn barrier() {
     if !sys::barrier() {
         // A filter of system calls denies the barrier now. Stores reach the other cores much sooner
@@ -455,7 +455,8 @@ impl PartOwner {
         }
     }
 
-    /// Removes the owner. The caller has taken the resource's lock, and no other thread owns it.
+    /// Removes the owner. The caller has taken the resource's lock, and no other thread owns the
+    /// resource.
     pub(crate) fn disown(&self) {
         self.0.store(NO_OWNER, Ordering::Release);
     }
@@ -471,7 +472,7 @@ pub(crate) fn share<'a>(
     share_for_fork(threads, owners)
 }
 
-/// Makes resources shared, as [`share`] does, for fork, which has taken all locks.
+/// Does the work of [`share`] for a caller without a guard: fork, which has taken all locks.
 pub(crate) fn share_for_fork<'a>(
     threads: &ThreadStates,
     owners: impl Iterator<Item = &'a PartOwner> + Clone,

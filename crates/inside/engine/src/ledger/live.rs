@@ -126,8 +126,8 @@ impl LiveTable {
         &self.part[self.index(address)]
     }
 
-    /// Adds a block. Returns the earlier block at this address, if its free was missed. Only in
-    /// exact mode are blocks close together, so only then may the block's region get a shadow.
+    /// Adds a block. Returns the earlier block at this address, if its free was missed. The block's
+    /// region may get a shadow only in exact mode, because sampled blocks are far apart.
     #[inline(always)]
     pub(crate) fn insert<const EXACT: bool>(
         &self,
@@ -273,8 +273,8 @@ impl LiveTable {
         self.part.iter().map(len).sum()
     }
 
-    /// Gives a part a table of twice the size. Returns false if there is no memory for it, and the
-    /// old table is almost full.
+    /// Gives a part a table of twice the size. Returns false if the old table is almost full, and
+    /// there is no memory for the new one.
     #[cold]
     fn grow(&self, table: &mut BlockTable, address: usize, pages: &PageSource) -> bool {
         let old_len = if table.entry.is_null() {
@@ -380,8 +380,8 @@ impl LiveTable {
         all
     }
 
-    /// Prefetches the shadow's word, or the hash table's entry, in which the block at `address` is
-    /// stored or will be stored.
+    /// Returns the spot of the block at `address`. Prefetches the word of a shadow, or the entry of
+    /// the hash table, in which the block is stored or will be stored.
     #[inline(always)]
     pub(crate) fn find_spot(&self, address: usize) -> BlockSpot<'_> {
         let slot = self.shadows.slot(address);
@@ -441,8 +441,8 @@ impl LiveTable {
 }
 
 impl BlockTable {
-    /// Counts a block that has replaced `old` in a shadow's word. Returns the earlier block at this
-    /// address, if there was one. It is `old`, or a block in the hash table.
+    /// Counts a block that was put into a shadow's word, in place of `old`. Returns the earlier
+    /// block at this address, if there was one: `old`, or a block in the hash table.
     #[inline(always)]
     fn put_beside(
         &mut self,

@@ -41,9 +41,10 @@ impl ProgramMappings {
         self.0.insert(range.start, region);
     }
 
-    /// Removes a range from the mappings. A mapping's object ends with its last part. `ended` is
-    /// called for each mapping that is cut. Its arguments are the mapping's stack, the number of
-    /// objects that end (-1 if the mapping is cut in two), and the number of bytes that end.
+    /// Removes a range from the mappings. Each mapping counts as one object, which ends with the
+    /// mapping's last part. `ended` is called for each mapping that is cut. Its arguments are the
+    /// mapping's stack, the number of objects that end (-1 if the mapping is cut in two), and the
+    /// number of bytes that end.
     pub(crate) fn cut(&mut self, gone: Range<usize>, mut ended: impl FnMut(StackNumber, i64, u64)) {
         let mut before = gone.end;
         while let Some((&start, &region)) = self.0.range(..before).next_back()

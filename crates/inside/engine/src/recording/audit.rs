@@ -24,9 +24,8 @@ const EXEC_MESSAGE: &str = "heapprof's exec 1";
 const AUDIT_MESSAGE: &str = "heapprof's look 1";
 /// The message of a child that has tried to load a file. The next line describes the attempt.
 const LOAD_MESSAGE: &str = "heapprof's load 1";
-/// Longest time that a process waits for its inspection, in seconds after the last inspection of
-/// any process. The auditor inspects processes one after the other. If the auditor is gone, no
-/// process waits.
+/// Longest time, in seconds, for which a process waits while the auditor answers no process at all.
+/// The auditor answers one process after the other. If the auditor has ended, no process waits.
 const AUDIT_TIMEOUT: i64 = 30;
 /// Time in nanoseconds for which no process waits for the auditor, after a process has waited in
 /// vain.

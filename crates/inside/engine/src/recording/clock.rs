@@ -19,8 +19,8 @@ use crate::options::DumpTriggers;
 use crate::reason::DumpReason;
 use crate::recording::dumps::{dump, scan};
 
-/// The longest sleep of the clock's thread, in milliseconds. The thread may take this long to
-/// notice that it is the last thread of the process.
+/// The longest sleep of the clock's thread, in milliseconds. When all other threads have ended, the
+/// clock's thread may take this long to notice that.
 const MAX_SLEEP: u32 = 100;
 /// The interval of a clock that makes no dumps, in milliseconds.
 const NO_INTERVAL: u32 = u32::MAX;
@@ -39,7 +39,8 @@ pub(super) fn allow_threads(engine: &'static Engine) {
     }
 }
 
-/// Starts a clock that makes a dump at each interval, if `triggers` has an interval.
+/// Starts the clock if `triggers` needs one: for dumps at an interval, for `record --live`, or for
+/// reports of the growth of lines. Otherwise stops the clock.
 pub(super) fn start(engine: &'static Engine, triggers: &DumpTriggers) {
     let (clock, due) = (&engine.dumping.clock, &engine.dumping.due);
     let ms = match triggers.interval {

@@ -16,18 +16,19 @@ use crate::engine::Engine;
 use crate::options::{DumpTriggers, LedgerRecipient, RecordingOptions};
 use crate::recording::shared_ledger;
 
-/// Number of bytes that a process allocates before its ledger is kept in a file. Its thread may
-/// have allocated as many more bytes that it has not reported yet. So there is a delay only in
-/// recordings that leave out children with less than twice this number of bytes.
+/// Number of bytes that a process allocates before its ledger moves into a file. The process's
+/// thread may have allocated as many bytes again that it has not reported yet. So there is a delay
+/// only if the recording leaves out all children with less than twice this number of bytes.
 const MIN_ALLOCATED_BYTES: u64 = 32 << 10;
 /// Number of bytes of memory that are reserved for a copy of the options, and for the report of a
 /// failure.
 const MAX_DELAY_MEMORY: usize = 64 << 10;
 
-/// Whether the ledger of this process may be moved into a file later. Three conditions must hold.
-/// The process is a child that leaves no profile if it has little memory in use. No other process
-/// inspects it. The ledger keeper can still recognize it later, which is not certain for a process
-/// of another user: the keeper recognizes it only by its ancestors, which may have ended by then.
+/// Whether the move of this process's ledger into a file may be delayed. The process must be a
+/// child that leaves no profile if it has little memory in use, and no other process may need the
+/// ledger earlier. The ledger keeper must still recognize the process later. This is not certain
+/// for a process of another user: the keeper recognizes it only by its ancestors, which may have
+/// ended by then.
 pub(super) fn may_begin(engine: &Engine, options: &RecordingOptions) -> bool {
     let is_main = |naming: &mut DumpNaming| naming.is_main();
     let (output, generation) = (&options.output, engine.threads.names.generation());

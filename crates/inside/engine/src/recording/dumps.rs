@@ -412,8 +412,8 @@ fn write(
     Ok(path)
 }
 
-/// Returns the entry of a dump for the list of dumps. It has the facts for which a reader of the
-/// list would otherwise have to read the profile.
+/// Returns the entry of a dump for the list of dumps. Readers of the list find the dump's main
+/// facts in the entry, and so need not read the profile.
 fn list_entry(
     engine: &Engine,
     path: &CStr,

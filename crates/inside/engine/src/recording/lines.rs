@@ -1,9 +1,9 @@
-//! Reports how the memory of each line grows, while the program runs, to the process that started
-//! the program.
+//! Reports to `record`, which started the program, how the memory of each line grows while the
+//! program runs.
 //!
 //! Only `record` knows the lines of the program's source code. In this module, a line is the
-//! innermost word of a stack. Once the stacks with such a word have changed enough, all of them are
-//! reported, each with its change since its last report.
+//! innermost word of a stack. Once the stacks with the same innermost word have changed enough, all
+//! of them are reported, each with its change since its last report.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;

@@ -29,9 +29,9 @@ use crate::thread::state::ThreadState;
 
 /// Number of random orders that each test tries.
 const RANDOM: usize = 1_000;
-/// Number of orders by priorities that each test tries.
+/// Number of orders with random priorities of threads that each test tries.
 const PRIORITIES: usize = 1_000;
-/// Number of changes of the priorities in one try.
+/// Number of times that the priorities change in one try.
 const CHANGES: usize = 4;
 
 /// Address of the first block. All blocks are in one part of the live table, so that threads
@@ -40,7 +40,8 @@ const BASE: usize = 0x7f00_0000_0000;
 /// The only stack that allocates.
 const STACK: StackNumber = StackNumber::from_u32(0);
 
-/// Tries a model in random orders, and in orders by priorities. Each try has a separate world.
+/// Tries a model in random orders, and in orders with random priorities. Each try has a separate
+/// world.
 fn explore(model: fn(&'static World)) {
     let ground = Ground {
         filter: Box::leak(Box::new(AddressFilter::new())),

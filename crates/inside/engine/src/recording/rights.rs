@@ -1,6 +1,6 @@
 //! Sends the message of a process that is about to lower its rights. From then on, the ledger
-//! keeper does nothing for the process that the process could not do itself. This holds even if the
-//! process ends before the keeper has read the message.
+//! keeper does for the process only what the process itself has the right to do. This holds even if
+//! the process ends before the keeper has read the message.
 
 use std::ffi::CString;
 

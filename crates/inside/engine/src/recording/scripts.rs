@@ -42,9 +42,9 @@ impl StackProviders {
         self.0.process.recorded.is_exact()
     }
 
-    /// Arranges that `freed` is called before the block that begins at `address` is freed. The free
-    /// can't be missed. Returns false if too many blocks are watched. `freed` runs inside a free,
-    /// and must not allocate or wait.
+    /// Arranges that `freed` is called before the block that begins at `address` is freed, even if
+    /// the block was not sampled. Returns false if too many blocks are watched. `freed` runs inside
+    /// a free, and must not allocate or wait.
     pub fn watch(self, address: usize, freed: fn(usize)) -> bool {
         let filter = self.0.ledger.filter;
         self.0.scripts.watched.watch(address, freed, filter)

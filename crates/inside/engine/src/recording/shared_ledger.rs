@@ -1,5 +1,5 @@
-//! Makes the file of the saved ledger, which outlives the process, writes its header, and hands the
-//! file to the ledger keeper.
+//! Makes the file of the saved ledger, writes the file's header, and hands the file to the ledger
+//! keeper. The file outlives the process.
 
 use std::ffi::CString;
 use std::ptr::{addr_of_mut, copy_nonoverlapping};
@@ -116,9 +116,9 @@ pub(super) fn publish(engine: &'static Engine, handed: Option<(&EngineFile, &Rec
     }
 }
 
-/// Opens the executable of this process, for a reader that searches it for symbols later. Its name
-/// may lead to another file by then. Returns `None` if the executable was handed over before, for
-/// example by the parent of a forked child.
+/// Opens the executable of this process, for a reader that searches it for symbols later. By then,
+/// the executable's path may lead to another file. Returns `None` if the executable was handed over
+/// before, for example by the parent of a forked child.
 fn executable(engine: &Engine) -> Option<EngineFile> {
     match engine.process.executable_handed.load(Ordering::Relaxed) {
         true => None,

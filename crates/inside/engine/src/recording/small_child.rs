@@ -19,8 +19,8 @@ const MAX_ENTRY_MEMORY: usize = 64 << 10;
 
 /// Returns an upper bound of the bytes that this process has had in use at a time, without
 /// inherited bytes. For a program, the bound is its peak. For a forked child, it is the sum of all
-/// bytes that the child has allocated. Its peak says nothing, because it may free inherited memory
-/// while it allocates.
+/// bytes that the child has allocated. The peak of a forked child can't serve as bound, because the
+/// child may free inherited memory while it allocates.
 pub(super) fn max_retained_bytes(engine: &Engine) -> i64 {
     let heap = &engine.ledger.access.heap;
     let bytes = match engine.threads.names.generation() {
@@ -59,9 +59,8 @@ fn allocated_units(engine: &Engine) -> i64 {
     bytes
 }
 
-/// Whether the last profile of this process is left out. It is not left out if the process enters a
-/// sandbox: the process then continues without being recorded, so its bytes in use up to then say
-/// nothing about it.
+/// Whether the last profile of this process is left out. The profile before a sandbox is never left
+/// out: the process continues without being recorded, so its later memory in use is not known.
 fn is_left_out(engine: &Engine, reason: DumpReason) -> bool {
     let (process, dumping) = (&engine.process, &engine.dumping);
     if !reason.is_last() || reason == DumpReason::Sandbox {

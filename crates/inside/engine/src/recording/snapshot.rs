@@ -102,7 +102,7 @@ pub(super) struct SnapshotTotals {
 
 /// Writes the gzipped profile. `wrappers` comes from the
 /// [`RecordingOptions`](crate::RecordingOptions). `may_ask` says whether the program's allocator
-/// may be asked for its usage.
+/// may be queried for its usage.
 pub(super) fn write_profile(
     engine: &Engine,
     reason: DumpReason,

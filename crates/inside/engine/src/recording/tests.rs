@@ -101,8 +101,9 @@ fn fork_takes_a_lock_of_every_rank() {
     assert_eq!(ranks, others.collect::<Vec<u8>>());
 }
 
-/// Tests two engines that record at once, each in its own thread. A fork's handlers are called for
-/// both, and the child has the sums of both.
+/// Tests two engines that record at once, each in its own thread. Then forks with the handlers of
+/// each engine in turn: the child continues with the memory in use of this engine, and does not
+/// touch the other engine.
 #[test]
 fn two_engines_record_beside_each_other_and_after_a_fork() {
     let engines = [

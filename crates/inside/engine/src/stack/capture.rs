@@ -3,12 +3,12 @@
 //! A thread's next stack mostly shares its outer frames with the last one. So the last stack is
 //! recorded, with the address of each return address. When unwinding reaches a frame at the address
 //! of a recorded frame, the older frames are compared with memory instead of being unwound. If all
-//! their return addresses are unchanged (and every saved rbp on which a frame's address depends),
-//! unwinding would read the same words and end at the same frame. If a return address has changed,
-//! but its unwind rule has not, the record is patched in place.
+//! their return addresses are unchanged, and also every saved rbp on which a frame's address
+//! depends, unwinding would read the same words and end at the same frame. If a return address has
+//! changed, but its unwind rule has not, the record is patched in place.
 //!
 //! A stack's identity is a sum of one term for each frame: its return address, mixed with its
-//! distance from the root. So a change costs as many terms as frames changed.
+//! distance from the root. So only the terms of changed frames are computed again.
 //!
 //! Of a deep stack, only the two ends are recorded, so only they need to be compared. Between them
 //! the record has marks (`deep_stack`).
@@ -42,7 +42,8 @@ pub(crate) use heapprof_abi::word::CUT;
 const MAX_REMEMBERED_FRAMES: usize = 1280 + 8;
 /// Maximum number of frames of a walk. It ends the walk of a stack that loops.
 const MAX_WALK_FRAMES: usize = 1 << 20;
-/// Maximum number of broken reuses in one capture. After more of them, unwinding is quicker.
+/// Maximum number of times that a capture reaches recorded frames and finds a change in them. After
+/// more changes, unwinding alone is quicker.
 const MAX_BROKEN_REUSES: u32 = 2;
 
 /// The record of a thread's last stack, root first.
@@ -68,8 +69,8 @@ pub(crate) struct LastStack {
     walk_ends_early: bool,
     /// The recorded stack's number, if it has one.
     stack: Option<StackNumber>,
-    /// Number of oldest frames that this stack shares with the stack of the last call of
-    /// [`note_number`](Self::note_number).
+    /// Number of oldest frames that the recorded stack shares with the stack for which
+    /// [`note_number`](Self::note_number) was last called.
     shared: usize,
     /// The word of each frame's address.
     pc: [u64; MAX_REMEMBERED_FRAMES],
@@ -83,7 +84,8 @@ pub(crate) struct LastStack {
     other_pc: [u64; MAX_REMEMBERED_FRAMES],
     /// The term of `other_pc`.
     other_term: [u64; MAX_REMEMBERED_FRAMES],
-    /// Whether the address of this frame, or of an older frame, depends on the frame's rbp.
+    /// For each frame: whether the address of this frame, or of an older frame, depends on the
+    /// value of rbp in this frame.
     needs_bp: [bool; MAX_REMEMBERED_FRAMES],
     /// Number of entries of `check` for this frame and all older frames.
     check_end: [u32; MAX_REMEMBERED_FRAMES],
@@ -117,13 +119,13 @@ pub(crate) enum CaptureOutcome {
     /// whether it is unchanged since the last capture.
     Script(bool),
     /// The stack can't be remembered, because it is not the thread's own stack, or leads through a
-    /// signal. [`LastStack::walk`] must find it.
+    /// signal. The caller must find the stack by [`LastStack::walk`].
     Unrecorded,
 }
 
 /// The reason why a walk found no stack for the record.
 enum WalkFailure {
-    /// The stack can't be remembered. [`LastStack::walk`] must find it.
+    /// The stack can't be remembered. The caller must find it by [`LastStack::walk`].
     Unrecorded,
     /// The stack has more frames than are remembered.
     Deep,
@@ -235,10 +237,10 @@ impl LastStack {
     }
 
     /// Unwinds until it reaches a recorded frame that is unchanged, and whose older frames are
-    /// unchanged, too. Returns `Unrecorded` if the stack is not the thread's own, if it leads
-    /// through a frame without a simple rule, or if a frame that is carried over has no caller in
-    /// the thread's own stack. If `DEEP` is false, the record has no marks, and a walk that would
-    /// need marks returns `Deep`. `before` is the hash of the last stack.
+    /// unchanged, too. Returns `Unrecorded` in three cases: the stack is not the thread's own, it
+    /// leads through a frame without a simple rule, or a frame that is carried over has no caller
+    /// in the thread's own stack. If `DEEP` is false, the record has no marks, and a walk that
+    /// would need marks returns `Deep`. `before` is the hash of the last stack.
     #[inline(always)]
     fn walk_to_what_holds<const DEEP: bool>(
         &mut self,
@@ -332,8 +334,8 @@ impl LastStack {
     }
 
     /// Adds the recorded frames `frames`, which are unchanged, to the fresh frames. The next older
-    /// frame is broken. Returns the current cursor of the broken frame. `bp` is the value of rbp in
-    /// the newest frame.
+    /// frame has changed. Returns the current cursor of the changed frame. `bp` is the value of rbp
+    /// in the newest frame.
     #[inline(always)]
     fn carry_over<const DEEP: bool>(
         &mut self,
@@ -435,8 +437,8 @@ impl LastStack {
         self.hash
     }
 
-    /// Notes the number of the recorded stack in a generation of mappings; `stack` is `None` if it
-    /// has no valid number.
+    /// Notes the recorded stack's number, and the generation of mappings in which the number is
+    /// valid. `stack` is `None` if the stack has no valid number.
     pub(crate) fn note_number(
         &mut self,
         stack: Option<StackNumber>,
@@ -470,8 +472,8 @@ impl LastStack {
             .keep(stack, age, &walked, checks.map(|check| check.word));
     }
 
-    /// Returns the number of oldest frames that the stack shares with the last stack that got a
-    /// number.
+    /// Returns the number of oldest frames that the recorded stack shares with the last stack that
+    /// got a number.
     pub(crate) fn shared_frames(&self) -> usize {
         self.shared
     }

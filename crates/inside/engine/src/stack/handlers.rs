@@ -1,6 +1,6 @@
 //! Checks whether a thread may be in a signal handler.
 //!
-//! A signal handler may have interrupted the allocator. If this thread then waited for the
+//! A signal handler may have interrupted the allocator. If the handler then waited for the
 //! allocator's locks, it would wait forever. The kernel makes a handler return to a function of
 //! libc, whose address can be read by `sigaction` (`sa_restorer`). So this address is on the stack
 //! of a thread that is in a handler.

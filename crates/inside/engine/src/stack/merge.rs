@@ -4,9 +4,10 @@ use heapprof_abi::FrameAddress;
 
 use crate::stack::capture::{CUT, PlacedFrame};
 
-/// Inserts an interpreter's frames where native code entered the interpreter. `frames` has the
-/// entry and the word of each frame, innermost first. `native` and the result are innermost first,
-/// too. The result begins with a label. Returns the number of words.
+/// Inserts an interpreter's frames into the native frames, where native code entered the
+/// interpreter. `frames` has the entry and the word of each frame, innermost first. `native` and
+/// the result are innermost first, too. The result begins with a label. Returns the number of
+/// words.
 ///
 /// A run is a group of an interpreter's frames, up to a frame that native code has entered. A run
 /// replaces the native frame whose memory contains the run's entry. If the entry's address is not

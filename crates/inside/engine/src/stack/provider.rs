@@ -135,7 +135,7 @@ pub struct TracedValues {
 impl TracedValues {
     /// Stack of values whose creation was not traced.
     pub const NO_STACK: StackNumber = StackNumber::from_u32(u32::MAX);
-    /// Zero values, without a stack.
+    /// A row without values and without a stack.
     pub const NONE: Self = Self {
         stack: Self::NO_STACK,
         reserved: 0,

@@ -80,9 +80,9 @@ const SLOT_BROKEN: u8 = 3;
 /// State: a thread registers the provider again. It may be called meanwhile.
 const SLOT_MOVING: u8 = 4;
 
-/// Requests for more data of an allocation's stack than its native frames: whether an interpreter's
-/// frames are needed, and whether the stack is counted for its thread. The request is one number,
-/// which is zero if native frames are enough.
+/// A request for more data of a stack than its native frames: an interpreter's frames, a separate
+/// number for the thread, or both. The request is one number, which is zero if native frames are
+/// enough.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StackRequest(u8);
 
@@ -188,8 +188,8 @@ impl ProviderTable {
         }
     }
 
-    /// Adds a provider, which is called from now on. A provider that is registered already keeps its
-    /// slot, and only its run loop changes.
+    /// Adds a provider, which is called from now on. A provider that is registered already keeps
+    /// its slot, and only its run loop changes.
     pub(crate) fn register(&self, provider: StackProvider) -> Result<(), RegistrationError> {
         let is_whole = provider.size as usize >= size_of::<StackProvider>();
         if provider.version != StackProvider::VERSION || !is_whole {
@@ -208,7 +208,8 @@ impl ProviderTable {
         Ok(())
     }
 
-    /// Sets the run loop of slot `i`, if the slot has this provider. Returns whether it has.
+    /// Sets the run loop of slot `i`, if the slot has this provider. Returns whether the run loop
+    /// was set.
     fn move_provider(&self, i: usize, provider: &StackProvider) -> bool {
         if !self.get(i).is_some_and(|old| old.is_same(provider)) {
             return false;
@@ -227,7 +228,7 @@ impl ProviderTable {
         change(SLOT_MOVING, SLOT_READY)
     }
 
-    /// Stores a provider in slot `i`, if the slot is free. Returns whether it was.
+    /// Stores a provider in slot `i`, if the slot is free. Returns whether the provider was stored.
     fn add_provider(&self, i: usize, provider: StackProvider) -> bool {
         let slot = &self.slot[i];
         let took =

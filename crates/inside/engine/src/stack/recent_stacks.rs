@@ -34,8 +34,8 @@ pub(crate) struct RecentStacks {
     /// Number of entries that stacks from new call sites have taken so far. It determines the entry
     /// that the next such stack takes.
     next: u32,
-    /// Number of stacks that may still be added before the next pause. So the list costs little in
-    /// a program that never returns to a stack in it.
+    /// Number of stacks that may still be added before the next pause. Because of this limit, the
+    /// list costs little in a program that never returns to a stack in it.
     credit: u32,
     /// Number of further captures without a search in this list.
     pause: u32,

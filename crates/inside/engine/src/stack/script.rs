@@ -3,11 +3,11 @@
 //!
 //! A thread's next stack mostly differs from the last one only in its newest frames. So the last
 //! stack is stored as its provider returned it, together with the word of each frame. Only frames
-//! that differ get a new word. A cache has the words of recent frames by the frames' numbers,
-//! because a search by texts takes longer.
+//! that differ get a new word. A cache has the words of recent frames, by the numbers that the
+//! provider returned for a frame. A search by the frame's texts would take longer.
 //!
-//! As with native stacks, a stack's identity is a sum of one term for each word, which is mixed
-//! with its distance from the root.
+//! As with native stacks, a stack's identity is a sum of one term for each word. A term is the
+//! word, mixed with the word's distance from the root.
 
 use heapprof_abi::{FrameWord, StackNumber};
 
@@ -60,7 +60,7 @@ pub(crate) struct ScriptStack {
     /// The request for which the stack was captured; [`StackRequest::NOTHING`] if there is no last
     /// stack.
     asked: StackRequest,
-    /// Whether a provider has used the memory.
+    /// Whether a provider has used the field `memory`.
     is_used: bool,
     /// Whether the stack belongs to a pool.
     is_pool: bool,
@@ -152,7 +152,8 @@ pub(crate) enum ScriptCaptureOutcome {
     Nothing,
     /// The stack equals the thread's last stack.
     Same,
-    /// The stack differs from the last stack. It was captured not long before, and has this number.
+    /// The stack differs from the last stack, but is one of the stacks that were captured shortly
+    /// before. The field is its number.
     Recent(StackNumber),
     /// The stack differs from the last stack, and its number is not known.
     Changed,
@@ -324,8 +325,8 @@ impl ScriptStack {
         self.sum[at + 1] = self.sum[at].wrapping_add(hash_term(word, at));
     }
 
-    /// Replaces the stack by a captured stack. Both stacks share at least the `shared` oldest
-    /// frames. Returns whether the old stack has all frames of the new stack.
+    /// Replaces the last stack by a captured stack. Both stacks share at least the `shared` oldest
+    /// frames. Returns whether the last stack has all frames of the captured stack.
     #[inline(always)]
     fn replace(
         &mut self,

@@ -171,8 +171,8 @@ const MIN_COPY_LEN: usize = 1 << 10;
 const SAVED_REGISTERS_LEN: usize = 64;
 
 impl ForeignMemory {
-    /// Begins a walk from the frame at `slot`, which is live. If `slot` is in the first page, the
-    /// walk begins at no frame.
+    /// Begins a walk from the frame at `slot`, which is live. A `slot` in the first page of the
+    /// address space stands for no frame.
     pub(crate) fn begin(&mut self, slot: usize) -> &mut Self {
         if slot < PAGE_SIZE {
             return self.begin_elsewhere();

@@ -5,8 +5,9 @@
 //! freed. So every free that the filter chooses is checked here. The filter also has the watched
 //! blocks, so that their frees are not missed in a sampled recording.
 //!
-//! Only the address of a block is compared. Perl takes an interpreter directly from malloc, without
-//! a header, and a small block of another owner may be right before it.
+//! A free is reported only if its address is exactly that of a watched block. Perl takes an
+//! interpreter directly from malloc, without a header, and a small block of another owner may be
+//! right before it.
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
@@ -22,7 +23,8 @@ pub(crate) type FreeListener = fn(usize);
 
 /// The blocks that are watched.
 pub(crate) struct WatchedBlocks {
-    /// The mask: a set of bits of all addresses that were ever watched.
+    /// The mask: a set of bits. For each address that was ever watched, one bit is set, which other
+    /// addresses may share.
     mask: AtomicU64,
     block: [AtomicUsize; MAX_WATCHED_BLOCKS],
     /// Number of entries of `block` that were ever used. Most programs have one interpreter.

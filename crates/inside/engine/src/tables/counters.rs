@@ -130,7 +130,7 @@ impl StackCounters {
         self.restart_from(if keeps_in_use { self.in_use() } else { [0, 0] });
     }
 
-    /// Restarts the sums, with `in_use` as allocated and in use.
+    /// Restarts the sums with `in_use`, which counts as allocated and as in use.
     pub(crate) fn restart_from(&self, in_use: [i64; 2]) {
         self.allocated.set(in_use);
         self.freed.set([0, 0]);
@@ -473,7 +473,7 @@ pub(crate) const TEMPORARY_EVENTS: usize = 8;
 #[derive(Default)]
 pub(crate) struct RecentAllocations {
     address: [usize; TEMPORARY_EVENTS],
-    /// The lower 32 bits of each address divided by 16. All of them are compared at once.
+    /// For each address, the lower 32 bits of its sixteenth part. All of them are compared at once.
     brief: [u32; TEMPORARY_EVENTS],
     next: usize,
 }

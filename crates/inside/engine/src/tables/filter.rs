@@ -1,5 +1,5 @@
 //! The filter of addresses: shows whether a sampled block may begin at an address. It has a byte
-//! for each of 65,536 slots, so that a free of any other block costs one load.
+//! for each of 65,536 slots. So a free of a block that was not sampled costs one load.
 //!
 //! The hooks read it from assembly. A slot counts its sampled blocks, and sticks at 255. In exact
 //! mode all slots stick.
@@ -20,7 +20,7 @@ std::arch::global_asm!(
     ".popsection",
 );
 
-/// Value of a slot that may always hold a block.
+/// Value of a slot that counts as having a recorded block for as long as the recording takes.
 pub(crate) const STUCK_SLOT: u8 = 255;
 
 const SLOT_COUNT: usize = 1 << 16;

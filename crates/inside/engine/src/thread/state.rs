@@ -82,8 +82,8 @@ pub(crate) struct ThreadStates {
     /// The list of the states in the file of a saved ledger. This list is separate, because a state
     /// outside the file would hide the states behind it.
     pub(crate) all_in_file: AtomicPtr<ThreadState>,
-    /// The states without a thread. So a new thread finds a state at once, however many threads
-    /// there are.
+    /// The states without a thread. A new thread takes a state from them at once, however many
+    /// threads there are.
     free: FreeStates,
     /// Locked while a thread reads another thread's slot, which is in thread-local memory, and
     /// while a thread gives up its slot.

@@ -5,7 +5,7 @@
 /// errno.
 ///
 /// # Safety
-/// The kernel's contract for call number `n` with these arguments.
+/// The arguments fulfil the kernel's contract for the call number `n`.
 pub unsafe fn call(n: libc::c_long, args: [usize; 6]) -> isize {
     // SAFETY: the caller vouches for the arguments; errno is this thread's own.
     unsafe {

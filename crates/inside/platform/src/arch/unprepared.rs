@@ -1,7 +1,7 @@
 //! Replacements for functions that need a processor's instructions. They are used on processors
 //! that have no folder here, and in an interpreter (Miri).
 
-/// Runs `calculate`, without a change of the floating point settings.
+/// Runs `calculate` with the current floating point settings.
 pub fn undisturbed(calculate: &mut dyn FnMut()) {
     calculate();
 }
@@ -12,8 +12,8 @@ pub fn prefetch(at: *const u8) {
     let _ = at;
 }
 
-/// Makes no system call, because there is no kernel in an interpreter. Returns the negated errno of
-/// a system call that the kernel does not have.
+/// Makes no system call, because there is no kernel in an interpreter. Returns the negated errno
+/// for an unknown system call.
 ///
 /// # Safety
 /// No requirement.

@@ -68,8 +68,8 @@ pub unsafe fn unmap(at: *mut u8, len: usize) {
     unsafe { call(libc::SYS_munmap, [at as usize, len, 0, 0, 0, 0]) };
 }
 
-/// Changes the length of a mapping of the engine, which may move. Returns null if the kernel
-/// refuses.
+/// Changes the length of one of the engine's mappings. The mapping may move. Returns null if the
+/// kernel refuses.
 ///
 /// # Safety
 /// `at..at+len` came from [`map`] and nothing refers to it any more.
@@ -159,9 +159,8 @@ pub fn resident(at: *const u8, len: usize) -> usize {
     resident * PAGE_SIZE
 }
 
-/// Copies memory of this process, up to the first page that is not mapped. No part of the memory
-/// needs to be mapped. Copies at most eight parts, each of which ends with a page. Returns the
-/// number of copied bytes.
+/// Copies memory of this process into `buf`, up to the first page that is not mapped. Copies at
+/// most to the end of the eighth page. Returns the number of copied bytes, which may be 0.
 pub fn read_memory(at: usize, buf: &mut [u8]) -> usize {
     // The kernel copies a part as a whole or not at all.
     let mut parts = [[0usize; 2]; 8];

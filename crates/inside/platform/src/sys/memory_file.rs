@@ -27,8 +27,8 @@ pub fn memory_file(len: usize) -> Result<EngineFile, i32> {
 }
 
 impl EngineFile {
-    /// Prevents writes to the file and changes of its length, except through mappings that exist
-    /// already. Returns whether the kernel supports this (Linux 5.1).
+    /// Prevents changes of the file's length. Also prevents writes, except through mappings that
+    /// exist already. Returns whether the kernel supports this (Linux 5.1).
     pub fn seal(&self) -> bool {
         const FUTURE_WRITE: i32 = 0x10;
         let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL | FUTURE_WRITE;

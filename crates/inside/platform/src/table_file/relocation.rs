@@ -201,8 +201,7 @@ unsafe fn copy_over(new: *mut u8, piece: &TablePiece) -> bool {
     }
 }
 
-/// Copies a page, unless it is all zeros, because a page to which nothing is written takes no
-/// memory.
+/// Copies a page, unless it is all zeros. A page to which nothing is written takes no memory.
 ///
 /// # Safety
 /// Both are pages, and `to` is zeroed.

@@ -82,7 +82,7 @@ static DLSYM: HookedFunction = HookedFunction::new(c"dlsym");
 static DLVSYM: HookedFunction = HookedFunction::new(c"dlvsym");
 
 /// Sets the real functions behind all hooks outside of the malloc family. `find` returns the
-/// function to which the slots with a name have pointed.
+/// function to which the slots with a given name pointed before.
 pub fn prepare(find: impl Fn(&CStr) -> *const std::ffi::c_void) {
     for behind in [&DLOPEN, &DLMOPEN, &DLSYM, &DLVSYM] {
         behind.set_function(find(behind.name()));

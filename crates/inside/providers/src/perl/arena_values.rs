@@ -7,7 +7,7 @@
 use heapprof_perl::{BODY_WORDS, HEAD_BYTES, SvBody, SvHead, sharers_of};
 use heapprof_platform::sys;
 
-/// A value. Its parts that could not be read are zero.
+/// A value in an arena. Parts of the value that could not be read are zero.
 #[derive(Clone, Copy)]
 pub(super) struct ArenaValue {
     /// The index of the value's head in the arena.

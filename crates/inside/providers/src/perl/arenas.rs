@@ -23,7 +23,7 @@ pub(super) struct LeftArenas {
 pub(super) struct ArenaHoldings {
     pub(super) arenas: ArenaUsage,
     pub(super) interpreters: u64,
-    /// Number of further interpreters whose arenas could not be read.
+    /// Number of interpreters that are left out here, because their arenas could not be read.
     pub(super) unread: u64,
     pub(super) values: u64,
     /// Number of bytes that were allocated for the content of values, by
@@ -105,10 +105,10 @@ pub(super) fn read_holdings(perl: &PerlRuntime, at: u64) -> Option<ArenaHoldings
     })
 }
 
-/// A copy of the arenas, in which free lists are followed. It has the first word of each item. One
-/// system call copies a whole arena, whereas following a list in the arenas would take a call for
-/// each item. The copy is in a separate mapping, so that it does not use up the memory that is
-/// reserved for the profile.
+/// A copy of the first word of each item in the arenas, for following free lists. One system call
+/// reads a whole arena, whereas following a list in the arenas would take a call for each item. The
+/// copy is in a separate mapping, so that it does not use up the memory that is reserved for the
+/// profile.
 struct FreeListCopy<M> {
     memory: M,
     mapped: MappedWords,
@@ -116,7 +116,7 @@ struct FreeListCopy<M> {
     most: usize,
     /// The number of arenas.
     arenas: usize,
-    /// Number of used words behind the table of arenas.
+    /// Number of copied words, which come after the table of arenas.
     words: usize,
     size: u64,
     is_whole: bool,

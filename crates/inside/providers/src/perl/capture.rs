@@ -128,8 +128,8 @@ fn current_interpreter(perl: &PerlRuntime) -> Option<u64> {
     }
 }
 
-/// Returns the address on the C stack to which an interpreter would jump if its code died; `None`
-/// if the interpreter runs no code that could die.
+/// Returns the address, on the C stack, of the point to which an interpreter jumps if its code
+/// dies; `None` if the interpreter runs no code that could die.
 fn place_of(perl: &PerlRuntime, interpreter: &InterpreterSlot, at: u64) -> Option<u64> {
     let address = perl.base_of(at);
     if interpreter.stacks.load(Ordering::Relaxed) < PROBATION_STACKS {
@@ -300,9 +300,10 @@ fn capture_arena(last: &mut PerlThreadMemory, to: &mut StackCapture) -> usize {
     1
 }
 
-/// Number of stacks that are attributed to the thread's earlier interpreter without a check. It
-/// applies after a check has shown that another interpreter is active only for a moment.
-/// perl_clone, for example, makes thousands of allocations while another interpreter is active.
+/// Maximum number of stacks in a row that belong, without a check, to the interpreter that a thread
+/// runs, although another interpreter is active. A check has shown before that the other
+/// interpreter is active only for a moment. For example, perl_clone makes thousands of allocations
+/// while another interpreter is active.
 const MAX_PASSING_STACKS: u32 = 15;
 
 /// Whether this thread runs code of the interpreter `inner` that was called by code of `outer`, the
@@ -324,7 +325,7 @@ fn is_within(
 }
 
 /// Whether this thread runs code of the interpreter `inner` that was called by code of the
-/// interpreter `outer`. Their addresses on the C stack decide this.
+/// interpreter `outer`. The addresses of both on the C stack decide this.
 fn runs_within(
     perl: &PerlRuntime,
     (inner, inner_at): (&InterpreterSlot, u64),

@@ -15,8 +15,8 @@ use super::arenas::{ArenaHoldings, read_holdings};
 use super::state::{GONE_INTERPRETER, PerlStacks};
 
 impl PerlStacks {
-    /// Adds up the content of all interpreters' arenas. Arenas that cannot be read are left out,
-    /// because other threads may change them meanwhile.
+    /// Adds up the content of all interpreters' arenas. Leaves out arenas that can't be read: other
+    /// threads may change them meanwhile.
     fn sum_holdings(&self, perl: &PerlRuntime) -> ArenaHoldings {
         let mut all = ArenaHoldings::NONE;
         self.left.with(|left| all = *left);

@@ -83,14 +83,15 @@ pub(super) struct InterpreterSlot {
     pub(super) call: [AtomicU64; 4],
 }
 
-/// Address in the slot of a freed interpreter.
+/// Value that replaces the address in the slot of a freed interpreter.
 pub(super) const GONE_INTERPRETER: u64 = u64::MAX;
 /// Maximum number of failed stacks of an interpreter. After them, the interpreter is not read any
 /// more.
 pub(super) const MAX_FAILURES: u32 = 64;
-/// Number of an interpreter's first stacks, which are read by system calls.
+/// Number of stacks of a new interpreter that are read by system calls. Later stacks are read
+/// directly.
 pub(super) const PROBATION_STACKS: u32 = 64;
-/// Number of a thread's stacks between two stacks that are compared with the result of
+/// Number of stacks that a thread captures between two comparisons with the result of
 /// `Perl_caller_cx`. In a debug build, every second stack is compared.
 pub(super) const COMPARE_INTERVAL: u32 = if cfg!(debug_assertions) { 1 } else { 4096 };
 
@@ -129,8 +130,8 @@ impl PerlStacks {
         self.keeps_eval_numbers.store(keeps, Ordering::Relaxed);
     }
 
-    /// Stores a perl, if it is the first perl that was found. `register` is called before threads may
-    /// read its stacks, with the addresses of its run loop's beginning and end.
+    /// Stores a perl, if it is the first perl that was found. `register` is called before threads
+    /// may read the perl's stacks, with the addresses of the beginning and end of its run loop.
     pub(super) fn note_perl<M: Memory>(
         &'static self,
         memory: M,
@@ -170,8 +171,8 @@ impl PerlStacks {
         found.as_ref().ok()
     }
 
-    /// Stores the layout of perl's structures, which comes from a module that was compiled with
-    /// perl's headers. Returns an errno if there is no perl, or if the layout does not fit it.
+    /// Stores the layout of perl's structures. It comes from a module that was compiled with perl's
+    /// headers. Returns an errno if there is no perl, or if the layout does not fit the perl.
     pub fn report_layout(&self, layout: PerlLayout) -> Result<(), c_int> {
         let state = self.runtime.state();
         if state != ReadState::On && !state.is_given_up() {

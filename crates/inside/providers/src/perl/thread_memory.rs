@@ -1,4 +1,4 @@
-//! The provider's data for each thread, which last from one stack to the next.
+//! The data that the provider keeps for each thread from one stack to the next.
 
 use heapprof_perl::LastWalk;
 
@@ -13,9 +13,9 @@ pub(super) struct PerlThreadMemory {
     /// Address of the words for calls of C subs by the interpreter that the thread runs; 0 if such
     /// calls are not stored.
     pub(super) calls: u64,
-    /// Address of an interpreter that the thread activated only for a moment, and the number of
-    /// further stacks that are attributed, without a check, to the interpreter that the thread ran
-    /// before; the address is 0 if there is none.
+    /// Address of an interpreter that is active in this thread only for a moment, and the number of
+    /// further stacks that are attributed, without a check, to the interpreter in `runs`. The
+    /// address is 0 if there is no such interpreter.
     pub(super) passing: (u64, u32),
     /// Number of the interpreter whose stack was captured last.
     pub(super) number: u32,

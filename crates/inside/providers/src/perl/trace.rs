@@ -94,7 +94,7 @@ impl PerlStacks {
         traced.note_my_run(variables, moment, (moment > FIRST_MOMENT).then_some(moment));
     }
 
-    /// Stores an interpreter's values when the program has ended, before perl frees the values.
+    /// Stores an interpreter's values at the end of the program, before perl frees them.
     /// `is_replaced` is true if another module's run loop ran the program.
     pub fn end_values(&self, traced: &TracedInterpreter, is_replaced: bool) {
         let kept = ENGINE.events().trace(|_| {
@@ -137,9 +137,9 @@ impl PerlStacks {
         moment
     }
 
-    /// Returns the live values that were made since a mark, without variables that their pads keep
-    /// until their `my` runs again. Returns `None` if the values can't be determined, for example
-    /// after the recording.
+    /// Returns the live values that were made since a mark. Leaves out variables that wait in their
+    /// pads until their `my` runs again. Returns `None` if the values can't be determined, for
+    /// example after the recording.
     pub fn values_since(
         &self,
         traced: &TracedInterpreter,
@@ -167,8 +167,8 @@ impl PerlStacks {
         })?
     }
 
-    /// Forgets the values of an interpreter that is about to be freed. The values still count for
-    /// the stacks that made them.
+    /// Forgets the values of an interpreter that is about to be freed. Stores how many values each
+    /// stack made.
     pub(super) fn forget_values(&self, at: u64) {
         for place in &self.values.traced {
             // SAFETY: traced interpreters stay for good.

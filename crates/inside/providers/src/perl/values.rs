@@ -80,7 +80,7 @@ pub enum ValueRequest {
     ValuesOrNothing = 2,
 }
 
-/// The values of one stack and kind that are still alive after a block of Perl code.
+/// The values with the same stack and kind that are still alive after a block of Perl code.
 pub struct LeftoverValues {
     /// The frames, one on each line, newest first.
     pub stack: String,
@@ -168,7 +168,7 @@ impl SharedValueState {
     }
 }
 
-/// Returns the number, from 1, of the last mark that was set up to a moment; 0 if there was none.
+/// Returns the number, counted from 1, of the last mark at or before a moment; 0 if there is none.
 fn mark_at(marks: &MappedVec<u64>, moment: u32) -> u32 {
     let marks: &[[u64; 2]] = marks.all().as_chunks().0;
     marks.partition_point(|&[at, _]| at <= u64::from(moment)) as u32

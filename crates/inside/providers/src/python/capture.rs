@@ -30,7 +30,7 @@ pub(super) struct PythonStackMemory {
     last: LastPythonStack,
     /// For some code objects, the position up to which the line table was read.
     pub(super) reached: [LineTableProgress; 32],
-    /// The name of the notebook cell that was named last.
+    /// The notebook cell whose name was looked up last.
     pub(super) cell: CachedCell,
 }
 

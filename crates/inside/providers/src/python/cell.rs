@@ -7,7 +7,7 @@ use heapprof_python::PythonRuntime;
 use super::state::PythonStacks;
 use crate::kernel_memory::KernelMemory;
 
-/// The notebook cell that a thread named last. All zeros is the initial state.
+/// The notebook cell whose name a thread has looked up last. All zeros is the initial state.
 #[repr(C)]
 pub(super) struct CachedCell {
     /// Hash of the name of the cell's file.
@@ -20,8 +20,8 @@ pub(super) struct CachedCell {
 /// Maximum length of a cell's name, in bytes.
 const MAX_CELL_NAME_LEN: usize = 256;
 
-/// Names a notebook's cell by the first line of its text, if the text can be found. Returns the
-/// length of the name.
+/// Finds the name of a notebook's cell: the first line of its text. Returns the length of the name;
+/// `None` if the text can't be found.
 #[cold]
 pub(super) fn name_cell(
     this: &PythonStacks,

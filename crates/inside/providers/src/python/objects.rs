@@ -150,8 +150,8 @@ const NOT_NEEDED: u8 = 2;
 const UNKNOWN_ALLOCATOR: u8 = 3;
 
 /// Maximum number of checks in a row that find unknown allocators. After them, no further check is
-/// made. While Python reads its configuration, it uses malloc for the domain `raw` during a few
-/// allocations.
+/// made. A few such checks are normal: while Python reads its configuration, it uses malloc for the
+/// domain `raw` during some allocations.
 const MAX_UNKNOWN_CHECKS: u32 = 100;
 
 /// The number of the domain `raw` in Python.
@@ -209,9 +209,9 @@ pub fn note_realloc(old: *mut u8) {
 }
 
 impl PythonObjects {
-    /// Sets whether small objects are recorded. With `None`, a Python with the GIL has them
-    /// recorded only in sampled recordings, and a Python without the GIL has them recorded always.
-    /// `has_malloc` is true if the environment makes Python take all objects from malloc.
+    /// Sets whether small objects are recorded. With `None`, they are recorded only in sampled
+    /// recordings, or if Python has no GIL. `has_malloc` is true if the environment makes Python
+    /// take all objects from malloc.
     pub fn set_answer(&self, answer: Option<bool>, has_malloc: bool) {
         self.has_malloc.store(has_malloc, Ordering::Relaxed);
         let answer = answer.map_or(0, |answer| if answer { 1 } else { -1 });
@@ -249,8 +249,8 @@ impl PythonObjects {
         }
     }
 
-    /// Prepares for the end of the recording when heapprof detaches. Each wrapper is removed at its
-    /// next request, because its removal needs the GIL.
+    /// Prepares for the end of the recording when heapprof detaches. The wrappers are removed at
+    /// the next request that reaches one of them, because their removal needs the GIL.
     pub fn give_back(&self) {
         self.set_wanted(false);
         self.are_to_go.store(true, Ordering::Relaxed);
@@ -294,7 +294,7 @@ impl PythonObjects {
         }
     }
 
-    /// Whether Python's tables of allocators need no check at once.
+    /// Whether no immediate check of Python's tables of allocators is needed.
     #[inline(always)]
     pub(super) fn is_settled(&self) -> bool {
         !self.is_unsettled.load(Ordering::Relaxed)
@@ -543,7 +543,7 @@ impl PythonFunctions {
         next_interpreter: 0,
     };
 
-    /// Whether there are other interpreters than the first one. Each of them may have its own GIL.
+    /// Whether Python has more than one interpreter. Each of them may have its own GIL.
     fn has_other_interpreters(&self) -> bool {
         type FirstInterpreterFn = unsafe extern "C" fn() -> *mut c_void;
         type NextInterpreterFn = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
@@ -579,8 +579,8 @@ fn functions_of(functions: PythonFunctions) -> Option<(GetAllocatorFn, SetAlloca
 /// Whether an entry of Python's table calls one of the wrappers, perhaps through hooks. The context
 /// of a tracemalloc hook or a debug hook begins with the allocator that the hook calls.
 fn is_on_ours(found: &PythonAllocator) -> bool {
-    /// Words to skip in a hook's context to reach the allocator that the hook calls: none, or the
-    /// word with the letter at the beginning of a debug hook's context.
+    /// Possible numbers of words before the allocator in a hook's context: none, or the one word
+    /// with the letter at the beginning of a debug hook's context.
     const ALLOCATOR_OFFSETS: [u64; 2] = [0, 1];
     const MAX_CONTEXT_WORDS: u64 = 8;
     let failed = Cell::new(false);

@@ -26,11 +26,12 @@ pub struct PythonStacks {
     pub(super) frames: AtomicU32,
     /// Number of consecutive stacks that were found wrong.
     pub(super) failures: AtomicU32,
-    /// Whether a stack had more frames than are read.
+    /// Whether a stack had more frames than a walk reads.
     was_too_deep: AtomicBool,
 }
 
-/// Number of a Python's first frames, which are all read with checks.
+/// Number of frames of a new Python that are read with checks. Later frames are read with checks
+/// only now and then.
 pub(super) const PROBATION_FRAMES: u32 = 512;
 /// Maximum number of consecutive wrong stacks. After more of them, no stacks are read.
 const MAX_FAILURES: u32 = 16;
@@ -54,8 +55,8 @@ impl PythonStacks {
     }
 
     /// Stores a Python, if it is the first Python that was found. `register` is called before
-    /// threads may read its stacks, with the addresses of its evaluator's beginning and end. Returns
-    /// whether the Python was stored.
+    /// threads may read the Python's stacks, with the addresses of the beginning and end of its
+    /// evaluator. Returns whether the Python was stored.
     pub(super) fn note_python<M: Memory>(
         &'static self,
         memory: M,
@@ -118,19 +119,19 @@ impl PythonStacks {
             .store(before.saturating_add(frames as u32), Ordering::Relaxed);
     }
 
-    /// Records that a stack had more frames than are read.
+    /// Records that a stack had more frames than a walk reads.
     #[cold]
     pub(super) fn note_too_deep(&self) {
         self.was_too_deep.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a stack had more frames than are read.
+    /// Whether a stack had more frames than a walk reads.
     pub(super) fn was_too_deep(&self) -> bool {
         self.was_too_deep.load(Ordering::Relaxed)
     }
 
-    /// Returns the address of this thread's Python thread state. While the thread has released the
-    /// GIL, this is the state that has the thread's frames.
+    /// Returns the address of this thread's Python thread state, even while the thread has released
+    /// the GIL.
     #[inline(always)]
     pub(super) fn thread_state(&self, python: &PythonRuntime) -> Option<u64> {
         // SAFETY: these are variables of a Python that is not unloaded while it runs.

@@ -174,7 +174,7 @@ impl PerlHeapOrigin {
         self.found.variable(text, &inside)
     }
 
-    /// Returns the text of a value, up to `limit` bytes; `None` if there is no limit.
+    /// Returns the text of a value, up to `limit` bytes. Returns `None` if `limit` is `None`.
     pub(super) fn contents(&self, number: u32, limit: Option<u32>) -> Result<Option<String>> {
         let Some(limit) = limit else {
             return Ok(None);

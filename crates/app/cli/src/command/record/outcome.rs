@@ -212,8 +212,8 @@ fn report_profiles(outcome: &RecordingOutcome, main: usize, args: &RecordArgs) {
 }
 
 /// Returns the profile that is most worth reading: the main profile, unless another profile has
-/// more than twice as much memory. The main profile may belong to a script that only started the
-/// program that the user meant.
+/// more than twice as much memory. The main profile may belong to a script that only starts the
+/// program of interest.
 fn next_to_look_at<'a>(
     recorded: &'a [RecordedProfile],
     main: &'a RecordedProfile,

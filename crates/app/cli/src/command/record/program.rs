@@ -63,7 +63,8 @@ fn describe_rights(raised: RaisedRights) -> (&'static str, &'static str) {
     }
 }
 
-/// Fails if the user preloads a library that must come first, as the runtime of a sanitizer must.
+/// Fails if the user preloads a library that must be loaded before all others, such as the runtime
+/// of a sanitizer.
 pub(super) fn check_user_preloads() -> Result<()> {
     const SANITIZER_RUNTIMES: [&str; 5] = ["asan", "tsan", "lsan", "msan", "hwasan"];
     let preloads = std::env::var_os("LD_PRELOAD").unwrap_or_default();

@@ -219,8 +219,8 @@ impl HeaptrackSites {
 mod tests {
     use super::*;
 
-    /// Returns the values after events. Each character is an event: a letter allocates, and its
-    /// upper case frees. Sizes are 10 for a, 20 for b and so on.
+    /// Returns the values after events. Each character is an event: a lower-case letter allocates a
+    /// block, and the same letter in upper case frees it. The size is 10 for a, 20 for b and so on.
     fn values(events: &str) -> Vec<[i64; 7]> {
         let mut sites = HeaptrackSites::default();
         for (trace, size) in [(1, 10), (2, 20), (1, 30)] {

@@ -3,8 +3,8 @@
 //!
 //! The words are `0 3 0 period 0`, then for each stack its value, its depth and its addresses. The
 //! addresses of callers are addresses of calls, not return addresses. Each stack has one value,
-//! which `--inuse_space` or a similar option selected. The file does not state which. It is read as
-//! bytes in use unless `FormatReadOptions::values` gives another type.
+//! which `--inuse_space` or a similar option selected. The file does not name the option. The
+//! values are read as bytes in use unless `FormatReadOptions::values` gives another type.
 
 use std::io::ErrorKind;
 

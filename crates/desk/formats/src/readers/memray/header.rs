@@ -9,8 +9,8 @@ pub(super) const MAGIC: &[u8] = b"memray\0";
 /// Oldest version of the layout that can be read. The next constant is the newest version.
 const OLDEST_VERSION: u32 = 10;
 const NEWEST_VERSION: u32 = 13;
-/// First version in which each code object is described once. Its frames then have an offset in its
-/// code.
+/// First version that describes each code object once. Its frames refer to a code object and an
+/// offset in it.
 const FIRST_VERSION_WITH_CODE: u32 = 12;
 
 /// Maximum number of bytes of a command line, or of a path.
@@ -107,7 +107,8 @@ impl MemrayHeader {
         })
     }
 
-    /// Whether each code object is described once, and its frames have an offset in its code.
+    /// Whether the file describes each code object once, so that frames refer to a code object and
+    /// an offset in it.
     pub(super) fn has_code(&self) -> bool {
         self.version >= FIRST_VERSION_WITH_CODE
     }

@@ -4,8 +4,8 @@
 //! in 3.11; `Objects/lnotab_notes.txt` and `Objects/locations.md` of Python's sources describe it.
 //! Instructions are counted as memray counts them, so the lines are the same as in memray.
 
-/// Returns the line of each offset. `offsets` must be sorted. The line is 0 if the table does not
-/// contain it.
+/// Returns the line of each offset. `offsets` must be sorted. The line is 0 for an offset that the
+/// table does not contain.
 pub(super) fn lines(python: u32, table: &[u8], first_line: i64, offsets: &[i64]) -> Vec<i64> {
     let mut wanted = offsets.iter().map(|&offset| u64::try_from(offset).ok());
     let mut found = Vec::with_capacity(offsets.len());
@@ -27,8 +27,9 @@ pub(super) fn lines(python: u32, table: &[u8], first_line: i64, offsets: &[i64])
     found
 }
 
-/// Reads the table of Python 3.11 and later. Each entry has a first byte and further bytes. Code is
-/// counted in units of two bytes.
+/// Adds the line of each offset in `wanted` to `found`, from a table of Python 3.11 or later. An
+/// entry's first byte determines the form of its other bytes. Code is counted in units of two
+/// bytes.
 fn find_lines_311(table: &[u8], first_line: i64, wanted: &[u64], found: &mut Vec<i64>) {
     let mut bytes = table.iter().copied();
     let mut wanted = wanted.iter().peekable();
@@ -75,8 +76,8 @@ fn signed(bytes: &mut impl Iterator<Item = u8>) -> Option<i64> {
     Some(if value & 1 == 1 { -size } else { size })
 }
 
-/// Reads the table of Python 3.10. It consists of pairs: a number of code bytes, and the change of
-/// the line at their beginning.
+/// Adds the line of each offset in `wanted` to `found`, from a table of Python 3.10. The table
+/// consists of pairs: a number of code bytes, and the change of the line at their beginning.
 fn find_lines_310(table: &[u8], first_line: i64, wanted: &[u64], found: &mut Vec<i64>) {
     /// Mark of code without a line.
     const NO_LINE: i8 = -128;
@@ -99,8 +100,8 @@ fn find_lines_310(table: &[u8], first_line: i64, wanted: &[u64], found: &mut Vec
     found.extend(wanted.map(|_| line));
 }
 
-/// Reads the table of Python up to 3.9. It consists of pairs: a number of code bytes, and the
-/// change of the line at their end.
+/// Adds the line of each offset in `wanted` to `found`, from a table of Python up to 3.9. The table
+/// consists of pairs: a number of code bytes, and the change of the line at their end.
 fn find_lines_39(table: &[u8], first_line: i64, wanted: &[u64], found: &mut Vec<i64>) {
     let (pairs, _) = table.as_chunks::<2>();
     let mut wanted = wanted.iter().peekable();

@@ -47,7 +47,7 @@ pub(super) enum MemrayRecord {
     Other,
 }
 
-/// The sums of a stack.
+/// The sums of a thread, stack and allocator, in a file with sums.
 pub(super) struct MemrayStackSum {
     pub(super) thread: u64,
     pub(super) allocator: MemrayAllocator,
@@ -58,7 +58,7 @@ pub(super) struct MemrayStackSum {
     pub(super) in_use: [u64; 2],
 }
 
-/// A function that allocates or frees, as the number that files from version 12 on use.
+/// A function that allocates or frees, as its number in files from version 12 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct MemrayAllocator(u8);
 

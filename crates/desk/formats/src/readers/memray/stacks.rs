@@ -10,7 +10,7 @@ use crate::error::FormatError;
 use crate::tally::{SampleTally, TextFrame, overflow};
 use crate::texts::TextTable;
 
-/// A function, or in an old file a line of a function.
+/// A function. In an old file, a single line of a function.
 struct MemrayCode {
     name: u32,
     file: u32,
@@ -158,8 +158,8 @@ impl MemrayStacks {
         Ok((self.add_frame(code, offset)? as u64 == number).then_some(()))
     }
 
-    /// Adds a call of a file with sums. Such a file numbers its frames and calls in order. Returns
-    /// `None` if `frame` or `outside` is unknown.
+    /// Adds a call from a file with sums. Such a file numbers its frames and calls in order.
+    /// Returns `None` if `frame` or `outside` is unknown.
     pub(super) fn numbered_call(
         &mut self,
         frame: u64,

@@ -1,5 +1,5 @@
-//! Reads profiles in which frames open and close. The value between two events belongs to the stack
-//! of frames that are open then.
+//! Reads profiles in which frames open and close. The difference between the times (or other
+//! values) of two events belongs to the stack of frames that are open between them.
 
 use foldhash::HashMap;
 use heapprof_profile::LocationIndex;
@@ -44,7 +44,8 @@ struct SpeedscopeNode {
 const NO_CALLER: usize = usize::MAX;
 
 impl SpeedscopeTimeline {
-    /// Processes the events in order. Adds the stacks to `stacks`, and returns the value of each.
+    /// Processes the events in order. Adds the stacks to `stacks`, and returns their numbers and
+    /// values.
     pub(super) fn play(
         mut self,
         events: &[SpeedscopeEvent],

@@ -17,8 +17,8 @@ pub(crate) enum UnwindRuleKind {
     Rbp = 2,
     /// CFA = *(rbp + offset), as in functions that realign their stack.
     DerefRbp = 3,
-    /// Any other rule, as for signal frames and expressions. It is evaluated each time and never
-    /// reused.
+    /// Any other rule, for example the rule of a signal frame, or a rule with an expression. Such a
+    /// rule is evaluated each time and never reused.
     Complex = 4,
     /// There is no unwind information (JIT, assembly), so the frame pointer is tried.
     FramePointer = 5,

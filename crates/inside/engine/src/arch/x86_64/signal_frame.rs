@@ -5,9 +5,9 @@
 /// Number of bytes of a signal frame that are read.
 pub(crate) const SIGNAL_FRAME_LEN: usize = 200;
 
-/// Whether the word at `at` belongs to a signal handler's frame, and is not a leftover value. In a
-/// real frame, the registers of the interrupted thread follow the word. `end` is the end of the
-/// thread's stack.
+/// Whether the word at `at` belongs to a signal handler's frame, and is not a leftover value: in a
+/// real frame, the word is followed by the registers of the interrupted thread. `end` is the end of
+/// the thread's stack.
 pub(crate) fn is_signal_frame(at: usize, end: usize, word: impl Fn(usize) -> usize) -> bool {
     /// Code segment of a 64-bit program.
     const CODE_SEGMENT: usize = 0x33;

@@ -1,7 +1,8 @@
 //! Notes the code of an object when a stack leads through it for the first time.
 //!
 //! The kernel's list of mappings may have a hundred thousand lines. So this module reads the
-//! object's headers, and asks the kernel only for the mappings at certain addresses.
+//! object's headers, and asks the kernel only for the mappings at the addresses of the object's
+//! code.
 
 use std::ffi::CStr;
 use std::io::Write;
@@ -35,8 +36,8 @@ impl PathBuffer {
 
 impl CodeMappings {
     /// Notes the code of an object through which a stack leads, and publishes it. This is called in
-    /// the middle of an event, and allocates no memory of the program. Returns whether the code was
-    /// known before, and no other code has replaced it since then.
+    /// the middle of an event, and allocates no memory of the program. Returns true if the code was
+    /// known before and has not been replaced by other code.
     pub(crate) fn note_met(&self, process: &EngineProcess, module: &LoadedModule) -> bool {
         if process.is_sandboxed() {
             return false;
@@ -102,8 +103,8 @@ impl CodeMappings {
         false
     }
 
-    /// Publishes a mapping that was noted just now, without a search through all mappings, which
-    /// may be tens of thousands.
+    /// Publishes a mapping that was noted just now. This does not search all mappings, because
+    /// there may be tens of thousands.
     fn publish_noted(&self, known: &mut KnownMappings, noted: usize, pages: &PageSource) {
         let count = self.published.load(Ordering::Relaxed) as usize;
         // There was no memory for the mappings before this one.

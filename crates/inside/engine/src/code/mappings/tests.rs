@@ -48,8 +48,8 @@ fn finds_this_program() {
     assert_eq!(&*own.path, exe.to_str().unwrap().as_bytes());
 }
 
-/// Tests that the mapped code is read again if it needs more memory than was reserved, and that
-/// nothing is read if no memory can be reserved.
+/// Tests that the mapped code is read again if reading it needs more memory than was reserved, and
+/// that nothing is read if no memory can be reserved.
 #[test]
 fn what_is_read_fits_what_was_set_aside() {
     let (mappings, process) = (

@@ -19,7 +19,7 @@ pub(super) struct DumpPlace {
     name: CString,
 }
 
-/// The identity of a file, which is checked before the file is removed, so that no other file is
+/// The identity of a file. It is checked before the file is removed, so that no other file is
 /// removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DumpFileIdentity {
@@ -74,8 +74,8 @@ impl DumpPlace {
         Ok(Self { folder, name })
     }
 
-    /// Opens the device or pipe at this place, which can't be replaced, only written to. Returns
-    /// `None` if there is neither. A pipe without a reader is an error.
+    /// Opens the device or pipe at this place, which is not replaced by a new file, but written to.
+    /// Returns `None` if neither a device nor a pipe is there. A pipe without a reader is an error.
     pub(super) fn open_special(&self) -> Result<Option<EngineFile>, i32> {
         let Some(found) = sys::stat_in(&self.folder, &self.name, false) else {
             return Ok(None);

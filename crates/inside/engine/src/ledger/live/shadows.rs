@@ -31,7 +31,8 @@ const GRAIN_BYTES: usize = 1 << shadow::GRAIN_BITS;
 /// Binary logarithm of the size, in bytes, of a region that may have a shadow. A part of the live
 /// table has all blocks of a region, or none of them.
 pub(super) const REGION_BITS: u32 = shadow::GRAIN_BITS + SHADOW_WORDS.ilog2();
-/// Mask of the bits of a slot that count blocks. A shadow's address is a multiple of 32 KiB.
+/// Mask of the bits of a slot that count blocks. They are the lower bits, because the rest of the
+/// slot is a shadow's address, which is a multiple of 32 KiB.
 const SLOT_COUNT_MASK: usize = SHADOW_BYTES - 1;
 /// Number of a region's blocks in the hash table at which the region gets a shadow, while there are
 /// few shadows. It is low because branch prediction is better if nearly all blocks are in shadows.

@@ -2,7 +2,7 @@
 
 use heapprof_abi::StackNumber;
 
-/// Number of entries below which a table is small: it is at most half full.
+/// Number of entries below which a table counts as small. A small table is at most half full.
 const SMALL_TABLE_LIMIT: usize = 2048;
 const KEY_BITS: u32 = heapprof_abi::table::ADDRESS_BITS;
 const KEY_MASK: u64 = (1 << KEY_BITS) - 1;

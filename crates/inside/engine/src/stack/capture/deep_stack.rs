@@ -4,16 +4,16 @@
 //! Recursion can go 100,000 calls deep. If each return address were compared, the cost of an
 //! allocation would grow with the depth of the stack. A profile has only the 256 newest and the 256
 //! oldest frames of such a stack ([`FRAMES_PER_END`]). So the record has these frames, some more of
-//! the newest ones, and only some of the frames between. These are marks: their addresses and their
-//! words. Each of the newest frames is proved unchanged by the frame above it, as in any stack. The
-//! oldest frames are concluded to be unchanged from this: their return addresses and all marks have
+//! the newest ones, and only a few of the frames between, the marks. The record has the address and
+//! the word of each mark. Each of the newest frames is proved unchanged by the frame above it, as
+//! in any stack. The oldest frames count as unchanged if their return addresses and all marks have
 //! the same words at the same addresses. If a program has returned from all marks and has called as
 //! deep again, at least one of these words differs. There is one exception: a program that skips
 //! all of these addresses in one huge frame, without writing to them, and reaches the same 256
 //! newest frames at the same addresses.
 //!
-//! A stack that returns goes back along the marks. It is unwound until the newest frames are
-//! complete again, and then down to the newest mark that is unchanged.
+//! When a deep stack returns, it goes back along the marks: it is unwound until the newest frames
+//! are complete again, and then down to the newest mark that is unchanged.
 
 use heapprof_abi::FrameAddress;
 
@@ -83,10 +83,10 @@ impl LastStack {
         self.dense != 0 && (FRAMES_PER_END..=self.dense).contains(&i)
     }
 
-    /// Whether a new record has enough of the newest frames. The new record would have the `keep`
-    /// oldest frames of the current record, and `fresh` new frames. If it has too few, the walk
-    /// unwinds more frames than it needs now. Otherwise it would have to unwind many frames each
-    /// time the stack returns from one frame.
+    /// Whether a record of the `keep` oldest frames of the current record and of `fresh` new frames
+    /// has enough of the newest frames. If not, the walk unwinds more frames than it needs now.
+    /// With too few newest frames, a walk would have to unwind many frames each time the stack
+    /// returns from one frame.
     #[cold]
     pub(super) fn is_enough(&self, keep: usize, fresh: usize) -> bool {
         if keep > self.dense && keep + fresh >= self.dense + FRAMES_PER_END {
@@ -116,8 +116,8 @@ impl LastStack {
         Some((cursor, fresh))
     }
 
-    /// Makes room among the fresh frames. Reduces the frames behind the marks to further marks,
-    /// except the last `whole` frames. Returns the new number of frames.
+    /// Makes room among the fresh frames: reduces the frames behind the marks, except the last
+    /// `whole` frames, to further marks. Returns the new number of frames.
     #[cold]
     pub(super) fn thin(&mut self, fresh: usize, whole: usize) -> usize {
         let thinned = &mut self.thinned;

@@ -68,8 +68,8 @@ impl LastStack {
         check
     }
 
-    /// Whether any of the oldest `keep` return addresses has changed. This is the quickest check,
-    /// because it does not find the changed address.
+    /// Whether any of the oldest `keep` return addresses has changed. This check is the quickest,
+    /// because it does not find out which return address has changed.
     #[inline(always)]
     pub(super) fn any_changed(&self, keep: usize) -> bool {
         let (slots_by_8, slots_left) = self.slot[..keep].as_chunks::<8>();

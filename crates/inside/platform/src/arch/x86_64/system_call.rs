@@ -5,7 +5,7 @@ use std::arch::asm;
 /// Makes a system call. Returns its result, or the negated errno.
 ///
 /// # Safety
-/// The kernel's contract for call number `n` with these arguments.
+/// The arguments fulfil the kernel's contract for the call number `n`.
 pub unsafe fn call(n: libc::c_long, args: [usize; 6]) -> isize {
     let result;
     // SAFETY: the caller vouches for the arguments; rcx and r11 are the registers that `syscall`

@@ -1,5 +1,5 @@
-//! The table of the heads of an interpreter's values. It holds for each head whether it is free,
-//! and otherwise which stack made its value.
+//! The table of the heads of an interpreter's values. For each head, it stores which stack made the
+//! value, or that the head is free.
 //!
 //! Perl has a list of free heads, which it uses as a stack: it makes a value from the first head,
 //! and puts a freed head first. After each op, the list is compared with a copy. If a head is
@@ -33,7 +33,7 @@ pub(in crate::perl) struct HeadTable {
     before: MappedVec<u64>,
     /// Number of values that each stack made.
     count: MappedVec<u64>,
-    /// Number of values that were made before tracing, or unnoticed.
+    /// Number of values that were made before tracing, or that tracing missed.
     pub(in crate::perl) unseen: u64,
     /// Difference between Perl's own count of values and the number of heads that have a value.
     surplus: i64,
@@ -46,7 +46,8 @@ pub(in crate::perl) struct HeadTable {
 
 /// Maximum number of heads in an arena.
 const MAX_ARENA_HEADS: u64 = 170;
-/// Number that stands for the stack of a value that was made before tracing, or unnoticed.
+/// Number that stands for the stack of a value that was made before tracing, or that tracing
+/// missed.
 pub(in crate::perl) const UNSEEN_STACK: StackNumber = StackNumber::from_u32(u32::MAX);
 /// Number that stands for the stack of a head that was free at the last comparison. If the head has
 /// a value now, the value is newer.
@@ -74,15 +75,15 @@ const FLAGS_OFFSET: u64 = 12;
 const CONTENT_OFFSET: u64 = 16;
 /// The type of a free head.
 const FREE_TYPE: u8 = 0xff;
-/// Number of heads that are searched further if a head agrees with the copy, but Perl's count of
-/// values does not.
+/// Maximum number of further heads that are compared, if a head agrees with the copy but Perl's
+/// count of values does not.
 const MAX_EXTRA_HEADS: usize = 4096;
 /// Maximum number of arenas. Heads of further arenas would have no numbers.
 const MAX_ARENAS: usize = (u32::MAX as u64 / MAX_ARENA_HEADS) as usize - 1;
 /// Number of consecutive heads that must agree with the copy before the copy is trusted from there
 /// on.
 const MIN_MATCHING_HEADS: usize = 4;
-/// Mark that is written into a free head, combined with its index in the copy.
+/// Mark that is written into a free head, combined with the index of the head in the copy.
 const FREE_HEAD_MARK: u64 = 0x7ea9_5f8e_0000_0000;
 
 /// Reason why the table of heads is given up.
@@ -94,7 +95,7 @@ pub(in crate::perl) enum HeadTableError {
     BrokenList,
 }
 
-/// Current values of the interpreter's variables for its heads.
+/// Current contents of the interpreter's variables that describe its heads.
 #[derive(Clone, Copy)]
 pub(in crate::perl) struct HeadTableRoots {
     /// Address of the first free head.
@@ -251,7 +252,7 @@ impl HeadTable {
         Ok(self.made.all().len())
     }
 
-    /// Forgets the stack that made the value of a head, which is free now.
+    /// Forgets the stack that made the value of a head, because the head is free now.
     fn forget_one(&mut self, number: usize) {
         self.moment.all_mut()[number] = 0;
         self.stack.all_mut()[number] = NEWER_STACK;
@@ -320,8 +321,8 @@ impl HeadTable {
         }
     }
 
-    /// Returns the number of a variable's head, if a run of the variable's `my` makes a new value.
-    /// It makes one if it is the first run, or if the value is older than the last `mark`.
+    /// Returns the number of the head of a variable, if the variable counts as a new value when its
+    /// `my` runs. It does so at the first run, and if its value was made before the last `mark`.
     pub(in crate::perl) fn renew_value(&mut self, at: u64, mark: Option<u32>) -> Option<u32> {
         let number = self.number(at)?;
         let made = *self.moment.all().get(number as usize)?;
@@ -364,8 +365,8 @@ impl HeadTable {
         true
     }
 
-    /// Returns the number of values that there are if the copy consists of `kept` old heads and
-    /// `new` new heads.
+    /// Returns the number of heads with a value, if `kept` heads of the copy and `new` other heads
+    /// are free.
     fn count_alive(&self, kept: usize, new: usize) -> i64 {
         self.heads as i64 - (kept + new) as i64
     }
@@ -381,8 +382,9 @@ impl HeadTable {
         }
     }
 
-    /// Compares Perl's list with the copy. Returns the number of heads of the copy that are still
-    /// right. Stores the heads that precede them in Perl's list in the field `new`.
+    /// Compares Perl's list of free heads with the copy. Returns the number of heads of the copy
+    /// that are still right. Stores in the field `new` the heads that come before them in Perl's
+    /// list.
     unsafe fn compare(&mut self, roots: HeadTableRoots) -> Result<usize, HeadTableError> {
         self.new.truncate(0);
         let (mut at, mut likely) = (roots.first, None);
@@ -427,8 +429,8 @@ impl HeadTable {
         }
     }
 
-    /// Returns the index of a free head in the copy; `None` if this head or the heads after it in
-    /// the list differ from the copy.
+    /// Returns the index of a free head in the copy; `None` if this head, or one of the next heads
+    /// in Perl's list, differs from the copy.
     unsafe fn place_of(&self, at: u64) -> Option<usize> {
         // SAFETY: the caller's promise.
         let content = unsafe { word(at + CONTENT_OFFSET) };

@@ -17,8 +17,8 @@ use crate::perl::arena_values::ArenaValues;
 #[repr(C)]
 pub(in crate::perl) struct PerlValueRow {
     pub(in crate::perl) stack: StackNumber,
-    /// Origin of the interpreter, which matters if the stack is unknown: 1 if it was copied for a
-    /// thread, else 0.
+    /// Origin of the interpreter: 1 if it was copied for a thread, else 0. Rows with a known stack
+    /// do not need it.
     pub(in crate::perl) origin: u32,
     /// The type, the class and the mark, packed by `make_label`.
     pub(in crate::perl) label: u64,
@@ -104,7 +104,8 @@ impl PerlLabelTexts {
         self.texts.all().get(begin..*ends.get(at)? as usize)
     }
 
-    /// Returns the number of a text, which is added if it is new; 0 if there is no memory for it.
+    /// Returns the number of a text. Adds the text if it is new. Returns 0 if there is no memory
+    /// for it.
     pub(in crate::perl) fn number(&mut self, text: &[u8]) -> u32 {
         let hash = text.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -135,9 +136,10 @@ impl PerlLabelTexts {
 /// Selects values by the moment at which they were made, and by whether they are stale.
 #[derive(Clone, Copy)]
 pub(in crate::perl) struct PerlValueFilter {
-    /// First moment of the values to select.
+    /// Earliest moment: values that were made before it are not selected.
     pub(in crate::perl) since: u32,
-    /// Whether to select also the variables that wait in their pads until their `my` runs again.
+    /// Whether stale values are selected, too: variables that wait in their pads until their `my`
+    /// runs again.
     pub(in crate::perl) stale: bool,
 }
 
@@ -162,7 +164,7 @@ impl PerlValueRows {
         self.all.push(row)
     }
 
-    /// Merges rows with equal stacks and labels into one.
+    /// Merges rows that have equal stacks, origins and labels.
     pub(in crate::perl) fn merge(&mut self) {
         let rows = self.all.all_mut();
         rows.sort_unstable_by_key(|row| (row.stack, row.origin, row.label));
@@ -188,8 +190,8 @@ impl PerlValueRows {
         self.merged = len;
     }
 
-    /// Adds the values of an interpreter. `mark` returns the last mark before a moment. Returns
-    /// false if some values could not be read.
+    /// Adds the values of an interpreter. `mark` returns the number of the last mark at or before a
+    /// moment. Returns false if some values could not be read.
     pub(in crate::perl) fn add_values(
         &mut self,
         perl: &PerlRuntime,

@@ -8,8 +8,8 @@ use heapprof_platform::sys;
 
 use super::heads::{HeadTable, HeadTableError, HeadTableRoots, UNKNOWN_STACK, UNSEEN_STACK};
 
-/// An interpreter whose values are traced. After each op, Devel::HeapProf reads the first two
-/// words.
+/// An interpreter whose values are traced. After each op, Devel::HeapProf reads the first two words
+/// of this structure.
 #[repr(C)]
 pub struct TracedInterpreter {
     /// Address of the first free head at the last comparison with Perl's list.
@@ -93,8 +93,8 @@ impl TracedInterpreter {
     /// fork happens while a thread has the heads locked, they stay locked in the child. This does
     /// no harm, because no thread of the child runs this interpreter.
     pub(in crate::perl) fn with<R>(&self, work: impl FnOnce(&mut HeadTable) -> R) -> Option<R> {
-        /// Maximum number of attempts. The interpreter's own thread nearly always has the heads
-        /// locked for less than a microsecond.
+        /// Maximum number of attempts to lock the heads. The interpreter's own thread nearly always
+        /// has the heads locked for less than a microsecond.
         const MAX_ATTEMPTS: u32 = 100_000;
         for _ in 0..MAX_ATTEMPTS {
             if self.is_taken.load(Ordering::Relaxed) {
@@ -223,8 +223,8 @@ impl TracedInterpreter {
             .trace(|_| self.with_now(|heads| unsafe { heads.compare_with_before() }));
     }
 
-    /// Records that this thread has run the `my` of some variables, which then count for the
-    /// current stack. `variables` holds the addresses of their heads.
+    /// Records that this thread has run the `my` of some variables. From now on, the variables
+    /// count for the current stack. `variables` holds the addresses of their heads.
     pub(in crate::perl) fn note_my_run(&self, variables: &[u64], moment: u32, mark: Option<u32>) {
         if self.state() != TRACING {
             return;

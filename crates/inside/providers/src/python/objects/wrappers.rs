@@ -11,8 +11,7 @@ use super::{
     RELEASED_BLOCK, UNKNOWN_ALLOCATOR,
 };
 
-/// Records a block, if it is small enough. Removes the wrappers instead, if no small blocks are
-/// recorded because heapprof has detached.
+/// Records a block, if it is small enough. Removes the wrappers instead, if heapprof has detached.
 #[inline(always)]
 fn record(made: *mut u8, size: usize, slot: usize, bp: usize) {
     let most = PYTHON_OBJECTS.most.load(Ordering::Relaxed);
@@ -67,7 +66,7 @@ macro_rules! wrapper {
     };
 }
 
-/// Returns the allocator behind the wrappers of a domain.
+/// Returns the wrapped allocator of a domain.
 #[inline(always)]
 fn wrapped_allocator<const DOMAIN: usize>() -> PythonAllocator {
     // SAFETY: the allocator is written before the wrappers are in Python's table, and then only
@@ -116,7 +115,7 @@ unsafe extern "C" fn made_by_calloc<const DOMAIN: usize>(
 
 /// Possible numbers of bytes that debug hooks put between the start of malloc's block and the start
 /// of Python's block. Each hook puts 16 bytes there. There may be two hooks: one for the domain,
-/// and one for the allocator behind it.
+/// and one for the allocator that it calls.
 const HOOK_PREFIX_LENGTHS: [usize; 3] = [0, 16, 32];
 
 wrapper!(

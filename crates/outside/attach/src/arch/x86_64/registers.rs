@@ -110,7 +110,7 @@ impl ThreadRegisters {
 /// The column of an unwinding table that has the location of the return address.
 pub(crate) const RETURN_ADDRESS: Register = X86_64::RA;
 
-/// The thread's position, and the registers that a call preserves.
+/// A thread's position, and the registers that a call preserves.
 #[derive(Clone, Copy)]
 pub(crate) struct UnwoundRegisters {
     pub(crate) pc: u64,
@@ -119,7 +119,8 @@ pub(crate) struct UnwoundRegisters {
 }
 
 impl UnwoundRegisters {
-    /// Returns the registers of a thread's newest call from the registers in an attach letter.
+    /// Takes the registers of a thread's newest call from the registers that an attach letter
+    /// lists.
     pub(crate) fn from_letter(registers: &[u64]) -> Self {
         Self {
             pc: registers[16],

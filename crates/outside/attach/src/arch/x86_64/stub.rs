@@ -12,7 +12,7 @@ use heapprof_abi::letter::{
     AttachLetter, CODE_LEN, LETTER_MAGIC, LIBRARY_PATH_PREFIX, STATE_OFFSET, failure, progress,
 };
 
-/// Offset of the code in the region, behind the region's mark.
+/// Offset of the code in the region, after the region's mark.
 pub(crate) const ENTRY_OFFSET: u64 = LETTER_MAGIC.len() as u64;
 
 const REGISTERS_OFFSET: usize = offset_of!(AttachLetter, registers);
@@ -251,8 +251,8 @@ pub(crate) fn code() -> &'static [u8] {
     code
 }
 
-/// Whether the processor has the instructions that the stub uses, and its state fits into the
-/// region.
+/// Whether the processor has the instructions that the stub uses, and whether the processor's state
+/// fits into the region.
 pub(crate) fn is_supported() -> bool {
     use std::arch::x86_64::{__cpuid, __cpuid_count};
     /// Flag bit: the system uses XSAVE.
