@@ -89,8 +89,8 @@ pub enum FormatError {
         bytes: u64,
         /// Maximum ratio of inflated size to file size for text that is longer than `bytes`.
         times: u64,
-        /// Suggested limit for the inflated size, in bytes: sixteen times the current limit. With
-        /// it, any file may inflate to sixteen times `bytes`.
+        /// A limit for the inflated size that the message suggests, in bytes. It is sixteen times
+        /// the current limit.
         limit: u64,
     },
     /// The file is of no known format.

@@ -15,8 +15,8 @@ pub(crate) trait InterpreterProvider: Sync {
     /// whether stacks were read before.
     fn pause(&self) -> bool;
 
-    /// Reads stacks again, if the library is still loaded. This is called after a
-    /// [`pause`](Self::pause) that returned `true`.
+    /// Ends a [`pause`](Self::pause) that returned `true`: from now on stacks are read, if the
+    /// library is still loaded.
     fn resume(&self);
 }
 

@@ -105,10 +105,10 @@ impl TagKeys {
     }
 }
 
-/// The number of each pair of a node and a tag key.
+/// The tag's index for each pair of a node and a tag key.
 enum TagNumbers {
-    /// A table with a row for each wanted node and a cell for each key. `row` holds the number of
-    /// each node's row.
+    /// A table with a row for each wanted node and a cell for each key. `row` has the index of each
+    /// node's row.
     Rows {
         row: Vec<u32>,
         keys: usize,
