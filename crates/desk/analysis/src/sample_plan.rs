@@ -51,7 +51,7 @@ pub struct PlannedAddition {
 }
 
 impl PlannedAddition {
-    /// Returns the addition of a type's values, once, with their spreads.
+    /// Makes a plan to add a type's values, times 1, and their spreads.
     pub(crate) fn once(from: &(String, String), to: usize) -> Self {
         Self {
             from: from.clone(),

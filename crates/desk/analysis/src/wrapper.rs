@@ -65,9 +65,9 @@ struct WrapperCandidate {
     callers: BTreeMap<Option<FunctionIndex>, [i128; 2]>,
 }
 
-/// Returns the wrappers in a profile of the session (from 1), except those that the query drops
-/// already. The wrapper that allocated most comes first. There are none if the query wants all
-/// frames, or if the session has no samples of the profile.
+/// Returns the wrappers in the session's profile with the number `profile` (from 1), except those
+/// that the query drops already. The wrapper that allocated most comes first. There are none if the
+/// query wants all frames, or if the session has no samples of the profile.
 ///
 /// # Errors
 /// The errors are the same as for any question about the profile.

@@ -52,7 +52,7 @@ pub fn path(text: &str) -> PathBuf {
     OsString::from_vec(bytes).into()
 }
 
-/// Returns an encoded name for people, with U+FFFD for bytes that are not UTF-8.
+/// Decodes a name that is to be shown. U+FFFD stands for bytes that are not UTF-8.
 pub fn shown(text: &str) -> Cow<'_, str> {
     match text.chars().any(|c| byte(c).is_some()) {
         true => path(text).to_string_lossy().into_owned().into(),
