@@ -256,7 +256,7 @@ impl AttachedRecording {
     /// Waits for the end of the recording, and returns the reason.
     fn wait(&mut self, time: Option<Duration>, signals: &mut Signals) -> AttachEndReason {
         let mut read = Instant::now();
-        let ledger = LiveProcess::open(self.pid);
+        let mut ledger = LiveProcess::open(self.pid);
         loop {
             if signals.pending().next().is_some() {
                 return AttachEndReason::Interrupted;
@@ -280,8 +280,10 @@ impl AttachedRecording {
                         AttachEndReason::ProgramEnded
                     };
                 }
-                // The state is unknown, or the recording goes on.
-                _ => {}
+                // The recording goes on.
+                Ok(Ok(_)) => {}
+                // A process has no memory for a moment while it becomes another program.
+                Err(_) => ledger = LiveProcess::open(self.pid),
             }
             if self.ledger_process.is_none()
                 && (self.last.is_none() || read.elapsed() >= READ_INTERVAL)
