@@ -20,7 +20,7 @@ use heapprof_tests::waits::processor_time;
 const BOUND: usize = 24 << 20;
 /// Memory in bytes for each byte of the inflated profile.
 const FACTOR: usize = 200;
-const ROUNDS: usize = 100_000;
+const ROUNDS: usize = 40_000;
 /// One in this number of readable mutants is also queried through SQLite, printed and written,
 /// which costs more than decoding.
 const ASKED: usize = 72;
