@@ -2,10 +2,12 @@
 //! profile is the same as with a saved ledger.
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use heapprof_tests::built::{build, have};
 use heapprof_tests::fixtures::row_of;
-use heapprof_tests::harness::{Run, is_root, run};
+use heapprof_tests::harness::{Run, command, is_root, run};
+use heapprof_tests::waits::wait_until;
 
 /// Allocates a little, does what the letters of its argument say, allocates much, frees some of it,
 /// and kills itself.
@@ -63,6 +65,7 @@ const CHILD: &str = r#"
             if (*c == 'R' && syscall(SYS_chroot, "/proc/self/fdinfo")) return 77;
             if (*c == 't') { pthread_create(&thread, 0, hold, (void *)2000); pthread_join(thread, 0); }
             if (*c == '1') { thrd_create(&other, hold_for_c11, (void *)3000); thrd_join(other, 0); }
+            if (*c == 'g') for (int i = 0; access("go", F_OK) && i < 400000; i++) usleep(1000);
             if (*c == 'e') return 0;
             if (*c == 'k') raise(SIGKILL);
         }
@@ -75,13 +78,29 @@ const CHILD: &str = r#"
 /// Records a shell that runs the program through a launcher. The shell goes on until no process
 /// writes to its output any more.
 fn recorded(folder: &Path, options: &[&str], launcher: &str, program: &Path, does: &str) -> Run {
+    let found = recording(folder, options, launcher, program, does)
+        .output()
+        .unwrap();
+    let found = Run::from(found);
+    assert_eq!(found.code, 3, "{}", found.err);
+    found
+}
+
+/// Returns the command that records as [`recorded`] does.
+fn recording(
+    folder: &Path,
+    options: &[&str],
+    launcher: &str,
+    program: &Path,
+    does: &str,
+) -> Command {
     let script = format!("{launcher} \"$0\" \"$1\" | while read line; do :; done; exit 3");
     let program = program.to_str().unwrap();
     let words = ["--", "sh", "-c", &script, program, does];
-    let all = [&["record", "-o", "a.pb.gz"], options, &words].concat();
-    let found = run(folder, &all);
-    assert_eq!(found.code, 3, "{}", found.err);
-    found
+    let mut record = command(folder);
+    record.args(["record", "-o", "a.pb.gz"]);
+    record.args(options).args(words);
+    record
 }
 
 /// Returns the `top` of each child's profile. Its addresses get names here.
@@ -231,8 +250,19 @@ fn a_small_child_leaves_nothing() {
     }
 }
 
+/// Returns how many processes have handed their ledgers to a running `record`.
+fn count_ledgers(record: u32) -> usize {
+    let files = std::fs::read_dir(format!("/proc/{record}/fd"));
+    let links = files.into_iter().flatten().flatten();
+    let links = links.filter_map(|file| std::fs::read_link(file.path()).ok());
+    links
+        .filter(|link| link.to_string_lossy().starts_with("/memfd:heapprof"))
+        .count()
+}
+
 /// A process of another user reports itself immediately, because its ancestors, which prove that it
-/// belongs to the recording, may be gone later.
+/// belongs to the recording, may be gone later. `record` can check them as long as the process is
+/// there, so the child waits for that before it kills itself.
 #[test]
 fn a_child_of_another_user_is_known_at_once() {
     if !is_root() || !have(&["gcc", "setpriv"]) {
@@ -245,13 +275,16 @@ fn a_child_of_another_user_is_known_at_once() {
         std::fs::set_permissions(open, std::fs::Permissions::from_mode(0o777)).unwrap();
     }
     let launcher = "setpriv --reuid 65534 --regid 65534 --clear-groups";
-    let found = recorded(
-        folder.path(),
-        &EXACT,
-        launcher,
-        &built.path("program"),
-        "fk",
-    );
+    let program = built.path("program");
+    let mut record = recording(folder.path(), &EXACT, launcher, &program, "fgk");
+    let record = record.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let record = record.unwrap();
+    // The shell, the program and its child.
+    wait_until("the ledger of the child", || {
+        count_ledgers(record.id()) == 3
+    });
+    std::fs::write(folder.path().join("go"), "").unwrap();
+    let found = Run::from(record.wait_with_output().unwrap());
     let said = "3 children that held less than 64KiB";
     assert!(found.err.contains(said), "{}", found.err);
 }
