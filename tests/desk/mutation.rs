@@ -174,7 +174,7 @@ fn damaged_profiles_do_no_harm() {
         worst = worst.max(used as f64 / bound as f64);
         // The limit is generous: the run takes less than a minute, and a hang takes forever.
         assert!(
-            processor_time() - started < Duration::from_secs(900 * (1 + (rounds / ROUNDS) as u64)),
+            processor_time() - started < Duration::from_secs(900 * (1 + (rounds / 100_000) as u64)),
             "round {round} hangs"
         );
     }

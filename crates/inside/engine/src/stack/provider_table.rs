@@ -22,6 +22,8 @@ pub(crate) struct ProviderTable {
     asked: AtomicU32,
     /// The [`StackRequest`] that every event checks, as a number.
     asks: AtomicU8,
+    /// Number of registrations so far.
+    registrations: AtomicU32,
     /// The recording's [`FrameChoice`], as a number.
     wanted: AtomicU8,
     /// Whether the recording counts each thread separately.
@@ -83,24 +85,41 @@ const SLOT_MOVING: u8 = 4;
 /// A request for more data of a stack than its native frames: an interpreter's frames, a separate
 /// number for the thread, or both. The request is one number, which is zero if native frames are
 /// enough.
-#[derive(Clone, Copy, PartialEq, Eq)]
+///
+/// A request for an interpreter's frames also has the last bits of the number of registrations. A
+/// thread forgets its last stack if that stack's request is another one. So it does not take code
+/// of an unloaded interpreter for code that has its address now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StackRequest(u8);
 
 impl StackRequest {
     /// No request: native frames are enough. All bits are zero.
     pub(crate) const NOTHING: Self = Self(0);
+    const SCRIPT: u8 = 1 << 0;
+    const BOTH: u8 = 1 << 1;
+    const REGISTRATIONS: u8 = 0b1_1111 << 2;
     const BY_THREAD: u8 = 1 << 7;
+
+    fn new(frames: FrameChoice, by_thread: bool, registrations: u32) -> Self {
+        let registrations = (registrations << 2) as u8 & Self::REGISTRATIONS;
+        let frames = match frames {
+            FrameChoice::Native => 0,
+            FrameChoice::Script => Self::SCRIPT | registrations,
+            FrameChoice::Both => Self::BOTH | registrations,
+        };
+        Self(frames | if by_thread { Self::BY_THREAD } else { 0 })
+    }
 
     /// Whether only an interpreter's frames are recorded. They require a call of a provider.
     #[inline(always)]
     pub(crate) fn is_script(self) -> bool {
-        self.0 == FrameChoice::Script as u8
+        self.0 & Self::SCRIPT != 0
     }
 
     /// Whether an interpreter's frames are recorded together with the native frames.
     #[inline(always)]
     pub(crate) fn is_both(self) -> bool {
-        self.0 == FrameChoice::Both as u8
+        self.0 & Self::BOTH != 0
     }
 
     /// Returns the request without the part about threads: the request for a stack that all threads
@@ -138,6 +157,7 @@ impl ProviderTable {
             run_loop: [const { RunLoop::new() }; MAX_PROVIDERS],
             asked: AtomicU32::new(0),
             asks: AtomicU8::new(StackRequest::NOTHING.0),
+            registrations: AtomicU32::new(0),
             wanted: AtomicU8::new(FrameChoice::Native as u8),
             by_thread: AtomicBool::new(false),
         }
@@ -170,19 +190,18 @@ impl ProviderTable {
 
     fn update(&self) {
         loop {
+            let registrations = self.registrations.load(Ordering::SeqCst);
             let asked = self.asked.load(Ordering::SeqCst);
-            let frames = match self.frame_choice() {
-                FrameChoice::Native => 0,
-                _ if asked == 0 => 0,
-                frames => frames as u8,
+            let frames = match asked {
+                0 => FrameChoice::Native,
+                _ => self.frame_choice(),
             };
-            let by_thread = match self.is_by_thread() {
-                true => StackRequest::BY_THREAD,
-                false => 0,
-            };
-            self.asks.store(frames | by_thread, Ordering::SeqCst);
-            // Another thread may have changed `asked` meanwhile, and stored first.
-            if asked == self.asked.load(Ordering::SeqCst) {
+            let request = StackRequest::new(frames, self.is_by_thread(), registrations);
+            self.asks.store(request.0, Ordering::SeqCst);
+            // Another thread may have changed them meanwhile, and stored first.
+            if registrations == self.registrations.load(Ordering::SeqCst)
+                && asked == self.asked.load(Ordering::SeqCst)
+            {
                 break;
             }
         }
@@ -199,11 +218,16 @@ impl ProviderTable {
         let added = moved.or_else(|| (0..MAX_PROVIDERS).find(|&i| self.add_provider(i, provider)));
         let i = added.ok_or(RegistrationError::Full)?;
         self.asked.fetch_or(1 << i, Ordering::SeqCst);
+        if self.is_broken(i) {
+            // It was switched off meanwhile.
+            self.asked.fetch_and(!(1 << i), Ordering::SeqCst);
+        }
         for (j, other) in self.all() {
             if j != i && other.language() == provider.language() {
                 self.asked.fetch_and(!(1 << j), Ordering::SeqCst);
             }
         }
+        self.registrations.fetch_add(1, Ordering::SeqCst);
         self.update();
         Ok(())
     }
@@ -265,7 +289,7 @@ impl ProviderTable {
     }
 
     /// Returns the providers to call, each with its number. If `first` is among them, it comes
-    /// first. The others follow, the newest first.
+    /// first. The others follow, the one that was added last first.
     #[inline(always)]
     pub(crate) fn providers_to_ask(
         &self,
@@ -295,14 +319,14 @@ impl ProviderTable {
     /// Stops calling a provider, because it broke its contract.
     #[cold]
     pub(crate) fn switch_off(&self, i: usize) {
-        self.asked.fetch_and(!(1 << i), Ordering::AcqRel);
-        self.slot[i].state.store(SLOT_BROKEN, Ordering::Release);
+        self.slot[i].state.store(SLOT_BROKEN, Ordering::SeqCst);
+        self.asked.fetch_and(!(1 << i), Ordering::SeqCst);
         self.update();
     }
 
     /// Whether a provider was switched off.
     pub(crate) fn is_broken(&self, i: usize) -> bool {
-        self.slot[i].state.load(Ordering::Relaxed) == SLOT_BROKEN
+        self.slot[i].state.load(Ordering::SeqCst) == SLOT_BROKEN
     }
 }
 
@@ -353,10 +377,16 @@ mod tests {
         let table = ProviderTable::new();
         table.set_request(FrameChoice::Script, false);
         table.register(provider(c"perl", 0x1000)).unwrap();
+        let mut last = None;
         for round in 1..=3 * MAX_PROVIDERS {
             let begin = 0x1000 * round;
             table.register(provider(c"python", begin)).unwrap();
             assert_eq!(table.run_loop(1), begin as u64..begin as u64 + 0x10);
+            // Threads forget the stacks of the library that was unloaded.
+            let request = table.stack_request();
+            assert!(request.is_some_and(StackRequest::is_script));
+            assert_ne!(request, last);
+            last = request;
         }
         assert_eq!(numbers_to_ask(&table), [1, 0]);
         assert_eq!(table.all().count(), 2);
@@ -398,5 +428,13 @@ mod tests {
         table.set_request(FrameChoice::Native, true);
         let request = table.stack_request().unwrap();
         assert!(request.is_by_thread() && request.for_all_threads().is_none());
+        for (frames, is_both) in [(FrameChoice::Script, false), (FrameChoice::Both, true)] {
+            table.set_request(frames, true);
+            let request = table.stack_request().unwrap();
+            assert!(request.is_by_thread());
+            let shared = request.for_all_threads().unwrap();
+            assert!(!shared.is_by_thread());
+            assert_eq!((shared.is_script(), shared.is_both()), (!is_both, is_both));
+        }
     }
 }
