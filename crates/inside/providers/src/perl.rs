@@ -28,18 +28,10 @@ mod values;
 use std::ffi::c_void;
 
 use heapprof_engine::{ENGINE, StackProvider};
-use heapprof_memory::Memory;
-use heapprof_memory::loaded_modules::LoadedObject;
-use heapprof_perl::{PerlRuntime, UnreadablePerl};
 
 pub use heapprof_perl::PerlLayout;
 pub use state::PERL;
 pub use values::{TracedInterpreter, ValueRequest};
-
-/// Stores a perl, if it is the first one found, and registers the provider of its stacks.
-fn note<M: Memory>(memory: M, object: LoadedObject, found: Result<PerlRuntime, UnreadablePerl>) {
-    PERL.note_perl(memory, object, found, register);
-}
 
 /// Registers the provider of Perl's stacks. The argument is the addresses of the run loop's
 /// beginning and end.

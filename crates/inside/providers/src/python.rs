@@ -22,29 +22,9 @@ mod texts;
 use std::ffi::c_void;
 
 use heapprof_engine::{ENGINE, StackProvider};
-use heapprof_memory::Memory;
-use heapprof_memory::loaded_modules::LoadedObject;
-use heapprof_python::{PythonRuntime, UnreadablePython};
 
 pub use objects::{PYTHON_OBJECTS, is_released, note_realloc};
 pub use state::PYTHON;
-
-/// Stores a Python, if it is the first Python that was found, and registers the provider of its
-/// stacks. `is_early` is true if there are no other threads yet.
-fn note<M: Memory>(
-    memory: M,
-    object: LoadedObject,
-    found: Result<PythonRuntime, UnreadablePython>,
-    is_early: bool,
-) {
-    if !PYTHON.note_python(memory, object, found, register) {
-        return;
-    }
-    if is_early && PYTHON.python().is_some() {
-        // SAFETY: there are no other threads.
-        unsafe { PYTHON_OBJECTS.check_wrappers(false) };
-    }
-}
 
 /// Registers the provider of Python's stacks. The argument is the addresses of the evaluator's
 /// beginning and end.

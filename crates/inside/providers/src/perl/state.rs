@@ -130,14 +130,13 @@ impl PerlStacks {
         self.keeps_eval_numbers.store(keeps, Ordering::Relaxed);
     }
 
-    /// Stores a perl, if it is the first perl that was found. `register` is called before threads
-    /// may read the perl's stacks, with the addresses of the beginning and end of its run loop.
-    pub(super) fn note_perl<M: Memory>(
+    /// Stores a perl, if it is the first perl that was found. Before threads may read the perl's
+    /// stacks, their provider is registered.
+    fn note_perl<M: Memory>(
         &'static self,
         memory: M,
         object: LoadedObject,
         found: Result<PerlRuntime, UnreadablePerl>,
-        register: impl FnOnce((u64, u64)),
     ) {
         let run_loop = match &found {
             Ok(perl) => perl.run_loop,
@@ -148,7 +147,7 @@ impl PerlStacks {
                 // SAFETY: nobody reads the names before the perl was noted.
                 unsafe { self.name_ops(memory, perl) };
             }
-            register(run_loop);
+            super::register(run_loop);
         });
     }
 
@@ -343,7 +342,7 @@ impl PerlStacks {
 impl InterpreterProvider for PerlStacks {
     fn examine<M: Memory>(&'static self, memory: M, object: &ScannedObject) {
         if let Some(found) = PerlRuntime::find(memory, object.object, object.executable) {
-            super::note(memory, object.object, found);
+            self.note_perl(memory, object.object, found);
         }
     }
 

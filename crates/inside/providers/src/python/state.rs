@@ -54,15 +54,13 @@ impl PythonStacks {
         }
     }
 
-    /// Stores a Python, if it is the first Python that was found. `register` is called before
-    /// threads may read the Python's stacks, with the addresses of the beginning and end of its
-    /// evaluator. Returns whether the Python was stored.
-    pub(super) fn note_python<M: Memory>(
+    /// Stores a Python, if it is the first Python that was found. Before threads may read the
+    /// Python's stacks, their provider is registered. Returns whether the Python was stored.
+    fn note_python<M: Memory>(
         &'static self,
         memory: M,
         object: LoadedObject,
         found: Result<PythonRuntime, UnreadablePython>,
-        register: impl FnOnce((u64, u64)),
     ) -> bool {
         let evaluator = found.as_ref().map_or((0, 0), |python| python.evaluator);
         self.runtime.note(object, found, |found| {
@@ -77,7 +75,7 @@ impl PythonStacks {
                 .store(variable.unwrap_or(0), Ordering::Relaxed);
             self.frames.store(0, Ordering::Relaxed);
             self.failures.store(0, Ordering::Relaxed);
-            register(evaluator);
+            super::register(evaluator);
         })
     }
 
@@ -176,7 +174,11 @@ impl PythonStacks {
 impl InterpreterProvider for PythonStacks {
     fn examine<M: Memory>(&'static self, memory: M, object: &ScannedObject) {
         if let Some(found) = PythonRuntime::find(memory, object.object) {
-            super::note(memory, object.object, found, object.is_early);
+            let is_noted = self.note_python(memory, object.object, found);
+            if is_noted && object.is_early && self.python().is_some() {
+                // SAFETY: there are no other threads.
+                unsafe { PYTHON_OBJECTS.check_wrappers(false) };
+            }
         }
     }
 
