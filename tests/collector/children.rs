@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use heapprof_tests::built::{build, have};
+use heapprof_tests::executables::copy_program;
 use heapprof_tests::harness::{Run, heapprof, run};
 use heapprof_tests::needs;
 
@@ -296,7 +297,7 @@ fn the_largest_is_said_by_heap_and_by_residence() {
     let built = build(HOLDER, "gcc -g -O1");
     let here = built.folder.path();
     let bigger = build(&HOLDER.replace("300000", "900000"), "gcc -g -O1");
-    std::fs::copy(&bigger.program, here.join("bigger")).unwrap();
+    copy_program(&bigger.program, &here.join("bigger"));
     let found = record(here, &["-o", "a.pb.gz"], "./bigger; ./program 60; exit 3");
     let said = &found.err;
     assert!(

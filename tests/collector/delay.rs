@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use heapprof_tests::built::{build, have};
+use heapprof_tests::executables::copy_program;
 use heapprof_tests::fixtures::row_of;
 use heapprof_tests::harness::{Run, command, is_root, run};
 use heapprof_tests::waits::wait_until;
@@ -204,7 +205,7 @@ fn a_forked_child_of_a_program_that_was_removed_has_names() {
     let (program, copy) = (built.path("program"), built.path("copy"));
     let mut last = None;
     for _ in 0..TRIES {
-        std::fs::copy(&program, &copy).unwrap();
+        copy_program(&program, &copy);
         let folder = tempfile::tempdir().unwrap();
         let found = recorded(folder.path(), &["--exact"], "", &copy, "uf");
         let children = std::fs::read_dir(folder.path().join("a.children"));

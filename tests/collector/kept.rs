@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use heapprof_tests::built::{build, have};
+use heapprof_tests::executables::copy_program;
 use heapprof_tests::fixtures::row_of;
 use heapprof_tests::harness::{Run, heapprof, root, run};
 use heapprof_tests::needs;
@@ -193,7 +194,7 @@ fn a_hidden_proc_is_no_obstacle() {
                   exec setpriv --reuid 65534 --clear-groups env HOME=/ TMPDIR=/tmp \"$@\"";
     let bin = tempfile::tempdir().unwrap();
     for (from, to) in [(heapprof(), "heapprof"), (&program, "program")] {
-        std::fs::copy(from, bin.path().join(to)).unwrap();
+        copy_program(from, &bin.path().join(to));
     }
     for open in [bin.path(), folder.path()] {
         use std::os::unix::fs::PermissionsExt;

@@ -1,12 +1,11 @@
 //! Programs that the library can't record, started by a recorded program: programs of another C
 //! library, static ones, programs of another architecture. They run as they do without heapprof.
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
 use heapprof_tests::built::{Built, build, have, is_here};
+use heapprof_tests::executables::write_program;
 use heapprof_tests::fixtures::json;
 use heapprof_tests::harness::{Run, heapprof};
 use heapprof_tests::needs;
@@ -175,8 +174,7 @@ fn a_program_of_another_architecture_is_refused_as_by_itself() {
     let programs = [("other", &header[..]), ("cut", &header[..10])];
     for (name, bytes) in programs {
         let path = folder.path().join(name);
-        std::fs::write(&path, bytes).unwrap();
-        std::fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        write_program(&path, bytes);
     }
     let script = "for p in ./other ./cut ./none; do $p; echo $?; done; PATH=:$PATH other; echo $?";
     let run = |options: Option<&[&str]>| {

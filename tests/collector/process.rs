@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use heapprof_tests::built::{Built, build, have};
+use heapprof_tests::executables::copy_program;
 use heapprof_tests::harness::{heapprof, is_root, ok, run};
 use heapprof_tests::waits::{in_state, wait_for};
 use serde_json::Value;
@@ -312,7 +313,7 @@ fn another_user_gets_what_can_be_had() {
 /// Copies the binary to a place where other users can run it.
 fn reachable() -> PathBuf {
     let copy = std::env::temp_dir().join(format!("heapprof-{}", std::process::id()));
-    std::fs::copy(heapprof(), &copy).unwrap();
+    copy_program(heapprof(), &copy);
     copy
 }
 

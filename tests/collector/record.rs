@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use heapprof_profile::decode;
 
 use heapprof_tests::built::{build, have};
+use heapprof_tests::executables::{copy_program, write_program};
 use heapprof_tests::fixtures::json;
 use heapprof_tests::harness::{Run, command, heapprof, run};
 use heapprof_tests::needs;
@@ -291,9 +292,7 @@ fn the_program_gets_its_arguments_as_they_are() {
 }
 
 fn script(folder: &Path, name: &str, text: &[u8]) {
-    let path = folder.join(name);
-    std::fs::write(&path, text).unwrap();
-    std::fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+    write_program(&folder.join(name), text);
 }
 
 /// Scripts run as in a shell. If a shell can't run a script, the exit code is the shell's.
@@ -329,7 +328,7 @@ fn scripts_run_as_from_a_shell() {
     );
     if have(&["gcc"]) {
         let built = build("int main(void) { return 0; }", "gcc -Wl,-I/no/loader.so");
-        std::fs::copy(&built.program, here.join("loaderless")).unwrap();
+        copy_program(&built.program, &here.join("loaderless"));
         let found = record("./loaderless");
         assert_eq!(found.code, 127);
         assert!(found.err.contains("/no/loader.so, which"), "{}", found.err);
@@ -379,7 +378,7 @@ fn a_signal_writes_a_profile() {
 fn programs_with_rights_of_their_own_are_said() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("true");
-    std::fs::copy("/bin/true", &file).unwrap();
+    copy_program(Path::new("/bin/true"), &file);
     // Only root can change the owner of a file.
     if chown(&file, Some(12345), Some(12345)).is_err() {
         needs::cannot("root, who gives files away");
@@ -404,7 +403,7 @@ fn programs_with_rights_of_their_own_are_said() {
     // Capabilities give root no further rights.
     assert!(!found.err.contains("capabilities"), "{}", found.err);
     let heapprof = folder.path().join("heapprof");
-    std::fs::copy(heapprof_tests::harness::heapprof(), &heapprof).unwrap();
+    copy_program(heapprof_tests::harness::heapprof(), &heapprof);
     std::fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
     let output = Command::new(&heapprof)
         .current_dir(folder.path())

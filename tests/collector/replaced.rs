@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use heapprof_tests::built::{Built, build, have};
+use heapprof_tests::executables::copy_program;
 use heapprof_tests::fixtures::row_of;
 use heapprof_tests::harness::{Run, command, is_root, program_of, run};
 use heapprof_tests::needs;
@@ -81,8 +82,8 @@ fn a_program_that_is_deleted_or_replaced_while_it_runs_has_its_names() {
         let built = holder();
         let here = built.folder.path();
         for options in [&["--exact"][..], &["--exact", "--follow-children=no"]] {
-            std::fs::copy(here.join("program"), here.join("p")).unwrap();
-            std::fs::copy(here.join("newer"), here.join("saved")).unwrap();
+            copy_program(&here.join("program"), &here.join("p"));
+            copy_program(&here.join("newer"), &here.join("saved"));
             let words = [&["record", "-o", "a.pb.gz"], options, &["--", "./p", what]].concat();
             is_named(here, &run(here, &words));
             std::fs::rename(here.join("saved"), here.join("newer")).unwrap();
@@ -172,7 +173,7 @@ fn programs_with_odd_names_have_their_names() {
     ] {
         let name = OsString::from_vec(name.to_vec());
         let path = here.join(&name);
-        std::fs::copy(&built.program, &path).unwrap();
+        copy_program(&built.program, &path);
         for symbolizes_later in [false, true] {
             let mut record = command(here);
             record.args(["record", "--exact", "-o", "a.pb.gz"]);

@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use heapprof_tests::built::{build, have};
+use heapprof_tests::executables::copy_program;
 use heapprof_tests::harness::{command, is_root};
 use heapprof_tests::needs;
 
@@ -60,7 +61,7 @@ impl Place {
         let be = |path: &Path, mode| {
             std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
         };
-        std::fs::copy(&built.program, at("drops")).unwrap();
+        copy_program(&built.program, &at("drops"));
         std::fs::create_dir(at("secret")).unwrap();
         let source = "#include <stdlib.h>\nvoid *volatile kept;\n";
         let function = "void keep_there(void) { kept = malloc(1000); }\n";

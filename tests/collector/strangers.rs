@@ -12,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use heapprof_tests::built::{build, have};
+use heapprof_tests::executables::copy_program;
 use heapprof_tests::harness::{command, heapprof, is_root, run};
 use heapprof_tests::needs;
 use heapprof_tests::waits;
@@ -158,8 +159,7 @@ fn strangers_do_not_cost_a_killed_program_its_profile() {
     let program = program.to_str().unwrap();
     let flood = build(include_str!("strangers/flood.c"), "gcc -O1 -g");
     let at = |name: &str| place.path().join(name);
-    std::fs::copy(&flood.program, at("flood")).unwrap();
-    std::fs::set_permissions(at("flood"), Permissions::from_mode(0o755)).unwrap();
+    copy_program(&flood.program, &at("flood"));
     for folder in ["forged", "out"] {
         std::fs::create_dir(at(folder)).unwrap();
         std::fs::set_permissions(at(folder), Permissions::from_mode(0o1777)).unwrap();

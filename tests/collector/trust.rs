@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use heapprof_tests::built::{Built, build, have};
+use heapprof_tests::executables::copy_program;
 use heapprof_tests::harness::{Run, command, heapprof, is_root, run, sample_profiles};
 
 /// User id of a user that is not root, and does not run the tests.
@@ -388,7 +389,7 @@ fn for_nobody() -> Option<(tempfile::TempDir, PathBuf)> {
     }
     let place = open_folder();
     let copy = place.path().join("heapprof");
-    std::fs::copy(heapprof(), &copy).unwrap();
+    copy_program(heapprof(), &copy);
     folder(&place.path().join("home"), 0o755, NOBODY);
     Some((place, copy))
 }

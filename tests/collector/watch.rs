@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use heapprof_tests::built::{build, have};
+use heapprof_tests::executables::copy_program;
 use heapprof_tests::harness::{command, heapprof, ok, run};
 use serde_json::Value;
 
@@ -82,7 +83,7 @@ fn watched(folder: &Path, options: &[&str], with_library: bool) -> Option<(Value
         return None;
     }
     let built = build(STEPS, "gcc -O1 -Wl,--no-as-needed -ldl");
-    std::fs::copy(&built.program, folder.join("late")).unwrap();
+    copy_program(&built.program, &folder.join("late"));
     let said = folder.join("said");
     let library = ok(&["preload-path"]);
     // Only the program has the library, and its output goes to a file.

@@ -1,5 +1,6 @@
 //! Faults of options, arguments and standard streams. Each was found by a user and is fixed.
 
+use heapprof_tests::executables::write_program;
 use heapprof_tests::fixtures::{in_use, json};
 use heapprof_tests::harness::{heapprof, run};
 
@@ -91,9 +92,7 @@ fn near_misses_are_told_what_was_meant() {
     let folder = folder.path();
     in_use(folder, "a.pb.gz", &[("main", &[1])]);
     let program = |name: &str| {
-        std::fs::write(folder.join(name), "#!/bin/sh\n").unwrap();
-        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(folder.join(name), executable).unwrap();
+        write_program(&folder.join(name), b"#!/bin/sh\n");
     };
     program("shop");
     std::fs::write(folder.join("plain"), "").unwrap();
