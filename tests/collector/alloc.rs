@@ -1,14 +1,15 @@
 //! Tests of heapprof-alloc in programs that count their own allocations: over two allocators, on
 //! every way to a profile, and with several kinds of builds.
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
 use heapprof_profile::decode;
 
+use heapprof_tests::executables::copy_program;
 use heapprof_tests::expectations::check;
 use heapprof_tests::harness::{command, heapprof, root};
 use heapprof_tests::listener::Listener;
@@ -51,7 +52,7 @@ fn build(example: &str, name: &str, cargo: &[&str], flags: &[&str]) -> Option<Pa
     // The new binary is renamed into place as a whole, because another test run may be using the
     // old one.
     let new = folder.join(format!("{name}.{}", std::process::id()));
-    std::fs::copy(built.join("examples").join(example), &new).unwrap();
+    copy_program(&built.join("examples").join(example), &new);
     std::fs::rename(&new, &own).unwrap();
     Some(own)
 }
@@ -268,13 +269,14 @@ fn fetch(address: &str, path: &str) -> std::io::Result<Vec<u8>> {
 #[test]
 fn the_example_serves_profiles_as_go_does() {
     let program = build("pprof_endpoint", "pprof_endpoint", OPTIMIZED, &[]).unwrap();
-    // This port was free a moment ago.
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    let address = port.to_string();
-    let mut served = Served(Command::new(&program).arg(&address).spawn().unwrap());
+    let mut example = Command::new(&program);
+    example.arg("127.0.0.1:0").stderr(Stdio::piped());
+    let mut served = Served(example.spawn().unwrap());
+    let mut said = String::new();
+    let mut lines = BufReader::new(served.0.stderr.take().unwrap());
+    lines.read_line(&mut said).unwrap();
+    let url = said.trim().strip_prefix("profiles at ").expect(&said);
+    let address = url.split('/').nth(2).unwrap();
     let end = b"\r\n\r\n";
     let head_of = |answer: &[u8]| answer.windows(4).position(|w| w == end).unwrap();
     // The cache grows until one of its allocations is sampled. Earlier answers may have samples of
@@ -282,7 +284,7 @@ fn the_example_serves_profiles_as_go_does() {
     let folder = tempfile::tempdir().unwrap();
     let found = wait_for("an answer with samples of the cache", || {
         assert!(served.0.try_wait().unwrap().is_none(), "it ended");
-        let answer = fetch(&address, "/debug/pprof/heap?debug=0").ok()?;
+        let answer = fetch(address, "/debug/pprof/heap?debug=0").unwrap();
         let body = &answer[head_of(&answer) + end.len()..];
         let profile = decode(body).unwrap();
         let mut in_use = (0..profile.samples.len()).map(|i| profile.samples.values(i)[3]);
@@ -298,7 +300,7 @@ fn the_example_serves_profiles_as_go_does() {
             .any(|name| name == "pprof_endpoint::remember")
             .then_some(answer)
     });
-    let missing = fetch(&address, "/").unwrap();
+    let missing = fetch(address, "/").unwrap();
     assert!(missing.starts_with(b"HTTP/1.1 404 "));
 
     let head = head_of(&found);
@@ -321,8 +323,7 @@ fn the_example_serves_profiles_as_go_does() {
     );
 
     // `heapprof top` reads the profile from the server.
-    let url = format!("http://{address}/debug/pprof/heap");
-    let top = command(folder.path()).args(["top", &url]).output().unwrap();
+    let top = command(folder.path()).args(["top", url]).output().unwrap();
     assert!(
         top.status.success(),
         "{}",

@@ -3,6 +3,8 @@
 //! `cargo run --release -p heapprof-alloc --example pprof_endpoint`, then `heapprof top
 //! http://localhost:6060/debug/pprof/heap`. An argument sets another address.
 
+#![allow(clippy::print_stderr, reason = "the example says where it serves")]
+
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -17,6 +19,8 @@ fn main() -> std::io::Result<()> {
     heapprof_alloc::start(RecordingOptions::default());
     let address = std::env::args().nth(1);
     let listener = TcpListener::bind(address.as_deref().unwrap_or("localhost:6060"))?;
+    let address = listener.local_addr()?;
+    eprintln!("profiles at http://{address}/debug/pprof/heap");
     std::thread::spawn(move || serve_profiles(&listener));
     let mut cache = VecDeque::new();
     loop {
