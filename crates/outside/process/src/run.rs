@@ -179,18 +179,19 @@ mod tests {
     #[test]
     fn a_program_is_seen_before_it_is_gone() {
         let mut looked = Vec::new();
+        let wait = "until grep -q '^TracerPid:.*[1-9]' /proc/$$/status; do :; done; exit 3";
         let ran = run(
-            Command::new("sh").args(["-c", "sleep 0.2; exit 3"]),
+            Command::new("sh").args(["-c", wait]),
             |_| {},
             |pid| {
-                looked.push(crate::title(pid, 99));
+                looked.push(crate::title(pid, 999));
             },
         )
         .unwrap();
         assert_eq!(ran.status.code(), Some(3));
         let at_end = ran.at_end.unwrap();
         assert!(at_end.rss > 0 && at_end.peak >= at_end.rss);
-        assert_eq!(looked, [Some("sh -c sleep 0.2; exit 3".to_string())]);
+        assert_eq!(looked, [Some(format!("sh -c {wait}"))]);
         assert!(ran.minor_faults > 0 && ran.wall > Duration::ZERO);
     }
 
