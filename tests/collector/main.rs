@@ -99,6 +99,7 @@ mod unloaded;
 // Programs with other C libraries, and static ones, that are started by a recorded program.
 mod other_libc;
 mod own_code;
+mod shown_type;
 // Each thread's share, with `record --threads`.
 mod threads;
 // Recordings with allocators other than libc's.

@@ -13,7 +13,8 @@ fn word_advice(advice: ReportAdvice<'_>) -> String {
     match advice {
         ReportAdvice::AllRows => "-n 0 shows all",
         ReportAdvice::AllColumns => "--width 0 shows all",
-        ReportAdvice::OtherType(name) => return format!("try --sample-type {name}"),
+        ReportAdvice::OtherType(name) => return format!("try -t {}", short_type_name(name)),
+        ReportAdvice::EndOfProgram => "-t inuse shows that, and -t alloc all that was allocated",
         ReportAdvice::Symbolize => "heapprof symbolize looks for them",
         ReportAdvice::DebugFiles => {
             "heapprof symbolize --debug-dir DIR takes them from debug files in DIR"
@@ -33,7 +34,7 @@ fn word_advice(advice: ReportAdvice<'_>) -> String {
         ReportAdvice::RecordMappings => "record --mmap",
         ReportAdvice::RecordMoments => "record --interval 1s",
         ReportAdvice::LookBeforeEnd => {
-            "heapprof dump looks while it runs, and top -t peak_space at the peak"
+            "heapprof dump looks while it runs, and top -t peak at the peak"
         }
         ReportAdvice::AuditForks => {
             "heapprof fork-audit -- CMD, or record --fork-audit, notes them"
@@ -44,6 +45,11 @@ fn word_advice(advice: ReportAdvice<'_>) -> String {
         }
     }
     .to_string()
+}
+
+/// Returns the shortest name that `-t` takes for a sample type.
+pub(crate) fn short_type_name(name: &str) -> &str {
+    name.strip_suffix("_space").unwrap_or(name)
 }
 
 /// Prints a note about the answer to a question.

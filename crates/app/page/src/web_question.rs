@@ -102,7 +102,11 @@ impl WebQuestion {
 
     pub(crate) fn diff(values: ParameterValues) -> Result<Self> {
         let query = values.query_by(Granularity::Functions);
-        Ok(Self::Diff(DiffQuestion::new(query, values.is_normalized)?))
+        Ok(Self::Diff(DiffQuestion::new(
+            query,
+            values.is_normalized,
+            false,
+        )?))
     }
 
     pub(crate) fn schema(_: ParameterValues) -> Result<Self> {

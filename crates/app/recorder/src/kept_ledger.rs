@@ -114,7 +114,7 @@ pub(crate) fn write(
         true => MAX_FRAMES,
         false => MAX_FRAMES_OF_OTHERS,
     };
-    let mut left = kept.read_within(max_frames, how, pid, &wanted.wrappers)?;
+    let mut left = kept.read_last(max_frames, how, pid, &wanted.wrappers)?;
     add_script_comment(&mut left.profile, command_line);
     if wanted.command_line {
         add_command_line_comment(&mut left.profile, command_line);

@@ -87,7 +87,9 @@ pub use crate::{
         Function, FunctionIndex, Label, LabelSetIndex, LabelSets, Line, Location, LocationIndex,
         Mapping, MappingIndex, Profile, Samples, ValueType, is_place_of_code, spread::SampleSpread,
     },
-    sample_type::{SampleTypeError, default_sample_type, find_sample_type},
+    sample_type::{
+        IN_USE, PEAK, SampleTypeError, common_default, default_sample_type, find_sample_type,
+    },
     strings::{StringId, StringTable},
     unit::{Unit, UnitFamily},
 };

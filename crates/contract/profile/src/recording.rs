@@ -6,7 +6,7 @@
 mod code;
 mod frames;
 
-use crate::{Label, ProfileBuilder, recording_texts};
+use crate::{Label, ProfileBuilder, recording_texts, sample_type};
 
 pub use code::{RecordedCode, RecordedMapping};
 pub use frames::{LedgerSource, RecordedFrame, RecordedLocations};
@@ -54,6 +54,13 @@ pub struct RecordingHeader {
     pub started: i64,
     /// Time from the beginning of the recording to the profile, in nanoseconds.
     pub duration: i64,
+    /// Whether nothing is recorded after this profile, because the program has ended or called
+    /// exec.
+    pub is_last: bool,
+    /// Number of bytes in use, in all samples together.
+    pub in_use: i64,
+    /// Number of bytes in use at the peak, in all samples together.
+    pub peak: i64,
 }
 
 impl RecordingHeader {
@@ -64,7 +71,11 @@ impl RecordingHeader {
             builder.profile.comment.push(text);
         }
         let space = builder.value_type("space", "bytes");
-        let default = builder.text("inuse_space");
+        let default = match self.is_last {
+            true => sample_type::of_finished_program(self.in_use, self.peak),
+            false => sample_type::IN_USE,
+        };
+        let default = builder.text(default);
         let profile = &mut builder.profile;
         profile.period_type = Some(space);
         profile.period = i64::try_from(self.period).unwrap_or(i64::MAX);

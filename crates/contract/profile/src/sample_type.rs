@@ -17,6 +17,33 @@ pub struct SampleTypeError {
 /// is freed for the first time.
 const IN_USE_NAMES: [(&str, &str); 2] = [("objects", "inuse_objects"), ("space", "inuse_space")];
 
+/// Name of the sample type for the bytes in use.
+pub const IN_USE: &str = "inuse_space";
+/// Name of the sample type for the bytes that were in use when most bytes were in use.
+pub const PEAK: &str = "peak_space";
+
+/// Returns the name of the sample type that shows where a finished program had its memory. `in_use`
+/// is the number of bytes in use at the end, and `peak` at the peak. This is the peak, if the
+/// program freed more than half of it before it ended.
+pub(crate) const fn of_finished_program(in_use: i64, peak: i64) -> &'static str {
+    match in_use < peak / 2 {
+        true => PEAK,
+        false => IN_USE,
+    }
+}
+
+/// Returns the name of the sample type to show first of several profiles, from the default type of
+/// each. If these differ, for example because only the last profile of a program is of its end,
+/// this is [`IN_USE`]; `None` if there are no profiles.
+pub fn common_default<'a>(defaults: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let mut defaults = defaults.into_iter();
+    let first = defaults.next()?;
+    Some(match defaults.all(|default| default == first) {
+        true => first,
+        false => IN_USE,
+    })
+}
+
 /// Renames the sample types for memory in use in one profile, if the profiles use different
 /// [`IN_USE_NAMES`] for them.
 pub(crate) fn agree_names(a: &mut Profile, b: &mut Profile) {
@@ -50,6 +77,22 @@ impl Profile {
         if let Some(shown) = self.sample_type.get(shown) {
             self.default_sample_type = shown.r#type;
         }
+    }
+
+    /// Makes the sample type that shows where a finished program had its memory the default one, by
+    /// [`of_finished_program`]. A profile without a peak keeps its default.
+    pub fn show_finished_program(&mut self) {
+        let names = self.type_names();
+        let position = |name: &str| names.iter().position(|n| *n == name);
+        let (Some(in_use), Some(peak)) = (position(IN_USE), position(PEAK)) else {
+            return;
+        };
+        let total = |column: usize| {
+            let values = (0..self.samples.len()).map(|i| self.samples.values(i)[column]);
+            values.fold(0, i64::saturating_add)
+        };
+        let name = of_finished_program(total(in_use), total(peak));
+        self.default_sample_type = self.strings.intern(name);
     }
 
     fn type_names(&self) -> Vec<&str> {
@@ -118,6 +161,7 @@ pub fn default_sample_type(names: &[&str], chosen: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::{IN_USE, PEAK, common_default};
     use crate::{Profile, ProfileBuilder, agree_units, merge};
 
     const SHORT: [(&str, &str); 2] = [("objects", "count"), ("space", "bytes")];
@@ -152,6 +196,42 @@ mod tests {
         }
         let sum = merge(profile(&SHORT), profile(&SHORT)).unwrap();
         assert_eq!(types(&sum), ["objects", "space"]);
+    }
+
+    #[test]
+    fn a_finished_program_is_shown_where_its_memory_was() {
+        for (in_use, peak, shown) in [
+            (0, 100, PEAK),
+            (49, 100, PEAK),
+            (50, 100, IN_USE),
+            (100, 100, IN_USE),
+            (0, 0, IN_USE),
+        ] {
+            let types = [
+                ("inuse_space", "bytes"),
+                ("peak_space", "bytes"),
+                ("temporary_space", "bytes"),
+            ];
+            let mut builder = ProfileBuilder::new(&types);
+            builder.add_folded("main;a", &[in_use, peak, 7]);
+            let mut profile = builder.finish();
+            profile.show_finished_program();
+            assert_eq!(
+                profile.text(profile.default_sample_type),
+                shown,
+                "{in_use} of {peak}"
+            );
+        }
+        let mut without_peak = profile(&LONG);
+        without_peak.show_finished_program();
+        assert!(without_peak.default_sample_type.is_empty());
+    }
+
+    #[test]
+    fn different_defaults_are_compared_in_use() {
+        assert_eq!(common_default([PEAK, PEAK]), Some(PEAK));
+        assert_eq!(common_default([IN_USE, PEAK]), Some(IN_USE));
+        assert_eq!(common_default([]), None);
     }
 
     #[test]

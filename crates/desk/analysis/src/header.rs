@@ -4,6 +4,7 @@
 use crate::error::AnalysisError;
 use crate::question::{is_counted, is_peak};
 use crate::session::{AnalysisSession, ESTIMATE_COLUMN_COUNT, read_estimate, read_spread};
+use heapprof_profile::{IN_USE, PEAK};
 use heapprof_totals::estimate::{SumSpread, ValueEstimate, period_in_bytes};
 use heapprof_totals::note::FilterNote;
 use heapprof_totals::query::{Granularity, Query};
@@ -43,6 +44,9 @@ pub struct ReportHeader {
     /// Other sample types that have values, each with its type, unit and total. Empty if the
     /// reported type has values.
     pub elsewhere: Vec<(String, String, i64)>,
+    /// The number of bytes in use at the end, if the report shows the peak because the profile's
+    /// default is the peak.
+    pub in_use_at_end: Option<i64>,
     /// The mean number of bytes between two samples, if the values are estimates.
     pub sampled: Option<i64>,
     /// The range of the total; `None` if it is not known. If values have both signs, this is the
@@ -147,6 +151,10 @@ pub(crate) fn header(
         0 => elsewhere(session, profile)?,
         _ => Vec::new(),
     };
+    let in_use_at_end = match query.sample_type.is_none() && sample_type.r#type == PEAK {
+        true => in_use_total(session, profile)?,
+        false => None,
+    };
     let header = ReportHeader {
         profile: name,
         sample_type,
@@ -163,6 +171,7 @@ pub(crate) fn header(
         granularity: query.granularity,
         notes: session.notes(),
         elsewhere,
+        in_use_at_end,
         sampled,
         estimate: match query.relative_percentages {
             true => net_estimate,
@@ -179,6 +188,21 @@ fn folded_values(session: &AnalysisSession, profile: i64, query: &Query) -> Opti
     let question = session.question.as_ref().filter(|_| query.own_code)?;
     let part = &question.parts[profile as usize - 1];
     Some(part.view.fold_sums(&part.profile.samples, part.column))
+}
+
+/// Returns the number of bytes in use in a profile; `None` if the profile has no such values, or if
+/// their sum does not fit in 64 bits.
+fn in_use_total(session: &AnalysisSession, profile: i64) -> Result<Option<i64>, AnalysisError> {
+    let part = &session.require_question()?.parts[profile as usize - 1];
+    let types = &part.profile.sample_type;
+    let position = |name: &str| {
+        types
+            .iter()
+            .position(|t| part.profile.text(t.r#type) == name)
+    };
+    let total = position(IN_USE)
+        .and_then(|at| heapprof_totals::totals::whole_totals(&part.profile, &[at]).ok());
+    Ok(total.map(|totals| totals[0].net))
 }
 
 /// Returns the sample types that have a total other than 0 in a profile, each with its name, unit

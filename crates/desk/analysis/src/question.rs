@@ -117,6 +117,20 @@ fn in_use(profile: &Profile, asked: Option<&str>) -> Result<Vec<usize>, Analysis
     Ok(vec![find("objects")?, find("space")?])
 }
 
+/// Returns the name of the sample type to show of several profiles whose default types differ;
+/// `None` if each profile can show its own.
+fn common_default(sources: &[QuestionSource]) -> Option<&'static str> {
+    let default = |source: &QuestionSource| {
+        let profile = &source.profile;
+        let at = profile.default_sample_type_index();
+        let found = profile.sample_type.get(at);
+        found.map_or_else(String::new, |t| profile.text(t.r#type).to_string())
+    };
+    let defaults: Vec<String> = sources.iter().map(default).collect();
+    let is_common = defaults.windows(2).all(|pair| pair[0] == pair[1]);
+    (!is_common).then_some(heapprof_profile::IN_USE)
+}
+
 /// Profiles with a query, ready to be read through tables.
 pub struct ProfileQuestion {
     pub(crate) parts: Vec<QuestionPart>,
@@ -172,6 +186,7 @@ impl ProfileQuestion {
         let mut table = EntityTable::new(query.granularity, texts);
         let mut names: Vec<(String, String)> = Vec::new();
         let mut parts = Vec::with_capacity(sources.len());
+        let default = common_default(&sources);
         for source in sources {
             let profile = source.profile;
             let within = |error: AnalysisError| AnalysisError::InProfile {
@@ -191,7 +206,9 @@ impl ProfileQuestion {
                 Some(asked) => profile
                     .find_sample_type(asked)
                     .map_err(|e| within(e.into()))?,
-                None => profile.default_sample_type_index(),
+                None => default
+                    .and_then(|name| profile.find_sample_type(name).ok())
+                    .unwrap_or_else(|| profile.default_sample_type_index()),
             };
             let column = match in_use.last() {
                 Some(&space) if !in_use.contains(&column) => space,

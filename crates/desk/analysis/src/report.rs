@@ -183,7 +183,7 @@ fn read_moments(
     report: &mut ReportContents,
 ) -> Result<(), AnalysisError> {
     let width = report.types.len();
-    let mut default = String::new();
+    let mut defaults: Vec<String> = Vec::new();
     session.each(
         "SELECT name, time_nanos, period, default_sample_type FROM profile ORDER BY id",
         [],
@@ -197,7 +197,7 @@ fn read_moments(
                 ..ReportMoment::default()
             });
             report.period = row.get(2)?;
-            default = row.get(3)?;
+            defaults.push(row.get(3)?);
             Ok::<_, AnalysisError>(())
         },
     )?;
@@ -214,7 +214,9 @@ fn read_moments(
     })?;
     let named = |name: &str| report.types.iter().position(|t| t.r#type == name);
     let last = report.types.len().saturating_sub(1);
-    report.default = named(&default)
+    let default = heapprof_profile::common_default(defaults.iter().map(String::as_str));
+    report.default = default
+        .and_then(named)
         .or_else(|| named("inuse_space"))
         .unwrap_or(last);
     for (i, moment) in (1..).zip(&mut report.moments) {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use foldhash::HashMap;
 
-use heapprof_profile::{Profile, default_sample_type};
+use heapprof_profile::{Profile, common_default, default_sample_type};
 
 use crate::comment::ProfiledProcess;
 use crate::error::AnalysisError;
@@ -37,6 +37,21 @@ pub struct StoredMoment {
     pub samples: i64,
     /// The position of the type that reports show by default.
     pub default_type: usize,
+}
+
+/// Returns the position of the sample type to show of all moments, in the newest moment's types.
+/// If the moments' default types differ, these are the bytes in use.
+pub(crate) fn common_type(moments: &[StoredMoment]) -> usize {
+    let Some(newest) = moments.last() else {
+        return 0;
+    };
+    let common = common_default(
+        moments
+            .iter()
+            .filter_map(|moment| Some(&*moment.types.get(moment.default_type)?.0)),
+    );
+    let position = |name: &str| newest.types.iter().position(|t| t.0 == name);
+    common.and_then(position).unwrap_or(newest.default_type)
 }
 
 /// A store of profiles, as moments of series.

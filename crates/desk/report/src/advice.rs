@@ -14,6 +14,9 @@ pub enum ReportAdvice<'a> {
     /// Choose another sample type, of this name, because it has values. The words of this advice
     /// are an imperative.
     OtherType(&'a str),
+    /// Choose what was in use at the end, or all allocations, instead of the peak. The words of
+    /// this advice are a clause.
+    EndOfProgram,
     /// Name code by symbols on this machine. The words of this advice are a clause.
     Symbolize,
     /// Name code by debug files in another folder. The words of this advice are a clause.
@@ -66,6 +69,7 @@ impl Default for AdviceWords {
                 ReportAdvice::AllRows => "a larger limit shows more",
                 ReportAdvice::AllColumns => "a larger width shows more",
                 ReportAdvice::OtherType(name) => return format!("ask for {name}"),
+                ReportAdvice::EndOfProgram => "inuse_space shows that",
                 ReportAdvice::Symbolize => "symbols name it",
                 ReportAdvice::DebugFiles => "debug files name it",
                 ReportAdvice::CountForCallers(_) => "its memory can count as theirs",

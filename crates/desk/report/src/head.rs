@@ -64,6 +64,13 @@ pub(crate) fn lines(
         ));
     }
     lines.extend(own_code(header, measure));
+    if let Some(bytes) = header.in_use_at_end {
+        lines.push(format!(
+            "This is the peak. At the end, {} was in use: {}.",
+            measure.show(bytes),
+            style.advise(ReportAdvice::EndOfProgram)
+        ));
+    }
     if header.is_sampled_peak() && header.total != 0 {
         lines.push(SAMPLED_PEAK_NOTE.to_string());
     }

@@ -90,6 +90,7 @@ impl CoreLedger {
         let written = metadata.mtime().saturating_mul(1_000_000_000);
         let around = RecordingContext {
             reason: "core file",
+            is_last: false,
             program: String::from_utf8_lossy(program.unwrap_or(b"unknown")).into_owned(),
             pid: i64::from(reader.u32(ledger.process)? as i32),
             wrappers: "",

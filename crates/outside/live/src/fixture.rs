@@ -344,6 +344,7 @@ pub(crate) fn with_ledger<R>(
 pub(crate) fn read_profile(memory: &[u8]) -> Result<Profile, LiveError> {
     let around = RecordingContext {
         reason: "test",
+        is_last: false,
         program: "made".to_string(),
         pid: 77,
         wrappers: "",

@@ -209,6 +209,7 @@ impl LiveProcess {
         };
         let around = RecordingContext {
             reason: "read from outside",
+            is_last: false,
             program: self.program(),
             pid: self.pid.into(),
             wrappers: "",

@@ -27,6 +27,8 @@ const MAX_PATH_LEN: u32 = 8 << 10;
 pub(crate) struct RecordingContext<'a> {
     /// The reason for making the profile, for the comment `dump`.
     pub(crate) reason: &'a str,
+    /// Whether the program has ended or called exec, so that nothing is recorded after this.
+    pub(crate) is_last: bool,
     pub(crate) program: String,
     pub(crate) pid: i64,
     /// A regular expression for functions that reports leave out, in addition to the functions that
@@ -100,10 +102,14 @@ pub(crate) fn profile<M: Memory>(
         (class.allocated, class.in_use) = (class.allocated.max(0), class.in_use.max(0));
     }
     comments.push(sizes.comment());
+    let total = |of: fn(&LiveStackSums) -> i64| sums.iter().map(of).fold(0, i64::saturating_add);
     let header = RecordingHeader {
         period,
         started,
         duration,
+        is_last: around.is_last,
+        in_use: total(|sum| sum.in_use[1]),
+        peak: total(|sum| sum.peak[1]),
     };
     header.write(&mut builder, comments);
     builder.profile.drop_frames = builder.text(&recording_texts::drop_frames(around.wrappers));

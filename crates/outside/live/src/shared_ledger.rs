@@ -156,9 +156,9 @@ impl SharedLedger {
         })
     }
 
-    /// Returns a profile of the last recorded moment. `reason` is for the profile's comment `dump`.
-    /// `pid` is the number by which the caller knows the process. `wrappers` is a regular
-    /// expression for functions that reports leave out; it may be empty.
+    /// Returns a profile of the last recorded moment of a process that may go on. `reason` is for
+    /// the profile's comment `dump`. `pid` is the number by which the caller knows the process.
+    /// `wrappers` is a regular expression for functions that reports leave out; it may be empty.
     ///
     /// # Errors
     /// The file may be no saved ledger, or a damaged one.
@@ -168,18 +168,30 @@ impl SharedLedger {
         pid: u32,
         wrappers: &str,
     ) -> Result<SharedLedgerProfile, LiveError> {
-        self.read_within(MAX_FRAMES, reason, pid, wrappers)
+        self.read_within(MAX_FRAMES, false, reason, pid, wrappers)
     }
 
-    /// Reads a profile like [`read`](Self::read), but fails if all stacks together have more than
-    /// `max_frames` frames. The recorded process can write any content, and frames take memory.
+    /// Reads the last profile of a process that has ended or called exec, like
+    /// [`read`](Self::read). Fails if all stacks together have more than `max_frames` frames,
+    /// because the recorded process can write any content, and frames take memory.
     ///
     /// # Errors
     /// The file may be no saved ledger, or a damaged one. [`LiveError::LedgerTooLarge`] if it has
     /// more frames.
-    pub fn read_within(
+    pub fn read_last(
         &self,
         max_frames: usize,
+        reason: &str,
+        pid: u32,
+        wrappers: &str,
+    ) -> Result<SharedLedgerProfile, LiveError> {
+        self.read_within(max_frames, true, reason, pid, wrappers)
+    }
+
+    fn read_within(
+        &self,
+        max_frames: usize,
+        is_last: bool,
         reason: &str,
         pid: u32,
         wrappers: &str,
@@ -188,7 +200,7 @@ impl SharedLedger {
         let mut last = Err(LiveError::RecordingRestarted);
         for _ in 0..MAX_READ_ATTEMPTS {
             let before = self.recording()?;
-            last = self.read_once(max_frames, reason, pid, wrappers);
+            last = self.read_once(max_frames, is_last, reason, pid, wrappers);
             // A profile that mixes two recordings is worthless.
             if self.recording()? == before {
                 return last;
@@ -208,6 +220,7 @@ impl SharedLedger {
     fn read_once(
         &self,
         max_frames: usize,
+        is_last: bool,
         reason: &str,
         pid: u32,
         wrappers: &str,
@@ -215,6 +228,7 @@ impl SharedLedger {
         self.with_ledger(|head, reader, ledger| {
             let around = RecordingContext {
                 reason,
+                is_last,
                 program: program(head),
                 pid: pid.into(),
                 wrappers,

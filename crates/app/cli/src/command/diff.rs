@@ -18,7 +18,7 @@ pub(super) fn run(context: &CommandContext, args: &DiffArgs) -> Result<ExitCode>
         limit: row_limit(&args.limit, args.report.output.file()),
         ..args.question.query()
     };
-    let question = DiffQuestion::new(query, args.normalize)?;
+    let question = DiffQuestion::new(query, args.normalize, !args.gate.fail_if.is_empty())?;
     let query = question.query();
     // Rules are read first, so that the user does not wait for two profiles if a rule can't be
     // read.

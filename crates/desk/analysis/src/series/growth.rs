@@ -17,7 +17,7 @@ use crate::place::{self, CodePlace, PlaceTable};
 use crate::question::{ProfileQuestion, QuestionSource, TypeSelection};
 use crate::sample_plan::{PlannedAddition, SamplePlan};
 use crate::session::{AnalysisSession, read_spread};
-use crate::stored_moment::SeriesStore;
+use crate::stored_moment::{SeriesStore, common_type};
 use heapprof_totals::estimate::{SampleStep, SumSpread, ValueEstimate};
 use heapprof_totals::query::{Granularity, Query, SortKey};
 
@@ -76,7 +76,7 @@ pub fn series_growth(
     let names: Vec<&str> = newest.types.iter().map(|t| &*t.0).collect();
     let at = match &query.sample_type {
         Some(asked) => heapprof_profile::find_sample_type(&names, asked)?,
-        None => newest.default_type,
+        None => common_type(&chosen.moments),
     };
     let sample_type = newest
         .types

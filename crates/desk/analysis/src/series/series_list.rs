@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::state::states;
 use crate::header::SampleType;
-use crate::stored_moment::{StoredMoment, is_build_label, series_of};
+use crate::stored_moment::{StoredMoment, common_type, is_build_label, series_of};
 
 /// A row about a series.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,7 +44,7 @@ fn summarize_series(moments: &[StoredMoment]) -> SeriesSummary {
     let newest = &moments[moments.len() - 1];
     let (name, unit) = newest
         .types
-        .get(newest.default_type)
+        .get(common_type(moments))
         .cloned()
         .unwrap_or_default();
     let total = |&at: &usize| {

@@ -13,7 +13,9 @@ use super::state::{SeriesState, states};
 use crate::error::AnalysisError;
 use crate::question::QuestionSource;
 use crate::sample_plan::{NamedProfile, PlannedAddition, SamplePlan};
-use crate::stored_moment::{ROLLED_UP_LABEL, SeriesStore, StoredMoment, service_labels};
+use crate::stored_moment::{
+    ROLLED_UP_LABEL, SeriesStore, StoredMoment, common_type, service_labels,
+};
 
 /// The way to combine the values in use of several states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -164,14 +166,14 @@ impl MomentSelection {
         self.states.len()
     }
 
-    /// Returns the signed sum of the default type in each state.
+    /// Returns the signed sum of the type to show in each state.
     fn totals(&self) -> Vec<i128> {
+        let newest = self.moments.last();
+        let shown = newest.and_then(|newest| newest.types.get(common_type(&self.moments)));
         let of = |&at: &usize| {
             let moment = &self.moments[at];
-            moment
-                .totals
-                .get(moment.default_type)
-                .map_or(0, |&total| i128::from(total))
+            let position = moment.types.iter().position(|own| Some(own) == shown);
+            position.map_or(0, |at| i128::from(moment.totals[at]))
         };
         let states = self.states.iter();
         states

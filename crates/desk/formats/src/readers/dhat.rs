@@ -146,8 +146,7 @@ impl DhatFile {
             }
         }
         if self.mode.starts_with("heap") || self.mode.starts_with("rust-heap") {
-            let shown = tally.builder.text("inuse_space");
-            tally.builder.profile.default_sample_type = shown;
+            tally.builder.profile.show_finished_program();
         }
         Ok(ProfileReading::new(
             ProfileFormat::Dhat,

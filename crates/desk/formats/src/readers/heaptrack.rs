@@ -298,8 +298,7 @@ impl HeaptrackFile {
             tally.comment(&comment);
         }
         tally.builder.profile.duration_nanos = self.time.saturating_mul(1_000_000);
-        let shown = tally.builder.text("inuse_space");
-        tally.builder.profile.default_sample_type = shown;
+        tally.builder.profile.show_finished_program();
         let unsampling: Cow<'static, str> = "none, heaptrack records every block".into();
         Ok(ProfileReading::new(
             ProfileFormat::Heaptrack,

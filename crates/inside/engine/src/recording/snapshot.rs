@@ -433,10 +433,14 @@ fn describe(
         comments.push(recording_texts::EMPTY_COMMENT.to_string());
     }
     comments.extend(notes(engine, facts.sums, facts.sizes, resident));
+    let total = |of: fn(&StackSums) -> i64| facts.sums.iter().map(of).fold(0, i64::saturating_add);
     let header = RecordingHeader {
         period,
         started,
         duration,
+        is_last: reason.is_last(),
+        in_use: total(|sum| sum.in_use()[1]),
+        peak: total(|sum| sum.peak[1]),
     };
     header.write(builder, comments);
 }

@@ -136,10 +136,6 @@ fn report_profiles(outcome: &RecordingOutcome, main: usize, args: &RecordArgs) {
     line += &others(recorded, main, outcome.small_children);
     line += &describe_private(ending, of.process);
     line += &describe_unrecorded(ending);
-    let question = match next.written.in_use < next.written.peak / 10 {
-        true => "-t peak_space ",
-        false => "",
-    };
     let next_path = shown(&next.written.path);
     let has_values = next
         .details
@@ -147,7 +143,7 @@ fn report_profiles(outcome: &RecordingOutcome, main: usize, args: &RecordArgs) {
         .is_ok_and(|details| details.has_values);
     let command = match has_values {
         true => "leaks -t sv_inuse_space".to_string(),
-        false => format!("top {question}").trim_end().to_string(),
+        false => "top".to_string(),
     };
     line += &format!("; next: heapprof {command} {}", quoted(&next.written.path));
     messages::note(&line);
