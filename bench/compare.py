@@ -55,11 +55,11 @@ def drop_in(f):
 
 def own(i, f):
     cases = [
-        ("top -n 40", [a.heapprof, "top", "-n", "40", f], p + ["-top", "-nodecount=40", f]),
-        ("top, all rows", [a.heapprof, "top", "-n", "0", f], p + ["-top", f]),
+        ("top -n 40", [a.heapprof, "top", "--all-code", "-n", "40", f], p + ["-top", "-nodecount=40", f]),
+        ("top, all rows", [a.heapprof, "top", "--all-code", "-n", "0", f], p + ["-top", f]),
         (
             "top --focus",
-            [a.heapprof, "top", "-n", "40", "--focus", "mod12[0-9]*::", f],
+            [a.heapprof, "top", "--all-code", "-n", "40", "--focus", "mod12[0-9]*::", f],
             p + ["-top", "-nodecount=40", "-focus=mod12[0-9]*::", f],
         ),
         ("flame", [a.heapprof, "flame", "-o", svg, f], None),
@@ -69,7 +69,7 @@ def own(i, f):
         cases.append(
             (
                 "diff with the next",
-                [a.heapprof, "diff", "-n", "40", f, g],
+                [a.heapprof, "diff", "--all-code", "-n", "40", f, g],
                 p + ["-top", "-nodecount=40", f"-diff_base={f}", g],
             )
         )

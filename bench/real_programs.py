@@ -454,7 +454,7 @@ def read(profiles):
         ).stdout
     )
     totals = {t["sample_type"]["type"]: t["total"] for t in ask("info")["sample_types"]}
-    names = [row["function"] for row in ask("top", "-t", "alloc_space", "-n", "3")["rows"]]
+    names = [row["function"] for row in ask("top", "--all-code", "-t", "alloc_space", "-n", "3")["rows"]]
     return totals, names
 
 

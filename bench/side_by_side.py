@@ -68,7 +68,7 @@ def heapprof():
     profile = os.path.join(out.name, "known.pb.gz")
     run(a.heapprof, "record", "--exact", "-o", profile, "--", known)
     rows = json.loads(
-        run(a.heapprof, "top", "--wide", "--sort", "cum", "-n", "0", "-f", "json", profile)
+        run(a.heapprof, "top", "--all-code", "--wide", "--sort", "cum", "-n", "0", "-f", "json", profile)
     )["rows"]
     sums = collections.defaultdict(lambda: (0,) * 4)
     for row in rows:

@@ -30,10 +30,10 @@ SERVICE = "shop" if IS_QUICK else "svc0"
 LAST = f"service={SERVICE}"
 FIRST = f"service={SERVICE},until=2026-11-20T" + ("09:05:00Z" if IS_QUICK else "00:05:00Z")
 QUESTIONS = {
-    "top": ["top", "-n", "20", LAST],
-    "top of all": ["top", "-n", "0", "service~s"],
-    "top of objects": ["top", "-n", "20", "-t", "inuse_objects", "host~h00|web1"],
-    "diff": ["diff", "-n", "20", FIRST, LAST],
+    "top": ["top", "--all-code", "-n", "20", LAST],
+    "top of all": ["top", "--all-code", "-n", "0", "service~s"],
+    "top of objects": ["top", "--all-code", "-n", "20", "-t", "inuse_objects", "host~h00|web1"],
+    "diff": ["diff", "--all-code", "-n", "20", FIRST, LAST],
     "growth": ["growth", "-n", "0", LAST],
 }
 

@@ -29,9 +29,9 @@ KEY, SECRET, REGION = "AKIDPLAYED", "secret/of+the+double", "eu-north-1"
 USER, PASSWORD = "me", "pass:word"
 QUESTIONS = [
     ["series"],
-    ["top", "-n", "0", "service~s"],
+    ["top", "--all-code", "-n", "0", "service~s"],
     ["growth", "-n", "0", "service=shop"],
-    ["diff", "-n", "20", "service=shop,until=2026-11-20T09:05:00Z", "service=shop"],
+    ["diff", "--all-code", "-n", "20", "service=shop,until=2026-11-20T09:05:00Z", "service=shop"],
 ]
 
 

@@ -38,10 +38,10 @@ def rank(rows, leak):
 
 def ranks(leak, late, early=None):
     """The ranks of a leak in each report that somebody would look at."""
-    found = {"leaks": rank(report("leaks", late)["rows"], leak)}
-    found["leaks own"] = rank(report("leaks", "--own-code", late)["rows"], leak)
+    found = {"leaks": rank(report("leaks", "--all-code", late)["rows"], leak)}
+    found["leaks own"] = rank(report("leaks", late)["rows"], leak)
     if early:
-        lines = ["diff", "-g", "lines", early, late]
+        lines = ["diff", "--all-code", "-g", "lines", early, late]
         grown = [row for row in report(*lines)["rows"] if row["delta"] > 0]
         found["diff"] = rank(grown, leak)
         found["diff own"] = rank(report(*lines, "--own-code")["rows"], leak)

@@ -20,7 +20,7 @@ NAMES = sorted(
 def _same_as_top(program, file):
     profile = Profile.read(file)
     for sample_type in profile.sample_types:
-        command = [program, "top", "--format", "json", "-n", "0", "-t", sample_type, str(file)]
+        command = [program, "top", "--all-code", "-n0", "-fjson", "-t", sample_type, str(file)]
         answer = json.loads(subprocess.check_output(command))
         flat = {}
         for frame, size in profile.places(sample_type):

@@ -75,7 +75,7 @@ def test_growth_is_sure_only_beyond_both_ranges():
 @pytest.mark.parametrize("name", ["python/orders.pb.gz", "valid/made.sampled.pb.gz"])
 def test_the_lower_limits_are_those_of_heapprof(program, name):
     file = REPOSITORY / "sample-profiles" / name
-    command = [program, "top", "--format", "json", "-n", "0", "-t", "inuse_space", str(file)]
+    command = [program, "top", "--all-code", "-n0", "-fjson", "-t", "inuse_space", str(file)]
     rows = json.loads(subprocess.check_output(command))["rows"]
     want = {row["function"]: row["estimate"]["low"] for row in rows if row.get("estimate")}
     assert want

@@ -339,7 +339,7 @@ fn a_profile_is_written_when_the_program_ends_or_becomes_another() {
         assert_eq!(said.code, 0, "{how}: {}", said.err);
         assert!(said.err.contains(end), "{how}: {}", said.err);
         assert_eq!(program.total("alloc_objects"), 10, "{how}: {}", said.err);
-        let top = program.run(&["top", "p.pb.gz"]).out;
+        let top = program.run(&["top", "--sort", "cum", "p.pb.gz"]).out;
         assert!(top.contains("keep"), "{how}: {top}");
     }
 }
@@ -455,7 +455,7 @@ fn a_container_is_attached_to_from_outside() {
     let said = attach.leave();
     assert_eq!(said.code, 0, "{}", said.err);
     assert_eq!(program.total("alloc_objects"), 20, "{}", said.err);
-    let top = program.run(&["top", "p.pb.gz"]).out;
+    let top = program.run(&["top", "--sort", "cum", "p.pb.gz"]).out;
     assert!(top.contains("keep"), "{top}");
     program.input = None;
     assert!(program.child.wait().is_ok());

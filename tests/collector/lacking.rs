@@ -325,6 +325,7 @@ fn frees_by_other_ways_are_counted_when_addresses_come_again() {
         folder,
         &[
             "top",
+            "--all-code",
             "-t",
             "inuse_space",
             "-f",

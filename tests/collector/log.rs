@@ -94,7 +94,7 @@ fn record(folder: &Path, options: &[&str], words: &[&OsStr]) -> Run {
 
 /// Returns the rows of `leaks`, without ages.
 fn leaks(folder: &Path, words: &[&str]) -> Vec<Value> {
-    let words = [&["leaks", "-n", "0", "-f", "json"], words].concat();
+    let words = [&["leaks", "--all-code", "-n", "0", "-f", "json"], words].concat();
     let mut rows = json(folder, &words)["rows"].as_array().unwrap().clone();
     for row in &mut rows {
         row.as_object_mut()

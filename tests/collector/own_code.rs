@@ -1,5 +1,5 @@
-//! `--own-code` and `--wrappers`, which decide whose code counts, with every report, filter and
-//! loaded profile.
+//! Own code, `--all-code` and `--wrappers`, which decide whose code counts, with every report,
+//! filter and loaded profile.
 
 use std::path::Path;
 
@@ -28,6 +28,9 @@ APART void sort() { int two[] = {2, 1}; qsort(two, 2, sizeof *two, compared); }
 int main() { shop::count(); shop::name(); shop::sort(); }
 "#;
 
+/// What the head of a report says of memory that libraries allocated.
+const COUNTED_FOR_CALLERS: &str = "allocated by libraries and counts for their callers";
+
 #[test]
 fn what_a_library_allocates_is_counted_for_its_caller() {
     if !have(&["g++"]) {
@@ -37,14 +40,7 @@ fn what_a_library_allocates_is_counted_for_its_caller() {
         let built = build(LIBRARIES, &format!("g++ -g {options}"));
         let folder = built.folder.path();
         recorded(folder, &["-o", "p.pb.gz", "./program"]);
-        let args = [
-            "--own-code",
-            "-t",
-            "alloc_space",
-            "--focus",
-            "shop::",
-            "p.pb.gz",
-        ];
+        let args = ["-t", "alloc_space", "--focus", "shop::", "p.pb.gz"];
         let top = run(folder, &[&["top", "-f", "csv"][..], &args].concat()).out;
         for row in [
             "90000,90000,\"shop::compared(",
@@ -58,26 +54,20 @@ fn what_a_library_allocates_is_counted_for_its_caller() {
             "{options}: {top}"
         );
         let text = run(folder, &[&["top"][..], &args].concat()).out;
-        let line = text.lines().find(|line| line.starts_with("Own code: "));
-        assert!(
-            line.is_some_and(|line| line.contains("is counted as their nearest caller's")),
-            "{text}"
-        );
-        let own = |args: &[&str]| run(folder, args).out.contains("Own code: ");
-        assert!(own(&["leaks", "--own-code", "p.pb.gz"]));
-        assert!(own(&["diff", "--own-code", "p.pb.gz", "p.pb.gz"]));
-        assert!(!own(&["leaks", "p.pb.gz"]) && !own(&["diff", "p.pb.gz", "p.pb.gz"]));
-        // A note mentions `--own-code`, and what it would show.
-        let plain = run(folder, &["top", "-n", "5", "-t", "alloc_space", "p.pb.gz"]).out;
-        if options == "-O0" {
-            assert!(
-                plain.contains(
-                    "library code. With --own-code the program's functions that called it are \
-                     shown instead: first shop::compared"
-                ),
-                "{plain}"
-            );
+        assert!(text.contains(COUNTED_FOR_CALLERS), "{text}");
+        let own = |args: &[&str]| run(folder, args).out.contains(COUNTED_FOR_CALLERS);
+        for report in [
+            &["tree", "-t", "alloc", "p.pb.gz"][..],
+            &["diff", "-t", "alloc", "p.pb.gz", "p.pb.gz"],
+        ] {
+            assert!(own(report), "{report:?}");
+            for option in ["--all-code", "--all-frames", "-g=addresses"] {
+                assert!(!own(&[report, &[option]].concat()), "{report:?} {option}");
+            }
         }
+        // A function that the user names is found, whose code it is.
+        let peek = run(folder, &["peek", "reserve|qsort|insert", "p.pb.gz"]);
+        assert_eq!(peek.code, 0, "{}", peek.err);
         // Rows still add up to the total.
         let sum = |args: &[&str]| -> i64 {
             let rows = run(
@@ -90,11 +80,11 @@ fn what_a_library_allocates_is_counted_for_its_caller() {
                 .map(|row| row.split(',').next().unwrap().parse::<i64>().unwrap())
                 .sum()
         };
-        assert_eq!(sum(&[]), sum(&["--own-code"]));
+        assert_eq!(sum(&[]), sum(&["--all-code"]));
     }
 }
 
-/// SQL shows the modules on which `--own-code` is based, with the same values for files and for a
+/// SQL shows the modules on which own code is based, with the same values for files and for a
 /// database, whose views cut no frames.
 #[test]
 fn a_function_s_module_is_a_column() {
@@ -111,7 +101,8 @@ fn a_function_s_module_is_a_column() {
     assert_eq!(loaded.code, 0, "{}", loaded.err);
     const SQL: &str = "SELECT function, module, is_library FROM function_report \
         WHERE sample_type = 'alloc_space' AND flat <> 0 ORDER BY function";
-    let rows = run(folder, &["sql", "-f", "csv", "-p", "p.pb.gz", SQL]).out;
+    let all = ["sql", "-f", "csv", "--all-code", "-p", "p.pb.gz", SQL];
+    let rows = run(folder, &all).out;
     let whole = ["sql", "-f", "csv", "--all-frames", "-p", "p.pb.gz", SQL];
     assert_eq!(
         run(folder, &whole).out,
@@ -168,8 +159,10 @@ fn whose_code_counts_is_asked_of_every_report() {
         let cut = run(folder, &[report, &own].concat());
         assert_eq!(cut.code, 0, "{report:?}: {}", cut.err);
         assert!(!cut.out.contains("our_alloc"), "{report:?}: {}", cut.out);
-        let whole = run(folder, &[report, &["--own-code"]].concat());
-        assert_eq!(whole.code, 0, "{report:?}: {}", whole.err);
+        for option in ["--own-code", "--all-code"] {
+            let whole = run(folder, &[report, &[option]].concat());
+            assert_eq!(whole.code, 0, "{report:?} {option}: {}", whole.err);
+        }
     }
     // A rule of --fail-if is about the rows that are shown.
     let rule = |args: &[&str]| {
@@ -219,19 +212,15 @@ fn labels_and_filters_leave_own_code_as_it_is() {
     let folder = built.folder.path();
     recorded(folder, &["-o", "p.pb.gz", "./program"]);
     let counted = |args: &[&str]| {
-        let args = [&["top", "--own-code", "-t", "alloc_space", "p.pb.gz"], args].concat();
+        let args = [&["top", "-t", "alloc_space", "p.pb.gz"], args].concat();
         let text = run(folder, &args).out;
-        let line = text.lines().find(|line| line.starts_with("Own code: "));
+        let line = text.lines().find(|line| line.contains(COUNTED_FOR_CALLERS));
         line.unwrap_or_else(|| panic!("{text}")).to_string()
     };
     let plain = counted(&[]);
-    assert!(!plain.starts_with("Own code: 0B"), "{plain}");
     assert_eq!(counted(&["--tag-leaf", "k"]), plain);
     assert_eq!(counted(&["--tag-root", "k"]), plain);
-    let hidden = functions(
-        folder,
-        &["--own-code", "--hide", "shop::count", "-n", "0", "p.pb.gz"],
-    );
+    let hidden = functions(folder, &["--hide", "shop::count", "-n", "0", "p.pb.gz"]);
     assert!(
         !hidden
             .iter()
@@ -240,16 +229,7 @@ fn labels_and_filters_leave_own_code_as_it_is() {
     );
     let files = functions(
         folder,
-        &[
-            "--own-code",
-            "-g",
-            "files",
-            "-t",
-            "alloc_space",
-            "-n",
-            "1",
-            "p.pb.gz",
-        ],
+        &["-g", "files", "-t", "alloc_space", "-n", "1", "p.pb.gz"],
     );
     assert!(files[0].ends_with("source.cc"), "{files:?}");
 }

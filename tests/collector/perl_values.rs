@@ -412,7 +412,7 @@ fn a_cycle_in_a_catalyst_application_is_found() {
     assert_eq!(of.out, out, "{}", of.err);
     for words in [&[][..], &["--tag-focus", "mark=warm"]] {
         let words = [
-            &["leaks", "-t", "sv_inuse_space", "-n", "3", "v.pb.gz"],
+            &["leaks", "-t", "sv_inuse_space", "-n", "6", "v.pb.gz"],
             words,
         ]
         .concat();

@@ -446,7 +446,15 @@ fn allocators_are_cut_from_reports() {
         let recorded = run(folder, &["record", "--exact", "-o", "p.pb.gz", "./program"]);
         assert_eq!(recorded.code, 0, "{}", recorded.err);
         let leaves = |more: &[&str]| -> Vec<String> {
-            let args = ["top", "--focus", "^main$|::main$", "-f", "json", "p.pb.gz"];
+            let args = [
+                "top",
+                "--all-code",
+                "--focus",
+                "^main$|::main$",
+                "-f",
+                "json",
+                "p.pb.gz",
+            ];
             let top = json(folder, &[&args[..], more].concat());
             let rows = top["rows"].as_array().unwrap().iter();
             let rows = rows.filter(|row| row["flat"] == 5000);

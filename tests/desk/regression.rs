@@ -363,7 +363,7 @@ fn output_files_stay_what_they_were() {
     assert!(
         std::fs::read_to_string(folder.join("private.txt"))
             .unwrap()
-            .contains("main")
+            .contains("inuse_space, total")
     );
 }
 

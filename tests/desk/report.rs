@@ -130,16 +130,16 @@ fn a_page_has_the_numbers_of_top() {
         let data = Data::from_page(&ok(&["report", profile]));
         for t in data.head["types"].as_array().unwrap() {
             let name = t[0].as_str().unwrap();
-            let wanted = top(&["-t", name, profile]);
+            let wanted = top(&["--all-code", "-t", name, profile]);
             assert_eq!(data.flat(0, name), wanted, "{profile} {name}");
         }
     }
     let data = Data::from_page(&ok(&["report", "--base", BEFORE, AFTER]));
     assert_eq!(data.head["base"], 0);
-    assert_eq!(data.flat(0, "inuse_space"), top(&[BEFORE]));
-    assert_eq!(data.flat(1, "inuse_space"), top(&[AFTER]));
+    assert_eq!(data.flat(0, "inuse_space"), top(&["--all-code", BEFORE]));
+    assert_eq!(data.flat(1, "inuse_space"), top(&["--all-code", AFTER]));
     let data = Data::from_page(&ok(&["report", "--focus", "parseOrder", AFTER]));
-    let wanted = top(&["--focus", "parseOrder", AFTER]);
+    let wanted = top(&["--all-code", "--focus", "parseOrder", AFTER]);
     assert_eq!(data.flat(0, "inuse_space"), wanted);
 }
 

@@ -158,6 +158,7 @@ fn go_text_is_what_its_protobuf_says() {
         let rows = |file: &str| {
             let args = [
                 "top",
+                "--all-code",
                 "-f",
                 "csv",
                 "-n",

@@ -43,7 +43,7 @@ fn pprof_top(pprof: &Path, file: &Path, args: &[&str]) -> (Rows, Option<i64>) {
 }
 
 fn our_top(file: &Path, args: &[&str]) -> (Rows, i64) {
-    let mut all = vec!["top", "-f", "json", "-n", "0"];
+    let mut all = vec!["top", "--all-code", "-f", "json", "-n", "0"];
     all.extend(args);
     all.push(file.to_str().unwrap());
     let run = run(&sample_profiles(), &all);

@@ -70,7 +70,12 @@ fn without_libraries(sample: &Path, folder: &Path) -> PathBuf {
 /// Returns heapprof's rows as JSON.
 fn our_rows(sample: &Path, args: &[&str]) -> Vec<serde_json::Value> {
     let file = sample.to_str().unwrap();
-    let args = [&["top", "-f", "json", "-n", "0"], args, &[file]].concat();
+    let args = [
+        &["top", "--all-code", "-f", "json", "-n", "0"],
+        args,
+        &[file],
+    ]
+    .concat();
     let run = run(&sample_profiles(), &args);
     assert_eq!(run.code, 0, "{}", run.err);
     let top: serde_json::Value = serde_json::from_str(&run.out).unwrap();

@@ -22,12 +22,8 @@ fn word_advice(advice: ReportAdvice<'_>) -> String {
         ReportAdvice::CountForCallers(pattern) => {
             return format!("--wrappers {} counts its memory as theirs", quote(pattern));
         }
-        ReportAdvice::OwnCode {
-            with_wrappers: true,
-        } => "--own-code and --wrappers",
-        ReportAdvice::OwnCode {
-            with_wrappers: false,
-        } => "--own-code",
+        ReportAdvice::SortByCum => "--sort cum shows them",
+        ReportAdvice::AllCode => "--all-code shows them",
         ReportAdvice::SampleMore => "Record with --exact, or a shorter --period",
         ReportAdvice::RecordAll => "heapprof record --exact counts every allocation",
         ReportAdvice::RecordPythonObjects => "record --python-objects=yes",

@@ -61,8 +61,9 @@ const QUESTION_OPTIONS: [&str; 13] = [
     "tag_leaf",
 ];
 /// The switches that every question accepts.
-const QUESTION_SWITCHES: [&str; 4] = [
+const QUESTION_SWITCHES: [&str; 5] = [
     "no_inlines",
+    "all_code",
     "own_code",
     "all_frames",
     "relative_percentages",

@@ -20,6 +20,8 @@ pub struct ParameterValues {
     pub(crate) regex: String,
     /// The smallest share of the total that a node of the tree must have, in percent.
     pub(crate) min_percent: f64,
+    /// Whether functions of libraries are rows, too, instead of their callers.
+    pub(crate) all_code: bool,
     pub(crate) is_wide: bool,
     pub(crate) is_reverse: bool,
     pub(crate) is_full: bool,
@@ -35,6 +37,7 @@ impl ParameterValues {
             granularity: None,
             regex: String::new(),
             min_percent: 1.0,
+            all_code: false,
             is_wide: false,
             is_reverse: false,
             is_full: false,
@@ -96,6 +99,7 @@ impl ParameterValues {
             "tag_hide" => filters.tag_hide = text(),
             "no_inlines" => query.no_inlines = true,
             "own_code" => query.own_code = true,
+            "all_code" => self.all_code = true,
             "all_frames" => query.all_frames = true,
             "relative_percentages" => query.relative_percentages = true,
             "wide" => self.is_wide = true,
@@ -107,9 +111,21 @@ impl ParameterValues {
         Ok(())
     }
 
-    /// Returns the query of a command, with the granularity `default` if no parameter gives a
-    /// granularity.
+    /// Returns the query of a command that shows the program's own code, unless the parameters ask
+    /// for all code, all frames, or addresses. The granularity is `default` if no parameter gives
+    /// one.
     pub(crate) fn query_by(&self, default: Granularity) -> Query {
+        let query = self.query_of_all_code(default);
+        let has_names = query.granularity != Granularity::Addresses;
+        Query {
+            own_code: query.own_code || has_names && !self.all_code && !query.all_frames,
+            ..query
+        }
+    }
+
+    /// Returns the query of a command that shows all code, unless the parameters ask for own code.
+    /// The granularity is `default` if no parameter gives one.
+    pub(crate) fn query_of_all_code(&self, default: Granularity) -> Query {
         Query {
             granularity: self.granularity.unwrap_or(default),
             ..self.query.clone()

@@ -92,7 +92,7 @@ fn rows(
             .get(found.default)
             .map_or_else(String::new, |t| t.r#type.clone()),
         base,
-        own_code: begins_with_library(&found),
+        own_code: true,
         frames: frames.collect(),
         nodes: nodes.collect(),
         left_out: web::OmittedNodes {
@@ -211,27 +211,6 @@ fn growth_row(of: &FunctionGrowth) -> web::PageGrowth {
         last: of.last,
         max: of.largest,
     }
-}
-
-/// Whether the function with the largest flat value is in a library. If so, its callers are more
-/// informative. Go's own packages do not count as libraries, because Go programs are usually read
-/// together with them.
-fn begins_with_library(found: &heapprof_analysis::report::ReportContents) -> bool {
-    let Some(moment) = found.moments.last() else {
-        return false;
-    };
-    let mut flat = vec![0i128; found.functions.len()];
-    for &(node, of, value) in &moment.values {
-        if of as usize == found.default {
-            let (function, _) = found.places[found.nodes[node as usize].place as usize];
-            flat[function as usize] += i128::from(value).abs();
-        }
-    }
-    let most = (1..flat.len()).max_by_key(|&i| flat[i]);
-    most.is_some_and(|i| {
-        let function = &found.functions[i];
-        function.is_library && !function.file.ends_with(".go")
-    })
 }
 
 /// Returns the text of the lines that have values, and of the lines around them, by file.

@@ -67,7 +67,11 @@ fn session(
         }
         false => {
             let sources = library.read_all(&library.parse_choice(asked)?.names)?;
-            let question = ProfileQuestion::new(sources, &Query::default(), TypeSelection::All);
+            let query = Query {
+                own_code: true,
+                ..Query::default()
+            };
+            let question = ProfileQuestion::new(sources, &query, TypeSelection::All);
             question.and_then(AnalysisSession::new).map_err(Into::into)
         }
     };

@@ -55,32 +55,32 @@ impl WebQuestion {
 
     pub(crate) fn peek(values: ParameterValues) -> Result<Self> {
         Ok(Self::Peek(PeekQuestion {
-            query: values.query_by(Granularity::Functions),
+            query: values.query_of_all_code(Granularity::Functions),
             wanted: compile_regex(&values.regex)?,
         }))
     }
 
     pub(crate) fn list(values: ParameterValues) -> Result<Self> {
         let wanted = compile_regex(&values.regex)?;
-        let query = values.query_by(Granularity::Functions);
+        let query = values.query_of_all_code(Granularity::Functions);
         Ok(Self::List(ListQuestion::new(query, wanted)?))
     }
 
     pub(crate) fn traces(values: ParameterValues) -> Result<Self> {
         Ok(Self::Traces(TracesQuestion {
-            query: values.query_by(Granularity::Functions),
+            query: values.query_of_all_code(Granularity::Functions),
         }))
     }
 
     pub(crate) fn tags(values: ParameterValues) -> Result<Self> {
         Ok(Self::Tags(TagsQuestion {
-            query: values.query_by(Granularity::Functions),
+            query: values.query_of_all_code(Granularity::Functions),
         }))
     }
 
     pub(crate) fn stats(values: ParameterValues) -> Result<Self> {
         Ok(Self::Stats(StatsQuestion {
-            query: values.query_by(Granularity::Functions),
+            query: values.query_of_all_code(Granularity::Functions),
         }))
     }
 

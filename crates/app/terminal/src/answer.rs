@@ -48,7 +48,8 @@ pub struct ViewFacts {
 pub(crate) struct ViewQuestion {
     /// The sample type; `None` for the profile's default.
     pub(crate) sample_type: Option<String>,
-    pub(crate) own_code: bool,
+    /// Whether rows are functions of libraries, too, instead of their callers.
+    pub(crate) all_code: bool,
     pub(crate) focus: Option<String>,
 }
 
@@ -56,7 +57,7 @@ impl ViewQuestion {
     fn query(&self) -> Query {
         Query {
             sample_type: self.sample_type.clone(),
-            own_code: self.own_code,
+            own_code: !self.all_code,
             filters: QueryFilters {
                 focus: self.focus.clone(),
                 ..QueryFilters::default()

@@ -105,7 +105,7 @@ fn wrap_text(text: &str, width: usize) -> Vec<String> {
 /// Draws the line about the current settings: sample type, own code, focus, order, and the moment
 /// with which rows are compared.
 fn switches(canvas: &mut ScreenCanvas<'_>, area: Rect, data: &ViewData, state: &ViewState) {
-    let own = if state.ask.own_code { "on" } else { "off" };
+    let own = if state.ask.all_code { "off" } else { "on" };
     let focus = state.ask.focus.as_deref().unwrap_or("–");
     let arrow = if state.is_reversed { "↑" } else { "↓" };
     let versus = match (&data.mark, data.base_seconds) {

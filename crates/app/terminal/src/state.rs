@@ -184,7 +184,7 @@ impl ViewState {
             KeyPress::Char('3') => self.view = ViewMode::Timeline,
             KeyPress::Char('4') => self.view = ViewMode::Growth,
             KeyPress::Char(' ') => self.is_frozen = !self.is_frozen,
-            KeyPress::Char('o') => self.ask.own_code = !self.ask.own_code,
+            KeyPress::Char('o') => self.ask.all_code = !self.ask.all_code,
             KeyPress::Char('/') => self.typed = Some(self.ask.focus.clone().unwrap_or_default()),
             KeyPress::Char('s') => {
                 let next = (self.column as usize + 1) % ViewColumn::ALL.len();

@@ -59,7 +59,6 @@ pub mod list;
 pub mod moment_labels;
 mod moments;
 pub mod nameless;
-pub mod own_code;
 mod part;
 pub mod peak;
 pub mod peek;

@@ -4,7 +4,6 @@ use rusqlite::Row;
 
 use crate::error::AnalysisError;
 use crate::header::{ReportHeader, SampleType, header};
-use crate::own_code::{OwnCode, own_code};
 use crate::place::{self, CodePlace};
 use crate::session::{AnalysisSession, ESTIMATE_COLUMN_COUNT, read_estimate};
 use crate::wrapper::{AllocationWrapper, wrappers};
@@ -58,9 +57,6 @@ pub struct TopReport {
     /// The functions among the rows that look like wrappers of malloc. Empty until
     /// [`add_code_hints`] finds them.
     pub wrappers: Vec<AllocationWrapper>,
-    /// The function that would come first without code of libraries, if most of the rows are such
-    /// code. `None` until [`add_code_hints`] finds it.
-    pub own_code: Option<OwnCode>,
     /// Every sample type, with the position in this list of the type that counts its objects. Empty
     /// unless the report is about all types.
     pub types: Vec<(SampleType, Option<usize>)>,
@@ -172,24 +168,14 @@ pub fn top(
     Ok(top)
 }
 
-/// Finds the functions among the rows that look like wrappers of malloc, and the function that
-/// would come first without code of libraries. The session has one profile.
+/// Finds the functions among the rows that look like wrappers of malloc. The session has one
+/// profile.
 pub fn add_code_hints(
     session: &AnalysisSession,
     query: &Query,
     report: &mut TopReport,
 ) -> Result<(), AnalysisError> {
     report.wrappers = wrappers(session, 1, query)?;
-    let counted = report.rows.iter().filter(|row| row.flat != 0);
-    let places: Vec<&CodePlace> = counted.map(|row| &row.place).collect();
-    // The memory of a proposed wrapper counts for its callers.
-    let proposed = report.wrappers.iter().map(AllocationWrapper::pattern);
-    let all: Vec<String> = query.wrappers.iter().cloned().chain(proposed).collect();
-    let without = Query {
-        wrappers: (!all.is_empty()).then(|| all.join("|")),
-        ..query.clone()
-    };
-    report.own_code = own_code(session, 1, &without, &places)?;
     Ok(())
 }
 

@@ -24,12 +24,10 @@ pub enum ReportAdvice<'a> {
     /// Count the memory of wrappers for the functions that call them. The expression matches the
     /// wrappers. The words of this advice are a clause.
     CountForCallers(&'a str),
-    /// Count the memory of libraries for the program's own code. The words of this advice name the
-    /// option for that.
-    OwnCode {
-        /// Whether wrappers have to count for their callers, too.
-        with_wrappers: bool,
-    },
+    /// Order rows by what they and their callees hold. The words of this advice are a clause.
+    SortByCum,
+    /// Show the code of libraries. The words of this advice are a clause.
+    AllCode,
     /// Take samples more often. The words of this advice are an imperative.
     SampleMore,
     /// Record every allocation. The words of this advice are a clause.
@@ -73,7 +71,8 @@ impl Default for AdviceWords {
                 ReportAdvice::Symbolize => "symbols name it",
                 ReportAdvice::DebugFiles => "debug files name it",
                 ReportAdvice::CountForCallers(_) => "its memory can count as theirs",
-                ReportAdvice::OwnCode { .. } => "own code only",
+                ReportAdvice::SortByCum => "the order of cum shows them",
+                ReportAdvice::AllCode => "a report of all code shows them",
                 ReportAdvice::SampleMore => "Record every allocation, or with a shorter period",
                 ReportAdvice::RecordAll => "an exact recording counts every allocation",
                 ReportAdvice::RecordPythonObjects => "a recording of Python's objects",

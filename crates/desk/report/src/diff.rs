@@ -160,12 +160,15 @@ fn lines(
     }
     if let (Some([before, _]), Some([after, _])) = (diff.before.folded, diff.after.folded) {
         let show = |sum: i128| measure.show(i64::try_from(sum).unwrap_or(i64::MAX));
-        lines.push(format!(
-            "Own code: of what libraries allocated, {} before and {} after is counted as their \
-             nearest caller's in the program's own code",
-            show(before),
-            show(after)
-        ));
+        if (before, after) != (0, 0) {
+            lines.push(format!(
+                "{} before and {} after was allocated by libraries and counts for their callers; \
+                 {}.",
+                show(before),
+                show(after),
+                style.advise(ReportAdvice::AllCode)
+            ));
+        }
     }
     if changed.is_empty() {
         lines.push(match diff.rows.is_empty() {

@@ -63,7 +63,7 @@ pub(crate) fn lines(
             measure.show(header.left_out),
         ));
     }
-    lines.extend(own_code(header, measure));
+    lines.extend(own_code(header, measure, style));
     if let Some(bytes) = header.in_use_at_end {
         lines.push(format!(
             "This is the peak. At the end, {} was in use: {}.",
@@ -83,27 +83,32 @@ pub(crate) fn lines(
 /// Returns the line about `own_code`; `None` if the query does not have it. The line has the memory
 /// of libraries that is counted for a caller in the program's own code, and the memory without such
 /// a caller.
-pub(crate) fn own_code(header: &ReportHeader, measure: &UnitFormatter) -> Option<String> {
+pub(crate) fn own_code(
+    header: &ReportHeader,
+    measure: &UnitFormatter,
+    style: &ReportStyle,
+) -> Option<String> {
     let [counted, left] = header.folded?;
     let show = |sum: i128| {
         let shown = measure.show(i64::try_from(sum).unwrap_or(i64::MAX));
         format!("{shown} ({})", percent(sum, header.total))
     };
+    if counted == 0 {
+        return None;
+    }
     let mut line = format!(
-        "Own code: {} that libraries allocated is counted as their nearest caller's in the \
-         program's own code",
+        "{} was allocated by libraries and counts for their callers",
         show(counted)
     );
-    if left != 0 {
-        line.push_str(&format!("; {} has no such caller", show(left)));
+    if left * 100 >= i128::from(header.total) {
+        line.push_str(&format!("; {} has no caller in own code", show(left)));
     }
-    Some(line)
+    Some(format!("{line}; {}.", style.advise(ReportAdvice::AllCode)))
 }
 
 /// The reason why a sampled peak has no range.
-pub(crate) const SAMPLED_PEAK_NOTE: &str = "Nobody knows how sure a sampled peak is. It is less sure than what \
-                               is in use, because its moment is the one at which the estimate was \
-                               largest.";
+pub(crate) const SAMPLED_PEAK_NOTE: &str = "A sampled peak has no range, because its moment is the one at which \
+                               the estimate was largest.";
 
 /// Returns the end of a line, with a note that values are estimates; `None` for exact values.
 pub(crate) fn estimate_note(header: &ReportHeader) -> Option<String> {

@@ -216,7 +216,7 @@ impl<'a> LeaksView<'a> {
                 self.amount(self.leaks.filtered_out)
             ));
         }
-        lines.extend(head::own_code(header, &self.space));
+        lines.extend(head::own_code(header, &self.space, self.style));
         if let Some(suppressed) = self.suppressed_line() {
             lines.push(suppressed);
         }

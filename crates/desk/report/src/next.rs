@@ -6,7 +6,6 @@ use heapprof_analysis::{
     top::{TopReport, TopRow},
     wrapper::AllocationWrapper,
 };
-use heapprof_text::shorten_one;
 
 use crate::advice::ReportAdvice;
 use crate::measure::{percent, plural};
@@ -14,8 +13,6 @@ use crate::style::ReportStyle;
 
 /// Maximum number of wrappers that the advice names.
 const MAX_WRAPPERS: usize = 2;
-/// Largest number of columns for the name of a function.
-const MAX_NAME_COLUMNS: usize = 60;
 /// Number of samples below which a report gives little information.
 const MIN_SAMPLES: u64 = 30;
 
@@ -39,21 +36,6 @@ pub(crate) fn after_top(top: &TopReport, style: &ReportStyle) -> Vec<String> {
     };
     let shown = top.wrappers.iter().filter(is_shown).take(MAX_WRAPPERS);
     lines.extend(shown.map(|wrapper| wrapper_text(wrapper, style)));
-    let any_wrapper = !lines.is_empty();
-    if let Some(own) = &top.own_code {
-        let [library, rows] = own.rows;
-        lines.push(format!(
-            "{library} of {} with a flat value {} library code. With {} the program's functions \
-             that called it are shown instead: first {} ({})",
-            plural(&rows.to_string(), "row"),
-            if library == 1 { "is" } else { "are" },
-            style.advise(ReportAdvice::OwnCode {
-                with_wrappers: any_wrapper,
-            }),
-            shorten_one(&own.function, MAX_NAME_COLUMNS),
-            percent(own.value, top.header.total),
-        ));
-    }
     let sum = |nameless: bool| -> i128 {
         let rows = top
             .rows

@@ -11,7 +11,7 @@ use crate::advice::ReportAdvice;
 use crate::error::ReportError;
 use crate::head::{self, with_head};
 use crate::json;
-use crate::measure::{UnitFormatter, percent};
+use crate::measure::{UnitFormatter, percent, plural};
 use crate::names::{
     MIN_NAME_COLUMNS, file_cell, file_column, name_cells, name_columns, name_rows,
     name_rows_within, name_wide_rows,
@@ -40,6 +40,14 @@ pub fn top(
     if style.format == ReportFormat::Json {
         return json::text(document(top, &sources));
     }
+    let holders = match style.format {
+        ReportFormat::Csv => None,
+        _ => only_holders(top),
+    };
+    let (top, caller_count) = match &holders {
+        Some((holders, caller_count)) => (holders, *caller_count),
+        None => (top, 0),
+    };
     let mut lines = head::lines(&top.header, &measure, style);
     let table = match top.types.is_empty() {
         true => narrow(top, &measure, style, &sources),
@@ -62,7 +70,10 @@ pub fn top(
     }
     let mut text = with_head(&lines, &table.render(style)?, style);
     if matches!(style.format, ReportFormat::Text | ReportFormat::Markdown) {
-        for line in after_top(top, style) {
+        for line in callers_line(top, caller_count, style)
+            .into_iter()
+            .chain(after_top(top, style))
+        {
             let line = printable(&line).into_owned();
             match style.format {
                 ReportFormat::Markdown => text.push_str(&format!("\n{}\n", markdown_cell(&line))),
@@ -71,6 +82,42 @@ pub fn top(
         }
     }
     Ok(text)
+}
+
+/// Returns the report without its last rows, which have no flat value, and the number of these rows
+/// and of the rows that the limit left out. Returns `None` if all rows stay.
+fn only_holders(top: &TopReport) -> Option<(TopReport, i64)> {
+    let last = top.rows.iter().rposition(|row| row.flat != 0)?;
+    let is_ordered = top.sort == SortKey::Flat && top.types.is_empty();
+    if !is_ordered || last + 1 == top.rows.len() {
+        return None;
+    }
+    let mut holders = top.clone();
+    holders.rows.truncate(last + 1);
+    // Rows are in the order of their flat values, so those beyond the limit have none either.
+    holders.other.rows = 0;
+    let caller_count = top.rows.len() - holders.rows.len();
+    Some((holders, caller_count as i64 + top.other.rows))
+}
+
+/// Returns the line about rows that have no flat value and were left out.
+fn callers_line(top: &TopReport, count: i64, style: &ReportStyle) -> Option<String> {
+    let what = match top.header.granularity {
+        Granularity::Functions | Granularity::FileFunctions => "function",
+        Granularity::Files => "file",
+        Granularity::Lines => "line",
+        Granularity::Addresses => "instruction",
+    };
+    let calls = match count {
+        0 => return None,
+        1 => "only calls these",
+        _ => "only call these",
+    };
+    Some(format!(
+        "{} {calls}; {}.",
+        plural(&count.to_string(), what),
+        style.advise(ReportAdvice::SortByCum)
+    ))
 }
 
 /// Least number of columns for source text.

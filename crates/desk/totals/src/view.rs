@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use foldhash::{HashMap, HashMapExt};
-use heapprof_profile::{Profile, Samples};
+use heapprof_profile::{Profile, Samples, is_place_of_code};
 
 use crate::error::TotalsError;
 use crate::filter::{CompiledFilters, bit, drop};
@@ -24,20 +24,49 @@ pub struct ProfileView {
     identity: bool,
     /// The suppression rule of each location, if it has one; empty without suppressions.
     rule: Vec<Option<u32>>,
-    /// For each frame, whether it belongs to a library; empty if the query does not need this.
-    library: Vec<bool>,
+    /// Whose code each frame is; empty if the query does not need this.
+    owner: Vec<FrameOwner>,
 }
 
-/// Returns, for each frame, whether it is a library frame that `wanted` accepts.
-pub fn libraries(
-    profile: &Profile,
-    frames: &FrameTable,
-    wanted: impl Fn(&ProfileFrame) -> bool,
-) -> Vec<bool> {
+/// Whose code a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FrameOwner {
+    /// The program's own code.
+    Program,
+    /// Code of the program that has no name, or a mark such as `[truncated]`. Memory of a library
+    /// does not count for it, because the name of the library's function says more.
+    Unnamed,
+    /// A library or the runtime of a language.
+    Library,
+}
+
+/// Returns whose code each frame is.
+fn owners(profile: &Profile, frames: &FrameTable) -> Vec<FrameOwner> {
+    let libraries = libraries(profile, frames);
+    let owner = |(frame, is_library): (&ProfileFrame, bool)| {
+        let function = frame.function(profile);
+        let function = function.map(|function| &profile.function[function.index()]);
+        match function {
+            _ if is_library => FrameOwner::Library,
+            Some(function) if is_name(profile.text(function.name)) => FrameOwner::Program,
+            _ => FrameOwner::Unnamed,
+        }
+    };
+    frames.iter().zip(libraries).map(owner).collect()
+}
+
+/// Whether a name is more than an address or a mark.
+fn is_name(name: &str) -> bool {
+    let is_address = name.starts_with("0x") || is_place_of_code(name);
+    !name.is_empty() && !name.starts_with('[') && !is_address
+}
+
+/// Returns, for each frame, whether it is a library frame.
+fn libraries(profile: &Profile, frames: &FrameTable) -> Vec<bool> {
     // A function has many frames, so its answer is remembered.
     let (modules, mut known) = (ModuleResolver::new(profile), HashMap::new());
     let is_library = |frame: &ProfileFrame| {
-        let Some(location) = frame.location().filter(|_| wanted(frame)) else {
+        let Some(location) = frame.location() else {
             return false;
         };
         let function = frame.function(profile);
@@ -56,17 +85,17 @@ impl ProfileView {
     pub fn new(profile: &Profile, query: &Query) -> Result<Self, TotalsError> {
         let mut frames = FrameTable::new(profile, query.no_inlines);
         let filter = CompiledFilters::new(profile, &mut frames, query)?;
-        let library = match query.own_code {
-            true => libraries(profile, &frames, |_| true),
+        let owner = match query.own_code {
+            true => owners(profile, &frames),
             false => Vec::new(),
         };
-        let identity = filter.is_identity() && library.is_empty();
+        let identity = filter.is_identity();
         Ok(Self {
             frames,
             filter,
             identity,
             rule: Vec::new(),
-            library,
+            owner,
         })
     }
 
@@ -108,19 +137,24 @@ impl ProfileView {
     }
 
     /// Returns the range of library frames at the leaf that are left out, so that their value goes
-    /// to the nearest other frame. The range is empty if the stack has no other frame, so that the
-    /// stack stays unchanged. Frames of labels around the range always stay.
+    /// to the nearest other frame. The range is empty if that frame has no name, or if the stack
+    /// has no other frame, so that the stack stays unchanged. Frames of labels around the range
+    /// always stay.
     fn folded_range(&self, stack: &[u32]) -> Range<usize> {
-        if self.library.is_empty() {
+        if self.owner.is_empty() {
             return 0..0;
         }
         let is_label = |frame: &u32| matches!(self.frames.get(*frame), ProfileFrame::Label { .. });
-        let start = stack
-            .iter()
-            .position(|f| !is_label(f))
-            .unwrap_or(stack.len());
+        let start = match self.filter.label_frames.is_empty() {
+            true => 0,
+            false => stack
+                .iter()
+                .position(|f| !is_label(f))
+                .unwrap_or(stack.len()),
+        };
         let own = stack[start..].iter().position(|&f| !self.is_library(f));
-        match own.map(|at| start + at).filter(|&at| !is_label(&stack[at])) {
+        let is_program = |at: &usize| self.owner[stack[*at] as usize] == FrameOwner::Program;
+        match own.map(|at| start + at).filter(is_program) {
             Some(own) => start..own,
             None => start..start,
         }
@@ -128,7 +162,7 @@ impl ProfileView {
 
     /// Whether a frame belongs to a library. Always false if the query does not need this.
     pub fn is_library(&self, frame: u32) -> bool {
-        self.library.get(frame as usize) == Some(&true)
+        self.owner.get(frame as usize) == Some(&FrameOwner::Library)
     }
 
     /// Writes the frames of sample `i` to `stack`, leaf first, even if the sample is suppressed.
@@ -144,6 +178,7 @@ impl ProfileView {
                     .iter()
                     .for_each(|&l| stack.extend(self.frames.frames_of(l))),
             }
+            stack.drain(self.folded_range(stack));
             return true;
         }
         self.filter_stack(samples, i, stack)
@@ -256,5 +291,61 @@ impl ProfileView {
             stack.drain(..at);
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use heapprof_profile::ProfileBuilder;
+
+    use super::*;
+
+    /// Memory of libraries at the leaf counts for the nearest caller in the program, if that caller
+    /// has a name. Other stacks stay as they are.
+    #[test]
+    fn own_code_is_the_nearest_caller_with_a_name() {
+        for (stack, shown) in [
+            ("main;work", "main;work"),
+            ("main;work;std::vector<int>::reserve", "main;work"),
+            (
+                "main;std::sort;compare;std::string::assign",
+                "main;std::sort;compare",
+            ),
+            (
+                "std::thread::run;std::string::assign",
+                "std::thread::run;std::string::assign",
+            ),
+            (
+                "main;app+0x1f0;std::string::assign",
+                "main;app+0x1f0;std::string::assign",
+            ),
+            (
+                "main;[truncated];std::string::assign",
+                "main;[truncated];std::string::assign",
+            ),
+        ] {
+            let mut builder = ProfileBuilder::new(&[("space", "bytes")]);
+            builder.add_folded(stack, &[8]);
+            let profile = builder.finish();
+            let query = Query {
+                own_code: true,
+                ..Query::default()
+            };
+            let view = ProfileView::new(&profile, &query).unwrap();
+            let mut frames = Vec::new();
+            assert!(view.stack(&profile.samples, 0, &mut frames));
+            let name = |&frame: &u32| {
+                let function = view.frames.get(frame).function(&profile).unwrap();
+                profile.text(profile.function[function.index()].name)
+            };
+            let names: Vec<&str> = frames.iter().rev().map(name).collect();
+            assert_eq!(names.join(";"), shown);
+            let is_moved = i128::from(stack != shown);
+            assert_eq!(
+                view.fold_sums(&profile.samples, 0)[0],
+                8 * is_moved,
+                "{stack}"
+            );
+        }
     }
 }

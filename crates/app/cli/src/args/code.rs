@@ -6,9 +6,13 @@ use heapprof_page::check_wrappers;
 
 #[derive(Debug, Args)]
 pub(crate) struct CodeArgs {
-    /// Attribute the allocations of libraries and of a language's runtime to the nearest caller in
-    /// the program's own code
+    /// Show the functions of libraries and of a language's runtime, too; without it, their memory
+    /// counts for the nearest caller in the program's own code
     #[arg(long)]
+    pub(crate) all_code: bool,
+    /// Count the memory of libraries for the program's own code in peek, list, traces and tags,
+    /// too, which otherwise show all code
+    #[arg(long, conflicts_with = "all_code", hide_short_help = true)]
     pub(crate) own_code: bool,
     /// Leave out, as malloc is left out, functions whose names without parameters match: wrappers
     /// that heapprof does not know

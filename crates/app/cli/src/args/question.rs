@@ -73,8 +73,20 @@ pub(crate) struct FilterArgs {
 }
 
 impl QuestionArgs {
-    /// The question as the libraries take it.
+    /// The question of a report that shows the program's own code unless the user asks for all
+    /// code, all frames, or addresses.
     pub(crate) fn query(&self) -> Query {
+        let code = &self.code;
+        let is_whole = code.all_code || code.all_frames;
+        let has_names = self.granularity != Granularity::Addresses;
+        Query {
+            own_code: code.own_code || has_names && !is_whole,
+            ..self.query_of_all_code()
+        }
+    }
+
+    /// The question of a report that shows all code unless the user asks for own code.
+    pub(crate) fn query_of_all_code(&self) -> Query {
         let f = &self.filters;
         Query {
             sample_type: self.sample_type.clone(),

@@ -68,7 +68,7 @@ pub(super) fn run(context: &CommandContext, args: &DiffArgs) -> Result<ExitCode>
     let of_peak = gate.rules().find(|(rule, _)| rule.is_about_peak(&report));
     if is_sampled && let Some((_, text)) = of_peak {
         messages::note(&format!(
-            "--fail-if {text:?}: nobody knows how sure the peak of a sampled profile is, so the \
+            "--fail-if {text:?}: the peak of a sampled profile has no range, so the \
              rule takes it as exact; record --exact makes it exact"
         ));
     }

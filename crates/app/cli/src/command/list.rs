@@ -13,7 +13,7 @@ pub(super) fn run(context: &CommandContext, args: &ListArgs) -> Result<()> {
     let wanted = regex(&args.regex, &args.profiles.profiles)?;
     let query = Query {
         limit: row_limit(&args.limit, args.report.output.file()),
-        ..args.question.query()
+        ..args.question.query_of_all_code()
     };
     let question = ListQuestion::new(query, wanted)?;
     let names = context.sources.or_newest(&args.profiles.profiles)?;

@@ -14,7 +14,7 @@ pub(super) fn run(context: &CommandContext, args: &MatchArgs) -> Result<()> {
         query: Query {
             sort: args.sort.sort,
             limit: row_limit(&args.limit, args.report.output.file()),
-            ..args.question.query()
+            ..args.question.query_of_all_code()
         },
     };
     let names = context.sources.or_newest(&args.profiles.profiles)?;

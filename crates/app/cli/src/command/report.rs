@@ -35,7 +35,7 @@ pub(super) fn run(context: &CommandContext, args: &PageArgs) -> Result<()> {
     }
     let query = Query {
         granularity: Granularity::Lines,
-        ..args.question.query()
+        ..args.question.query_of_all_code()
     };
     let named = context.sources.or_newest(&args.profiles.profiles)?;
     let audit = read_audit(context, args, &named)?;

@@ -14,7 +14,8 @@ use crate::output;
 
 pub(super) fn run(context: &CommandContext, args: &SqlArgs) -> Result<()> {
     let query = args.question.query();
-    if args.profile.is_empty() && query != heapprof_analysis::Query::default() {
+    let has_options = args.question.query_of_all_code() != heapprof_analysis::Query::default();
+    if args.profile.is_empty() && (has_options || args.question.code.all_code) {
         bail!("filters and options of the question need a profile: name it with -p");
     }
     if let Some(answer) = heapprof_stores::query(context.sources.backend(), &args.statement)? {

@@ -9,7 +9,7 @@ use crate::context::CommandContext;
 
 pub(super) fn run(context: &CommandContext, args: &TagsArgs) -> Result<()> {
     let question = TagsQuestion {
-        query: args.labels.applied(args.question.query()),
+        query: args.labels.applied(args.question.query_of_all_code()),
     };
     let names = context.sources.or_newest(&args.profiles.profiles)?;
     let session = question.open(context.sources.read(&names)?, &note_question)?;

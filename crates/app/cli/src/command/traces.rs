@@ -13,7 +13,7 @@ pub(super) fn run(context: &CommandContext, args: &TracesArgs) -> Result<()> {
     let question = TracesQuestion {
         query: Query {
             limit: row_limit(&args.limit, args.report.output.file()),
-            ..args.labels.applied(args.question.query())
+            ..args.labels.applied(args.question.query_of_all_code())
         },
     };
     let names = context.sources.or_newest(&args.profiles.profiles)?;

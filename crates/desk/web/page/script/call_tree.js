@@ -73,15 +73,21 @@ export function linkChildren(tree) {
   return { first, next };
 }
 
+// Whether a function's name is only an address or a mark. Memory of a library does not count for
+// such a function, because the name of the library's function says more.
+const UNNAMED = /^$|^0x|^\[|\+0x[0-9a-f]+$/;
+
 // Finds for each node where its memory goes under "Own code": to itself, or, if it is a library's,
-// to the nearest caller that is not. A stack with libraries only stays as it is.
+// to the nearest caller that is not. A stack stays as it is if that caller has no name, or if there
+// are libraries only.
 function keepers(profile, shape) {
   const keeper = new Int32Array(shape.size);
   const nearest = new Int32Array(shape.size).fill(-1);
   for (let i = 1; i < shape.size; i++) {
     const isLibrary = profile.isLibrary[profile.moduleOf[shape.func[i]]];
     nearest[i] = isLibrary ? nearest[shape.parent[i]] : i;
-    keeper[i] = nearest[i] < 0 ? i : nearest[i];
+    const own = nearest[i];
+    keeper[i] = own < 0 || UNNAMED.test(profile.functionName[shape.func[own]]) ? i : own;
   }
   return keeper;
 }

@@ -61,7 +61,7 @@ function kinds(app) {
 function ownCode(app) {
   if (!app.profile.isLibrary.some(Boolean)) return null;
   const title = 'What libraries (std, runtime, libc) allocate counts for the nearest caller of ' +
-    'your own (O), as with heapprof top --own-code.';
+    'your own (O). Without it, the page shows all code, as heapprof top --all-code does.';
   return button('Own code', app.state.own, () => app.toggleOwn(), { title, tid: 'fold' });
 }
 

@@ -45,7 +45,7 @@ export function commandText(app) {
   else if (measure.name !== app.profile.head.default) flags.push(type);
   if (focus) flags.push('--focus ' + shellQuoted(focus));
   if (ignore) flags.push('--ignore ' + shellQuoted(ignore));
-  if (own && !command.includes('--own-code')) flags.push('--own-code');
+  if (!own) flags.push('--all-code');
   return command.replace(/^(\S+ \S+)/, [command.match(/^\S+ \S+/)?.[0] || '', ...flags].join(' '));
 }
 

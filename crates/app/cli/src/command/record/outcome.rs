@@ -323,8 +323,9 @@ fn few_samples(one: &RecordedProfile) -> Option<String> {
     }
     let (value, variance) = (sampled.in_use as f64, sampled.spread.variance);
     let equal = value * value / variance;
-    // If nothing is in use, no estimate can be better.
-    if variance <= 0.0 || equal >= MIN_SAMPLES_FOR_A_FIFTH {
+    // If nothing is in use, no estimate can be better. If little is, reports show the peak.
+    let shows_peak = one.written.in_use < one.written.peak / 2;
+    if shows_peak || variance <= 0.0 || equal >= MIN_SAMPLES_FOR_A_FIFTH {
         return None;
     }
     let shorter = match period((sampled.period as f64 * equal / MIN_SAMPLES_FOR_A_TENTH) as i64) {
