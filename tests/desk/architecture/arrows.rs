@@ -91,7 +91,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
         "app/terminal",
         &["analysis", "process", "profile", "report", "text"],
     ),
-    ("app/watch", &["analysis", "process"]),
+    ("app/watch", &["analysis", "process", "report"]),
     (
         "app/recorder",
         &[

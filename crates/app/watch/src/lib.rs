@@ -3,15 +3,17 @@
 //! A [`ProcessWatcher`] scans processes and their children, and returns the results as batches for
 //! the database. A [`WatchRule`] is a condition for which a watch can wait: a limit for a value of
 //! a process, such as its resident set. A [`WatchMark`] is a named moment, which a program sends in
-//! a datagram.
+//! a datagram. [`read_snapshot`] reads one process at one moment.
 #![forbid(unsafe_code)]
 
 mod mark;
 mod receive;
 mod rule;
+mod snapshot;
 mod watcher;
 
 pub use mark::{ACCEPTED_ANSWER, MarkScope, WatchMark, make_mark};
 pub use receive::receive_marks;
 pub use rule::{ProcessReading, WatchRule};
+pub use snapshot::{list_processes, read_snapshot};
 pub use watcher::ProcessWatcher;
