@@ -1,7 +1,7 @@
 """heapprof for Python programs: records a part of a program, and reads the profile of it.
 
 The program must run with libheapprof.so preloaded:
-LD_PRELOAD=$(heapprof preload-path) python3 app.py
+LD_PRELOAD=$(heapprof setup preload-path) python3 app.py
 """
 
 from .errors import AlreadyRecording, HeapprofError, NotPreloaded, NotRecording, ProfileError

@@ -11,7 +11,7 @@ class NotPreloaded(HeapprofError):
     def __init__(self) -> None:
         super().__init__(
             "libheapprof.so is not preloaded, so nothing can be recorded; start the program as "
-            "LD_PRELOAD=$(heapprof preload-path) python3 ..."
+            "LD_PRELOAD=$(heapprof setup preload-path) python3 ..."
         )
 
 

@@ -95,7 +95,7 @@ def _why_not() -> str:
         )
     return (
         "the program is recorded already, and a new recording would forget that; start it as "
-        "LD_PRELOAD=$(heapprof preload-path) python3 ... instead, or say replace=True"
+        "LD_PRELOAD=$(heapprof setup preload-path) python3 ... instead, or say replace=True"
     )
 
 

@@ -36,8 +36,8 @@ def check_program() -> None:
         raise CantRestart(
             "libheapprof.so is not preloaded, and pytest was called by another program, which it "
             "can't start again; start that program as HEAPPROF_OUTPUT=/dev/null/%p "
-            "HEAPPROF_START=no HEAPPROF_PYTHON_OBJECTS=yes LD_PRELOAD=$(heapprof preload-path) "
-            "python3 ..."
+            "HEAPPROF_START=no HEAPPROF_PYTHON_OBJECTS=yes "
+            "LD_PRELOAD=$(heapprof setup preload-path) python3 ..."
         )
 
 

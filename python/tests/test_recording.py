@@ -85,7 +85,7 @@ def test_without_the_library_it_says_what_to_do(python, tmp_path):
         "        assert isinstance(error, RuntimeError); print(error)\n",
         preload=False,
     )
-    want = "start the program as LD_PRELOAD=$(heapprof preload-path) python3 ..."
+    want = "start the program as LD_PRELOAD=$(heapprof setup preload-path) python3 ..."
     assert done.stdout.count(want) == 2
     assert not (tmp_path / "out.pb.gz").exists()
 

@@ -326,7 +326,7 @@ fn sql_is_read_only_and_compares_as_sqlite_does() {
     assert!(
         empty
             .err
-            .contains("it is empty, and heapprof load fills it"),
+            .contains("it is empty, and heapprof db load fills it"),
         "{}",
         empty.err
     );

@@ -57,11 +57,6 @@ fn habits_are_told_what_they_are_called_here() {
             "unrecognized subcommand 'summary'; here that is heapprof stats; --help says more",
         ),
         (
-            &["valid/made.plain.pb"],
-            "unrecognized subcommand 'valid/made.plain.pb'; it is a file: heapprof top \
-             valid/made.plain.pb reads it; --help says more",
-        ),
-        (
             &["flame", "--diff-base", "a"],
             "unexpected argument '--diff-base' found; here that is --base",
         ),
@@ -94,11 +89,53 @@ fn usage_errors_survive_what_is_no_text() {
     assert_eq!((found.code, found.err.as_str()), (2, expected));
 }
 
+/// A file alone is a question about its functions, and old names of commands go on working.
+#[test]
+fn a_file_alone_and_old_names_are_understood() {
+    let file = "valid/made.plain.pb";
+    assert_eq!(ok(&[file, "-n", "2"]), ok(&["top", file, "-n", "2"]));
+    for (old, new) in [
+        (&["schema"][..], &["db", "schema"][..]),
+        (&["man", "top"], &["setup", "man", "top"]),
+        (&["completions", "fish"], &["setup", "completions", "fish"]),
+        (&["preload-path"], &["setup", "preload-path"]),
+    ] {
+        assert_eq!(ok(old), ok(new), "{old:?}");
+    }
+    for (old, new) in [
+        ("load", "db load"),
+        ("ls", "db ls"),
+        ("series", "db series"),
+        ("prune", "db prune"),
+        ("rm", "db rm"),
+        ("export", "db export"),
+        ("import", "db import"),
+        ("perl-install", "setup perl-install"),
+        ("listen", "alive listen"),
+        ("wiretap", "alive wiretap"),
+    ] {
+        let words: Vec<&str> = new.split(' ').collect();
+        let of_new = ok(&[&words[..], &["-h"]].concat());
+        let of_old = ok(&[old, "-h"]);
+        assert_eq!(
+            of_old.replace(&format!("heapprof {old} "), &format!("heapprof {new} ")),
+            of_new
+        );
+    }
+    for old in ["detach", "ps", "jeprof"] {
+        assert!(ok(&[old, "--help"]).contains("Usage: heapprof "), "{old}");
+    }
+    let options = ok(&["help", "options"]);
+    assert!(options.contains("--max-inflated <SIZE>") && options.contains("A PROFILE is"));
+}
+
 /// The short help of a command has its own options, without the two dozen options of all commands.
 #[test]
 fn help_begins_with_what_is_a_commands_own() {
     for name in commands().iter().filter(|name| !name.ends_with("prof")) {
-        let (short, long) = (ok(&[name, "-h"]), ok(&[name, "--help"]));
+        let words: Vec<&str> = name.split(' ').collect();
+        let help = |option| ok(&[&words[..], &[option]].concat());
+        let (short, long) = (help("-h"), help("--help"));
         for common in ["--max-inflated", "--db <FILE>", "--focus", "--show-sql"] {
             assert!(!short.contains(common), "{name} -h has {common}: {short}");
         }

@@ -8,7 +8,11 @@ use std::sync::OnceLock;
 
 use crate::waits;
 
-/// Returns the names of all commands of heapprof. They are the names of its man pages.
+/// The beginnings of the names of commands in a group.
+const GROUPS: [&str; 3] = ["db-", "setup-", "alive-"];
+
+/// Returns all commands of heapprof, such as `top` and `db load`. They are the names of its man
+/// pages.
 pub fn commands() -> &'static [String] {
     static COMMANDS: OnceLock<Vec<String>> = OnceLock::new();
     COMMANDS.get_or_init(|| {
@@ -22,15 +26,14 @@ pub fn commands() -> &'static [String] {
                     .file_name()
                     .into_string()
                     .expect("text");
-                Some(
-                    page.strip_prefix("heapprof-")?
-                        .strip_suffix(".1")?
-                        .to_string(),
-                )
+                let name = page.strip_prefix("heapprof-")?.strip_suffix(".1")?;
+                let group = GROUPS.iter().find(|group| name.starts_with(**group));
+                let words = group.map(|group| {
+                    format!("{} {}", group.trim_end_matches('-'), &name[group.len()..])
+                });
+                Some(words.unwrap_or_else(|| name.to_string()))
             })
             .collect();
-        // clap's own command has no options.
-        names.retain(|name| name != "help");
         names.sort();
         assert!(names.len() > 40, "{names:?}");
         names

@@ -36,8 +36,8 @@ fn word_advice(advice: ReportAdvice<'_>) -> String {
             "heapprof fork-audit -- CMD, or record --fork-audit, notes them"
         }
         ReportAdvice::BuildPerlModule => {
-            "heapprof fork-audit --perl-install, or heapprof perl-install, builds for the next \
-             audit"
+            "heapprof fork-audit --perl-install, or heapprof setup perl-install, builds for the \
+             next audit"
         }
     }
     .to_string()

@@ -4,6 +4,7 @@ mod attach;
 mod code;
 mod color;
 mod compare;
+mod db;
 mod diff;
 mod drop_in;
 mod file_mode;
@@ -25,9 +26,11 @@ pub(crate) mod record;
 pub(crate) mod report;
 mod reports;
 mod series;
+mod setup;
 pub(crate) mod size;
 mod stats;
 mod store;
+mod surface;
 mod tui;
 pub(crate) mod web;
 mod wiretap;
@@ -46,6 +49,7 @@ pub(crate) use attach::{AttachArgs, DetachArgs};
 pub(crate) use code::CodeArgs;
 pub(crate) use color::ColorMode;
 pub(crate) use compare::{BenchArgs, CompareAllocatorsArgs};
+pub(crate) use db::DbCommand;
 pub(crate) use diff::DiffArgs;
 pub(crate) use drop_in::{DropInArgs, help_of};
 pub(crate) use file_mode::{FileMode, FileModeArgs};
@@ -67,18 +71,20 @@ pub(crate) use record::RecordArgs;
 pub(crate) use report::PageArgs;
 pub(crate) use reports::{InfoArgs, MatchArgs, TagsArgs, TopArgs, TracesArgs, TreeArgs};
 pub(crate) use series::{ExportArgs, GrowthArgs, ImportArgs, OverTimeMode, PruneArgs, SeriesArgs};
+pub(crate) use setup::SetupCommand;
 use size::size;
 pub(crate) use stats::{StatsArgs, TimelineArgs};
 pub(crate) use store::{LoadArgs, LsArgs, RmArgs, SchemaArgs, SqlArgs};
+pub(crate) use surface::{cli_command, current_name, parse, shared_options};
 pub(crate) use tui::TuiArgs;
 pub(crate) use web::WebArgs;
-pub(crate) use wiretap::{AliveArgs, ListenArgs, WiretapArgs};
+pub(crate) use wiretap::{AliveArgs, AliveCommand, AliveReportArgs, ListenArgs, WiretapArgs};
 
 /// The heading of the options that every command has. They come after a command's own options, and
 /// only in the long help.
 const GLOBAL_OPTIONS_HEADING: &str = "For every command";
 
-/// Reads heap profiles (pprof's format) and shows where the memory is
+/// Where is the memory? Records programs, and reads heap profiles of any tool
 #[derive(Debug, Parser)]
 #[command(
     name = "heapprof",
@@ -234,7 +240,7 @@ pub(crate) enum CliCommand {
     /// Callers and callees of the functions that match
     #[command(after_help = "Example: heapprof peek 'parseExpr$' profile.pb.gz")]
     Peek(MatchArgs),
-    /// Source lines of the functions that match, with their values
+    /// Source lines of functions that match, with their values
     #[command(
         after_help = "Example: heapprof list 'parser.*parseIdent$' --source-path ~/go/src \
                       profile.pb.gz"
@@ -246,20 +252,20 @@ pub(crate) enum CliCommand {
     /// How the memory divides among the values of each label
     #[command(after_help = "Example: heapprof tags profile.pb.gz")]
     Tags(TagsArgs),
-    /// What a profile contains: types, totals, period, time, mappings, comments, symbols
+    /// What a profile contains: types, totals, times, mappings
     #[command(after_help = "Example: heapprof info profile.pb.gz")]
     Info(InfoArgs),
-    /// Totals, mean and median sizes, a histogram of sizes, and the first functions
+    /// Totals, mean and median sizes, and a histogram of sizes
     #[command(after_help = "Example: heapprof stats profile.pb.gz")]
     Stats(StatsArgs),
-    /// The heap over time, in one recording or in a series of profiles
+    /// The heap over time, in a recording or in several profiles
     #[command(
         after_help = "For one profile, timeline shows the history that record noted in it. Each of \
                       several profiles, or of the profiles in a folder, is one moment.\n\nExample: \
                       heapprof timeline profile.pb.gz"
     )]
     Timeline(TimelineArgs),
-    /// What is in use at exit, by stack, with objects and their mean size
+    /// What is in use at the end, by stack, with object counts
     #[command(
         mut_arg("granularity", |arg| arg.default_value("lines")),
         mut_arg("sample_type", |arg| arg.help("What to order by: inuse_space or inuse_objects")),
@@ -269,7 +275,7 @@ pub(crate) enum CliCommand {
                       leaks --suppressions known.supp --fail-if 'inuse_objects > 0' profile.pb.gz"
     )]
     Leaks(LeaksArgs),
-    /// What grew, shrank, appeared or disappeared between two profiles
+    /// What grew, shrank, came or went between two profiles
     #[command(
         after_help = "Rules of --fail-if: 'inuse_space > +10%' and 'inuse_space > +5MiB' test the \
                       growth of the total; 'inuse_space > 1GiB' tests the total of the second \
@@ -279,7 +285,7 @@ pub(crate) enum CliCommand {
                       'inuse_space > +10%'"
     )]
     Diff(DiffArgs),
-    /// What forked children load too late, and which inherited memory they copy
+    /// What forked children load too late and copy of the parent
     #[command(
         after_help = "With -- CMD, the program is recorded with all processes that it forks, and \
                       the report is shown when the program has ended. If the exit code of the \
@@ -296,8 +302,7 @@ pub(crate) enum CliCommand {
 heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     )]
     Flame(FlameArgs),
-    /// A page for the browser: one HTML file with flame graph, table, treemap, timeline and
-    /// differences
+    /// A page for the browser, as one HTML file
     #[command(
         after_help = "For one profile, the page opens with the flame graph. With --base, it shows \
                       the difference. Several profiles, or the profiles in a folder, are moments \
@@ -306,7 +311,7 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       profile.pb.gz"
     )]
     Report(PageArgs),
-    /// The page of report, from a server that answers from the whole profile
+    /// The same page, from a server that has the whole profile
     #[command(
         after_help = "The server answers this machine only, and only requests with the token of \
                       the printed address. Several profiles, or the profiles in a folder, are \
@@ -316,7 +321,7 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       server.\n\nExample: heapprof web profile.pb.gz"
     )]
     Web(WebArgs),
-    /// A profile in the terminal, controlled by keys: table, tree, timeline and growth
+    /// A profile in the terminal, controlled by keys
     #[command(
         after_help = "Several profiles, or the profiles in a folder, are moments of a series and \
                       are not added up. The keys [ and ] show the previous and the next moment. \
@@ -327,18 +332,18 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     /// A recorded process in the terminal, while it runs
     #[command(
         after_help = "The process is read from outside. It is not stopped, and it continues when \
-                      the view ends. heapprof ps lists the recorded processes. The key ? shows all \
-                      keys.\n\nExample: heapprof live 1234"
+                      the view ends. heapprof proc --recorded lists the recorded processes. The \
+                      key ? shows all keys.\n\nExample: heapprof live 1234"
     )]
     Live(LiveArgs),
-    /// Report which lines of a recorded process grow, while it runs
+    /// Report which lines of a recorded process grow
     #[command(
         after_help = "The process is read from outside, twice a second. record --follow-lines \
                       prints the same reports for a program that it starts, and misses no growth \
                       between two readings.\n\nExample: heapprof follow 1234 --min 10MiB"
     )]
     Follow(FollowArgs),
-    /// Write a profile of the memory that a recorded process has in use now
+    /// Write a profile of what a recorded process has in use now
     #[command(
         after_help = "The process is read from outside. It is not stopped, and it does no work for \
                       the dump. Every command also takes pid:NUMBER or pid:NAME as a PROFILE, and \
@@ -357,12 +362,12 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     )]
     Attach(AttachArgs),
     /// End a recording that heapprof attach has not ended itself
-    #[command(after_help = "Example: heapprof detach 1234")]
+    #[command(after_help = "Example: heapprof attach --stop 1234")]
     Detach(DetachArgs),
     /// List the recorded processes of this machine
-    #[command(after_help = "Example: heapprof ps")]
+    #[command(after_help = "Example: heapprof proc --recorded")]
     Ps(PsArgs),
-    /// Leaked blocks in the heap of a process or a core file, and what points to them (glibc)
+    /// Leaked blocks in the heap of any process or core file
     #[command(
         after_help = "A process is suspended only while its memory is copied. A line shows how \
                       long this took. The process does not have to be recorded. If it is, the \
@@ -370,7 +375,7 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       heapwalk pid:1234"
     )]
     Heapwalk(HeapwalkArgs),
-    /// What holds the memory of a Perl program: all values by their paths, read from outside
+    /// Which variables hold the memory of a Perl program
     #[command(
         after_help = "TARGET is a process, a core file, or a file of Devel::MAT (.pmat). A process \
                       is suspended only while its memory is copied. Nothing is loaded into it. In \
@@ -379,7 +384,7 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       h.pb.gz"
     )]
     PerlHeap(PerlHeapArgs),
-    /// The memory of a process as the kernel sees it, explained; without PROCESS, of all processes
+    /// The memory of a process, or of all, as the kernel sees it
     #[command(
         after_help = "PROCESS is a process id, or a name that only one process has. The parts add \
                       up to the kernel's own sums (smaps_rollup). If you lack the rights to read \
@@ -387,7 +392,7 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       heapprof proc 1234"
     )]
     Proc(ProcArgs),
-    /// Note over time how much memory a process and its children have
+    /// Note over time the memory of a process and its children
     #[command(
         after_help = "Each reading adds a row for each process to the database (tables watch, \
                       watch_process, watch_moment, watch_event). At the end, watch shows a chart \
@@ -400,7 +405,7 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     /// Add a mark to a watch: something begins here
     #[command(after_help = "Example: heapprof mark 'cache is warm'")]
     Mark(MarkArgs),
-    /// What another malloc would cost and save: time, memory, page faults
+    /// What another malloc would cost and save
     #[command(
         after_help = "Each run is measured as a whole, with the kernel's values of time, memory, \
                       page faults and context switches. A difference is shown if it is more than \
@@ -409,75 +414,42 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       glibc,jemalloc,glibc:arena_max=1 -- ./server --once"
     )]
     CompareAllocators(CompareAllocatorsArgs),
-    /// The exact memory peak of each candidate (a program or Perl code)
+    /// The exact memory peak of programs, or of Perl code
     #[command(
         after_help = "Every allocation is recorded, so a peak counts even if it lasts only a \
                       millisecond.\n\nExample: heapprof bench --perl 'my @a = 1 .. 1e5' 'my %h = \
                       map { $_ => 1 } 1 .. 1e5'"
     )]
     Bench(BenchArgs),
-    /// Collect the reports of programs about the code that they run (heapprof_alive)
-    #[command(after_help = "Example: heapprof listen --udp 127.0.0.1:4711")]
-    Listen(ListenArgs),
     /// Report that code runs, to the address in HEAPPROF_WIRETAP
     #[command(after_help = "Example: heapprof alive backup.weekly --site backup.sh:12")]
     Alive(AliveArgs),
-    /// Which code ran, where, and when it ran last; and which code never ran
-    #[command(after_help = "Example: heapprof wiretap --expect codes.txt --since 30d")]
-    Wiretap(WiretapArgs),
-    /// Put profiles into the database
-    #[command(
-        after_help = "Example: heapprof load monday.pb.gz tuesday.pb.gz && heapprof diff monday \
-                      tuesday"
-    )]
-    Load(LoadArgs),
-    /// List the profiles of the database
-    #[command(after_help = "Example: heapprof ls")]
-    Ls(LsArgs),
-    /// List the series of the database: the services and hosts whose moments it has, and since when
-    #[command(
-        after_help = "A SELECTOR is a list of conditions, separated by commas: KEY=VALUE, \
-                      KEY!=VALUE, KEY~REGEX or KEY!~REGEX for labels, and since=2h, \
-                      until=2026-11-20 or last=60 (moments of each process) for the \
-                      time.\n\nExample: heapprof series service=shop"
-    )]
-    Series(SeriesArgs),
-    /// What grows over all moments of a series: functions or stacks, with slope and verdict
+    #[command(flatten)]
+    OldAlive(AliveCommand),
+    /// What grows over all moments of a series
     #[command(
         after_help = "Rows that grow steadily come first. A row that levels off is bounded, such \
                       as a cache that is full.\n\nExample: heapprof growth service=shop,since=2d"
     )]
     Growth(GrowthArgs),
-    /// Thin out old moments of the database, combine them, or remove them
+    /// Keep profiles in a database, and compare their series
     #[command(
-        after_help = "Moments that no --keep rule keeps are removed.\n\nExample: heapprof prune \
-                      service=shop --keep 7d --keep 1h=30d --keep 1d=365d"
+        subcommand,
+        after_help = "The database is heapprof.db in this folder, or the file of --db or of \
+                      HEAPPROF_DB. Reports take the names of its profiles.\n\nExample: heapprof \
+                      db load monday.pb.gz"
     )]
-    Prune(PruneArgs),
-    /// Write profiles of the database as Parquet files, for other engines
-    #[command(
-        after_help = "Engines such as DuckDB, DataFusion, Spark and ClickHouse read the files. \
-                      They do not read a batch that is not complete.\n\nExample: heapprof export \
-                      service=shop --parquet fleet"
-    )]
-    Export(ExportArgs),
-    /// Load the profiles of a folder that export wrote
-    #[command(after_help = "Example: heapprof import fleet")]
-    Import(ImportArgs),
-    /// Remove profiles from the database and give their space back
-    #[command(after_help = "Example: heapprof rm monday")]
-    Rm(RmArgs),
+    Db(DbCommand),
+    #[command(flatten)]
+    OldDb(DbCommand),
     /// Run an SQL statement on the database, or on profiles
     #[command(
-        after_help = "heapprof schema shows the tables.\n\nExample: heapprof sql -p profile.pb.gz \
-                      \"SELECT name, flat FROM function_total t JOIN function f ON f.id = \
+        after_help = "heapprof db schema shows the tables.\n\nExample: heapprof sql -p \
+                      profile.pb.gz \"SELECT name, flat FROM function_total t JOIN function f ON f.id = \
                       t.function JOIN sample_type s ON s.id = t.type WHERE s.type = 'inuse_space' \
                       ORDER BY flat DESC LIMIT 5\""
     )]
     Sql(SqlArgs),
-    /// Show the tables that sql can read
-    #[command(after_help = "Example: heapprof schema")]
-    Schema(SchemaArgs),
     /// Add profiles up into one file
     #[command(after_help = "Example: heapprof merge -o sum.pb.gz one.pb.gz two.pb.gz")]
     Merge(MergeArgs),
@@ -498,46 +470,11 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     /// Take jeprof's options and print its numbers and its text
     #[command(disable_help_flag = true, after_help = heapprof_dropin::jeprof_help())]
     Jeprof(DropInArgs),
-    /// Print the path of libheapprof.so, or of its C header, on this machine
-    #[command(
-        after_help = "To record a program without heapprof record: HEAPPROF_OUTPUT=server.%p.pb.gz \
-                      LD_PRELOAD=$(heapprof preload-path) ./server\n\nExample: heapprof \
-                      preload-path --header"
-    )]
-    PreloadPath {
-        /// Print the header's path instead of the library's
-        #[arg(long)]
-        header: bool,
-    },
-    /// Build the Perl module Devel::HeapProf for a perl
-    #[command(
-        after_help = "heapprof shows subs and lines without the module. With the module, a program \
-                      can start and dump recordings itself, and heapprof can read perls whose \
-                      structures it does not know. The build needs make, a C compiler and the \
-                      headers of that perl. Run perl-install once for each version of \
-                      heapprof.\n\nExample: heapprof perl-install --perl /opt/perl/bin/perl"
-    )]
-    PerlInstall {
-        /// The perl to build for; the default is the one in PATH
-        #[arg(long, value_name = "PATH")]
-        perl: Option<PathBuf>,
-    },
-    /// Print completions for a shell
-    #[command(after_help = "Example: heapprof completions bash > \
-                            ~/.local/share/bash-completion/completions/heapprof")]
-    Completions {
-        /// The shell
-        shell: clap_complete::Shell,
-    },
-    /// Print the manual page of heapprof or of one command, or write all of them
-    #[command(after_help = "Example: heapprof man top | man -l -")]
-    Man {
-        /// The command whose page is printed
-        command: Option<String>,
-        /// Write all pages into this folder
-        #[arg(long, value_name = "DIR", conflicts_with = "command")]
-        out: Option<PathBuf>,
-    },
+    /// The library to preload, Perl's module, completions, man
+    #[command(subcommand, after_help = "Example: heapprof setup completions bash")]
+    Setup(SetupCommand),
+    #[command(flatten)]
+    OldSetup(SetupCommand),
 }
 
 /// Where profiles come from.

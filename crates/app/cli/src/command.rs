@@ -61,7 +61,7 @@ use anyhow::{Result, bail};
 use heapprof_analysis::series::MomentAggregation;
 use heapprof_stores::StoreBackend;
 
-use crate::args::{Cli, CliCommand, CommandKind};
+use crate::args::{AliveCommand, Cli, CliCommand, CommandKind, DbCommand, SetupCommand};
 use crate::context::CommandContext;
 use crate::drop_in::CommandLineHost;
 use crate::sources;
@@ -87,39 +87,36 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         CliCommand::Timeline(args) => timeline::run(&context, &args)?,
         CliCommand::Leaks(args) => return leaks::run(&context, &args),
         CliCommand::Diff(args) => return diff::run(&context, &args),
-        CliCommand::PreloadPath { header } => preload_path::run(header)?,
-        CliCommand::PerlInstall { perl } => perl_install::run(perl)?,
         CliCommand::ForkAudit(args) => return fork_audit::run(&context, &args),
         CliCommand::Flame(args) => flame::run(&context, &args)?,
         CliCommand::Report(args) => report::run(&context, &args)?,
         CliCommand::Web(args) => web::run(context, &args)?,
         CliCommand::Tui(args) => tui::run(&context, &args)?,
         CliCommand::Dump(args) => dump::run(&args)?,
+        CliCommand::Attach(args) if args.stop => attach::detach(&args.processes)?,
         CliCommand::Attach(args) => attach::run(&args)?,
-        CliCommand::Detach(args) => attach::detach(&args)?,
-        CliCommand::Ps(args) => ps::run(&args)?,
+        CliCommand::Detach(args) => attach::detach(&args.processes)?,
+        CliCommand::Ps(args) => ps::run(&args.report)?,
         CliCommand::Follow(args) => follow::run(&args)?,
         CliCommand::Live(args) => live::run(&context, &args)?,
         CliCommand::Heapwalk(args) => heapwalk::run(&context, &args)?,
         CliCommand::PerlHeap(args) => perl_heap::run(&context, &args)?,
+        CliCommand::Proc(args) if args.recorded => ps::run(&args.report)?,
         CliCommand::Proc(args) => proc::run(&context, &args)?,
         CliCommand::Watch(args) => return watch::run(&context, &args),
         CliCommand::Mark(args) => mark::run(&args)?,
         CliCommand::CompareAllocators(args) => compare_allocators::run(&context, &args)?,
         CliCommand::Bench(args) => bench::run(&context, &args)?,
-        CliCommand::Listen(args) => listen::run(&context, &args)?,
-        CliCommand::Alive(args) => alive::run(&args)?,
-        CliCommand::Wiretap(args) => return wiretap::run(&context, &args),
-        CliCommand::Load(args) => load::run(&context, &args)?,
-        CliCommand::Ls(args) => ls::run(&context, &args)?,
-        CliCommand::Series(args) => series::run(&context, &args)?,
+        CliCommand::Alive(args) => match (args.command, args.report) {
+            (Some(command), _) => return run_alive(&context, &command),
+            (None, Some(args)) => alive::run(&args)?,
+            (None, None) => bail!("alive: name the code that runs"),
+        },
+        CliCommand::OldAlive(command) => return run_alive(&context, &command),
         CliCommand::Growth(args) => growth::run(&context, &args)?,
-        CliCommand::Export(args) => export::run(&context, &args)?,
-        CliCommand::Import(args) => export::import(&context, &args)?,
-        CliCommand::Prune(args) => prune::run(&context, &args)?,
-        CliCommand::Rm(args) => rm::run(&context, &args)?,
+        CliCommand::Db(command) | CliCommand::OldDb(command) => run_db(&context, &command)?,
+        CliCommand::Setup(command) | CliCommand::OldSetup(command) => run_setup(&command)?,
         CliCommand::Sql(args) => sql::run(&context, &args)?,
-        CliCommand::Schema(args) => schema::run(&context, &args)?,
         CliCommand::Merge(args) => merge::run(&context, &args)?,
         CliCommand::Convert(args) => convert::run(&context, &args)?,
         CliCommand::Symbolize(args) => symbolize::run(&context, &args)?,
@@ -129,10 +126,38 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         CliCommand::Jeprof(args) => {
             heapprof_dropin::jeprof(&drop_in_host(&context, "jeprof"), &args.words)?
         }
-        CliCommand::Completions { shell } => completions::run(shell)?,
-        CliCommand::Man { command, out } => man::run(command.as_deref(), out.as_deref())?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn run_db(context: &CommandContext, command: &DbCommand) -> Result<()> {
+    match command {
+        DbCommand::Load(args) => load::run(context, args),
+        DbCommand::Ls(args) => ls::run(context, args),
+        DbCommand::Series(args) => series::run(context, args),
+        DbCommand::Export(args) => export::run(context, args),
+        DbCommand::Import(args) => export::import(context, args),
+        DbCommand::Prune(args) => prune::run(context, args),
+        DbCommand::Rm(args) => rm::run(context, args),
+        DbCommand::Schema(args) => schema::run(context, args),
+    }
+}
+
+fn run_alive(context: &CommandContext, command: &AliveCommand) -> Result<ExitCode> {
+    match command {
+        AliveCommand::Listen(args) => listen::run(context, args)?,
+        AliveCommand::Wiretap(args) => return wiretap::run(context, args),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_setup(command: &SetupCommand) -> Result<()> {
+    match command {
+        SetupCommand::PreloadPath { header } => preload_path::run(*header),
+        SetupCommand::PerlInstall { perl } => perl_install::run(perl.clone()),
+        SetupCommand::Completions { shell } => completions::run(*shell),
+        SetupCommand::Man { command, out } => man::run(command, out.as_deref()),
+    }
 }
 
 /// Fails for `--from`, `--store` and `--over-time` with a command that has no use for them.
@@ -144,7 +169,10 @@ fn reject_unused_options(context: &CommandContext, command: &CliCommand) -> Resu
         (StoreBackend::Database(_), _) => ("", true),
         (StoreBackend::Batches(_), CliCommand::Sql(args)) => ("--from", args.profile.is_empty()),
         (StoreBackend::Batches(_), _) => ("--from", is_question || is_list),
-        (StoreBackend::ClickHouse(_), CliCommand::Load(_)) => ("--store", true),
+        (
+            StoreBackend::ClickHouse(_),
+            CliCommand::Db(DbCommand::Load(_)) | CliCommand::OldDb(DbCommand::Load(_)),
+        ) => ("--store", true),
         (StoreBackend::ClickHouse(_), CliCommand::Sql(args)) => {
             ("--store", args.profile.is_empty())
         }

@@ -28,14 +28,13 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Parser;
 use heapprof_carried::{perl_module, preload};
 use heapprof_recorder::inherited_state;
 
 use crate::args::{Cli, CliCommand};
 
 /// Returns the words of the command line. If the program is called `pprof` or `jeprof`, that name
-/// becomes the command.
+/// becomes the command. If the first word is a file instead of a command, the command is `top`.
 fn command_line() -> Vec<OsString> {
     let mut args: Vec<OsString> = std::env::args_os().collect();
     let name = args.first().and_then(|arg| Path::new(arg).file_name());
@@ -45,6 +44,12 @@ fn command_line() -> Vec<OsString> {
         let name = name.to_os_string();
         args.insert(1, name);
     }
+    if let Some(word) = args.get(1)
+        && args::cli_command().find_subcommand(word).is_none()
+        && Path::new(word).is_file()
+    {
+        args.insert(1, "top".into());
+    }
     args
 }
 
@@ -53,7 +58,7 @@ fn command_line() -> Vec<OsString> {
 /// `record`, the commands that other commands run, and the texts of `mark`.
 fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
     let args = prepare_own_words(typed, typed.len());
-    let cli = Cli::try_parse_from(&args)?;
+    let cli = args::parse(&args)?;
     let own = match &cli.command {
         CliCommand::Record(_) | CliCommand::Mark(_) => 0,
         // These commands run the words behind `--`.
@@ -64,7 +69,7 @@ fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
     };
     match prepare_own_words(typed, own) {
         own if own == args => Ok(cli),
-        own => Cli::try_parse_from(own),
+        own => args::parse(&own),
     }
 }
 
@@ -90,6 +95,9 @@ fn main() -> ExitCode {
     // output files must not be left half-written.
     inherited_state::survive_large_files();
     let typed = command_line();
+    if typed.len() == 3 && typed[1] == "help" && typed[2] == "options" {
+        return exit_code(output::text(None, &args::shared_options()));
+    }
     let cli = match parse(&typed) {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
@@ -97,22 +105,23 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
         Err(help) => {
-            return match output::help(&help) {
-                // A reader who does not read the help to its end is no failure.
-                Err(error) if !output::is_broken_pipe(&error) => {
-                    messages::error(&error);
-                    ExitCode::from(2)
-                }
-                _ => ExitCode::SUCCESS,
-            };
+            return exit_code(output::help(&help));
         }
     };
     match command::run(cli) {
         Ok(code) => code,
-        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
+        Err(error) => exit_code(Err(error)),
+    }
+}
+
+/// Reports an error, and returns the exit code. A reader who does not read the output to its end is
+/// no error.
+fn exit_code(done: anyhow::Result<()>) -> ExitCode {
+    match done {
+        Err(error) if !output::is_broken_pipe(&error) => {
             messages::error(&error);
             ExitCode::from(2)
         }
+        _ => ExitCode::SUCCESS,
     }
 }

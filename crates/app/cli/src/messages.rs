@@ -115,7 +115,7 @@ fn advice(error: &(dyn std::error::Error + 'static)) -> Option<String> {
         return Some("; --ignore-failure goes on, --show-output shows what it says".to_string());
     }
     if let Some(StoreError::NoBatches(_)) = error.downcast_ref() {
-        return Some("; heapprof export --parquet writes them there".to_string());
+        return Some("; heapprof db export --parquet writes them there".to_string());
     }
     if let Some(error) = error.downcast_ref::<ReportError>() {
         return match error {
@@ -134,7 +134,7 @@ fn advice(error: &(dyn std::error::Error + 'static)) -> Option<String> {
         AnalysisError::NothingToScale => Some("; leave --normalize out".to_string()),
         AnalysisError::TooWide { .. } => Some("; choose one with --sample-type".to_string()),
         AnalysisError::NameTaken(name) => Some(format!(
-            "; choose another with --as, or remove it with heapprof rm {name:?}"
+            "; choose another with --as, or remove it with heapprof db rm {name:?}"
         )),
         AnalysisError::ReadOnly => Some("; copy it, or name another with --db".to_string()),
         AnalysisError::InProfile { error, .. } => advice(error.as_ref()),

@@ -77,7 +77,7 @@ pub(crate) fn find_for_reader(which: &str) -> Result<OutsideProcess> {
 fn with_advice(error: ProcessFindError) -> anyhow::Error {
     let advice = match &error {
         ProcessFindError::NoName => "; say its number or its name, as in pid:1234",
-        ProcessFindError::NotRecorded(_) => "; heapprof ps shows which are",
+        ProcessFindError::NotRecorded(_) => "; heapprof proc --recorded shows which are",
         ProcessFindError::Unreadable { error, .. } => advice_on_reading(error),
         ProcessFindError::Several { .. } => "",
         // The reason why the processes can't be listed is its source.

@@ -7,7 +7,7 @@ use heapprof_analysis::{QuestionSource, series::MomentAggregation};
 use heapprof_formats::FormatReadOptions;
 use heapprof_sources::{ProfileSources, SourceError, SourceHost, SourceSettings};
 
-use crate::args::{Cli, CliCommand, OverTimeMode};
+use crate::args::{Cli, CliCommand, DbCommand, OverTimeMode};
 use crate::progress::WorkBar;
 use crate::{messages, now, outside};
 
@@ -22,7 +22,10 @@ pub(crate) fn from_command_line(cli: &Cli) -> ProfileSources {
             .as_pprof(matches!(cli.command, CliCommand::Pprof(_))),
         names_in_use: matches!(cli.command, CliCommand::Jeprof(_)),
         backend: cli.backend(),
-        is_loading: matches!(cli.command, CliCommand::Load(_)),
+        is_loading: matches!(
+            cli.command,
+            CliCommand::Db(DbCommand::Load(_)) | CliCommand::OldDb(DbCommand::Load(_))
+        ),
         sum: cli.sum,
         over_time: match cli.over_time {
             OverTimeMode::Last => MomentAggregation::Last,

@@ -1,13 +1,7 @@
 //! Suggests a command to a user who typed a word that is no command: a word of another tool, or a
 //! typing error.
 
-use std::ffi::OsStr;
-use std::path::Path;
-
-use clap::CommandFactory;
-
-use crate::args::Cli;
-use crate::name;
+use crate::args::{cli_command, current_name};
 
 /// The commands of pprof, heaptrack, massif, perf and other tools, with the corresponding commands
 /// of heapprof.
@@ -22,7 +16,7 @@ const FOREIGN_COMMANDS: &[(&str, &str)] = &[
     ("calltree", "tree"),
     ("collapse", "convert --to folded"),
     ("compare", "diff"),
-    ("delete", "rm"),
+    ("delete", "db rm"),
     ("disasm", "list"),
     ("dot", "pprof -dot"),
     ("firefox", "convert --to firefox"),
@@ -38,7 +32,7 @@ const FOREIGN_COMMANDS: &[(&str, &str)] = &[
     ("print", "top"),
     ("profile", "record"),
     ("query", "sql"),
-    ("remove", "rm"),
+    ("remove", "db rm"),
     ("run", "record"),
     ("source", "list"),
     ("speedscope", "convert --to speedscope"),
@@ -58,11 +52,7 @@ pub(crate) fn suggest_command(typed: &str) -> Option<String> {
     if let Some((_, ours)) = FOREIGN_COMMANDS.iter().find(|(word, _)| *word == plain) {
         return Some(format!("here that is heapprof {ours}"));
     }
-    if Path::new(typed).is_file() {
-        let file = name::quoted(OsStr::new(typed));
-        return Some(format!("it is a file: heapprof top {file} reads it"));
-    }
-    let cli = Cli::command();
+    let cli = cli_command();
     let commands = cli.get_subcommands().map(|command| command.get_name());
     let near = commands
         .map(|name| (name, name))
@@ -71,7 +61,7 @@ pub(crate) fn suggest_command(typed: &str) -> Option<String> {
         .filter(|&(slips, word, _)| slips <= if word.len() < 5 { 1 } else { 2 })
         // Among equally near words heapprof's own comes first.
         .min_by_key(|&(slips, word, ours)| (slips, word != ours));
-    near.map(|(_, _, ours)| format!("perhaps heapprof {ours}"))
+    near.map(|(_, _, ours)| format!("perhaps heapprof {}", current_name(ours)))
 }
 
 #[cfg(test)]
@@ -91,7 +81,7 @@ mod tests {
             ("dif", "perhaps heapprof diff"),
             ("flmae", "perhaps heapprof flame"),
             ("symbolise", "perhaps heapprof symbolize"),
-            ("LS", "perhaps heapprof ls"),
+            ("LS", "perhaps heapprof db ls"),
         ] {
             assert_eq!(suggest_command(typed).as_deref(), Some(expected), "{typed}");
         }
@@ -100,7 +90,7 @@ mod tests {
 
     #[test]
     fn each_word_leads_to_a_command() {
-        let cli = Cli::command();
+        let cli = cli_command();
         for (word, ours) in FOREIGN_COMMANDS {
             let command = ours.split(' ').next().unwrap_or_default();
             assert!(cli.find_subcommand(command).is_some(), "{word}: {ours}");

@@ -151,7 +151,7 @@ impl ProfileLibrary {
             first.extend(newest);
             anyhow::ensure!(
                 !first.is_empty(),
-                "{}: there is no profile in it; heapprof load puts them in",
+                "{}: there is no profile in it; heapprof db load puts them in",
                 shelf.sources.db().display()
             );
         } else if settings.base.is_empty() && settings.is_sum {

@@ -110,15 +110,15 @@ variables! {
          `(eval 12)`. `merged` leaves the number out, so that equal code is one place.";
     PERL_VALUES "HEAPPROF_PERL_VALUES", UserOrRecord, "`yes` or `no`", "`no`",
         "Traces each value of Perl: which stack made it, as long as it is alive. The perl needs \
-         Devel::HeapProf, which `heapprof perl-install` builds.";
+         Devel::HeapProf, which `heapprof setup perl-install` builds.";
     PYTHON_OBJECTS "HEAPPROF_PYTHON_OBJECTS", UserOrRecord, "`yes` or `no`", "`yes` for a sample",
         "Records Python's small objects, which never reach malloc. By default this is done if a \
          sample is recorded, because recording all of them takes time.";
     VERBOSE "HEAPPROF_VERBOSE", User, "`yes` or `no`", "`no`",
         "Says on stderr what became of each dump: where it was written, or why not.";
     WIRETAP "HEAPPROF_WIRETAP", UserPassthrough, "IP:PORT", "nothing is sent",
-        "Where `heapprof_alive` sends its datagrams: where `heapprof listen` listens. No name is \
-         looked up. Off loopback it needs HEAPPROF_WIRETAP_KEY_FILE. It has nothing to do with \
+        "Where `heapprof_alive` sends its datagrams: where `heapprof alive listen` listens. No name \
+         is looked up. Off loopback it needs HEAPPROF_WIRETAP_KEY_FILE. It has nothing to do with \
          recording.";
     WIRETAP_KEY_FILE "HEAPPROF_WIRETAP_KEY_FILE", UserPassthrough, "path", "datagrams are not signed",
         "A file with a key of 1 to 4096 bytes, which nobody else may write to. It signs the \

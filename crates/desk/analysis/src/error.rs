@@ -95,7 +95,7 @@ pub enum AnalysisError {
     /// A selector chooses no moment.
     #[error(
         "{selector}: chooses none of the {moments} stored profiles; their services are {}; \
-         heapprof series lists them", listed(.services)
+         heapprof db series lists them", listed(.services)
     )]
     NothingChosen {
         /// The selector.

@@ -123,7 +123,7 @@ pub fn wiretap(
     }
     let mut text = totals(report);
     match report.rows.is_empty() {
-        true => text += "nothing was seen in this time; heapprof listen collects datagrams\n",
+        true => text += "nothing was seen in this time; heapprof alive listen collects datagrams\n",
         false => text += &table.render(style)?,
     }
     if let Some(expected) = report.expected

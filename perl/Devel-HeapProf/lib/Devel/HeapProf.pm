@@ -230,8 +230,8 @@ Returns the values that were made since a mark and are alive, in rows as those o
     Devel::HeapProf::alive('orders.cancel');
 
 Says that this code has run, in a datagram to where C<HEAPPROF_WIRETAP> says, with the caller's file and line. Without that
-variable it does nothing. It never waits and never fails. C<heapprof listen> collects the datagrams, and
-C<heapprof wiretap --expect FILE> shows which code was never seen.
+variable it does nothing. It never waits and never fails. C<heapprof alive listen> collects the datagrams, and
+C<heapprof alive wiretap --expect FILE> shows which code was never seen.
 
 =head1 LIMITS
 

@@ -11,6 +11,9 @@ use crate::name;
 
 #[derive(Debug, Args)]
 pub(crate) struct AttachArgs {
+    /// End a recording that heapprof attach has not ended itself
+    #[arg(long, conflicts_with_all = ["exact", "time", "threads", "output"])]
+    pub(crate) stop: bool,
     /// Record every allocation instead of a sample
     #[arg(long, conflicts_with = "period")]
     pub(crate) exact: bool,

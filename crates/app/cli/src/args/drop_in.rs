@@ -1,8 +1,8 @@
 //! `pprof` and `jeprof`: their flags are theirs, so what follows is passed on as it is.
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 
-use super::Cli;
+use super::cli_command;
 use crate::name;
 
 /// Words that another tool's command line is made of.
@@ -20,7 +20,7 @@ pub(crate) struct DropInArgs {
 
 /// The help of a command, as text.
 pub(crate) fn help_of(command: &str) -> String {
-    let mut cli = Cli::command();
+    let mut cli = cli_command();
     cli.build();
     match cli.find_subcommand_mut(command) {
         Some(command) => command.render_long_help().to_string(),

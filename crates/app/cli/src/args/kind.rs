@@ -1,6 +1,6 @@
 //! What each command is about. The compiler asks for it of a new command.
 
-use super::CliCommand;
+use super::{CliCommand, DbCommand};
 
 /// What a command is about, which decides whether the options that choose a store mean something to
 /// it.
@@ -31,7 +31,16 @@ impl CliCommand {
             | Self::Report(_)
             | Self::Merge(_)
             | Self::Convert(_) => CommandKind::ProfileQuestion,
-            Self::Ls(_) | Self::Series(_) | Self::Growth(_) => CommandKind::SeriesList,
+            Self::Growth(_) => CommandKind::SeriesList,
+            Self::Db(command) | Self::OldDb(command) => match command {
+                DbCommand::Ls(_) | DbCommand::Series(_) => CommandKind::SeriesList,
+                DbCommand::Load(_)
+                | DbCommand::Prune(_)
+                | DbCommand::Rm(_)
+                | DbCommand::Export(_)
+                | DbCommand::Import(_)
+                | DbCommand::Schema(_) => CommandKind::Other,
+            },
             Self::Record(_)
             | Self::Stats(_)
             | Self::Timeline(_)
@@ -51,23 +60,14 @@ impl CliCommand {
             | Self::Mark(_)
             | Self::CompareAllocators(_)
             | Self::Bench(_)
-            | Self::Listen(_)
             | Self::Alive(_)
-            | Self::Wiretap(_)
-            | Self::Load(_)
-            | Self::Prune(_)
-            | Self::Export(_)
-            | Self::Import(_)
-            | Self::Rm(_)
+            | Self::OldAlive(_)
             | Self::Sql(_)
-            | Self::Schema(_)
             | Self::Symbolize(_)
             | Self::Pprof(_)
             | Self::Jeprof(_)
-            | Self::PreloadPath { .. }
-            | Self::PerlInstall { .. }
-            | Self::Completions { .. }
-            | Self::Man { .. } => CommandKind::Other,
+            | Self::Setup(_)
+            | Self::OldSetup(_) => CommandKind::Other,
         }
     }
 }

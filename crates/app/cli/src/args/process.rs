@@ -31,6 +31,9 @@ pub(crate) struct ProcArgs {
     /// The process, by its id or name: NUMBER, NAME, pid:NUMBER or pid:NAME
     #[arg(value_name = "PROCESS", value_parser = name::parser())]
     pub(crate) process: Option<String>,
+    /// List the recorded processes, with the memory that they have in use
+    #[arg(long, conflicts_with_all = ["process", "limit"])]
+    pub(crate) recorded: bool,
     /// Show what has changed since this file was written by proc --format json -o FILE
     #[arg(
         long,

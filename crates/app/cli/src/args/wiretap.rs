@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use heapprof_analysis::store::WiretapRowKind;
 use heapprof_report::ReportFormat;
 
@@ -27,8 +27,27 @@ pub(crate) struct ListenArgs {
     pub(crate) file_mode: FileModeArgs,
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum AliveCommand {
+    /// Collect the reports of programs about the code that they run (heapprof_alive)
+    #[command(after_help = "Example: heapprof alive listen --udp 127.0.0.1:4711")]
+    Listen(ListenArgs),
+    /// Which code ran, where, and when it ran last; and which code never ran
+    #[command(after_help = "Example: heapprof alive wiretap --expect codes.txt --since 30d")]
+    Wiretap(WiretapArgs),
+}
+
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct AliveArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<AliveCommand>,
+    #[command(flatten)]
+    pub(crate) report: Option<AliveReportArgs>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AliveReportArgs {
     /// The name of the code that runs
     #[arg(value_name = "NAME")]
     pub(crate) name: String,

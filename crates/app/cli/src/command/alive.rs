@@ -6,9 +6,9 @@ use anyhow::{Result, bail};
 use heapprof_abi::environment as variable;
 use heapprof_wiretap::{DatagramSender, RouteError, WiretapRoute};
 
-use crate::args::AliveArgs;
+use crate::args::AliveReportArgs;
 
-pub(super) fn run(args: &AliveArgs) -> Result<()> {
+pub(super) fn run(args: &AliveReportArgs) -> Result<()> {
     if args.name.is_empty() {
         bail!("NAME is empty; name the code that runs");
     }

@@ -1,4 +1,4 @@
-//! `heapprof attach` and `heapprof detach`: records a program that already runs.
+//! `heapprof attach` and `heapprof attach --stop`: records a program that already runs.
 
 use std::io;
 use std::path::Path;
@@ -22,7 +22,7 @@ use signal_hook::iterator::Signals;
 
 use super::dump::{refuse_terminal, write};
 use super::record::bytes;
-use crate::args::{AttachArgs, DetachArgs};
+use crate::args::AttachArgs;
 use crate::{log, messages, named_process, outside, preload};
 
 /// Time between two checks whether the recording is over.
@@ -138,8 +138,8 @@ fn check_place(output: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn detach(args: &DetachArgs) -> Result<()> {
-    let pid = find_only_process(&args.processes, "detach")?;
+pub(super) fn detach(processes: &[String]) -> Result<()> {
+    let pid = find_only_process(processes, "attach --stop")?;
     let (slots, _) = leave(pid).with_context(|| format!("process {pid}"))?;
     messages::note(&format!(
         "process {pid} is not recorded any more; its {slots} calls of malloc and its family lead \
@@ -320,7 +320,7 @@ impl AttachedRecording {
             && is_there(self.pid)
         {
             messages::note(&format!(
-                "process {}: {error}; it is still recorded: heapprof detach {} tries again",
+                "process {}: {error}; it is still recorded: heapprof attach --stop {} tries again",
                 self.pid, self.pid
             ));
         }

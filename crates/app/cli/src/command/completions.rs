@@ -1,14 +1,13 @@
-//! `heapprof completions SHELL`: prints completions for a shell.
+//! `heapprof setup completions SHELL`: prints completions for a shell.
 
 use anyhow::Result;
-use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::args::Cli;
+use crate::args::cli_command;
 use crate::output;
 
 pub(super) fn run(shell: Shell) -> Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "heapprof", &mut script);
+    clap_complete::generate(shell, &mut cli_command(), "heapprof", &mut script);
     output::write(None, |writer| Ok(writer.write_all(&script)?))
 }

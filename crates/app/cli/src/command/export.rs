@@ -1,4 +1,4 @@
-//! `heapprof export --parquet DIR`: writes stored profiles as files that other engines read.
+//! `heapprof db export --parquet DIR`: writes stored profiles as files that other engines read.
 
 pub(super) use self::parquet::{import, run};
 

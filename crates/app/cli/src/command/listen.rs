@@ -1,4 +1,4 @@
-//! `heapprof listen`: stores datagrams of the wiretap in the database.
+//! `heapprof alive listen`: stores datagrams of the wiretap in the database.
 //!
 //! One thread only reads datagrams from the socket, so that few are lost while the database is
 //! written. The datagrams wait in a bounded queue. If the queue is full, the kernel drops

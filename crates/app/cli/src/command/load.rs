@@ -1,4 +1,4 @@
-//! `heapprof load`: loads profiles into the database.
+//! `heapprof db load`: loads profiles into the database.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -115,8 +115,8 @@ fn label_profile(name: &str, source: QuestionSource, args: &LoadArgs) -> Result<
 fn size_hint(samples: i64) -> String {
     format!(
         "has {} million samples, which is much for one file: questions about all of them take \
-         seconds. heapprof prune thins old ones out; export --parquet and --store clickhouse://… \
-         go on from here",
+         seconds. heapprof db prune thins old ones out; export --parquet and --store \
+         clickhouse://… go on from here",
         samples / 1_000_000
     )
 }

@@ -1,4 +1,4 @@
-//! `heapprof ls`: lists the profiles of the database.
+//! `heapprof db ls`: lists the profiles of the database.
 
 use std::path::Path;
 

@@ -1,33 +1,44 @@
-//! `heapprof man`: writes manual pages, made from the same definitions as `--help`.
+//! `heapprof setup man`: writes manual pages, made from the same definitions as `--help`.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use clap::CommandFactory;
 use clap_mangen::Man;
 
-use crate::args::Cli;
+use crate::args::cli_command;
 use crate::output;
 
-pub(super) fn run(command: Option<&str>, out: Option<&Path>) -> Result<()> {
-    let mut cli = Cli::command();
+pub(super) fn run(command: &[String], out: Option<&Path>) -> Result<()> {
+    let mut cli = cli_command();
     cli.build();
     if let Some(folder) = out {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         page(&cli, "heapprof", Some(&folder.join("heapprof.1")))?;
-        for sub in cli.get_subcommands().filter(|s| !s.is_hide_set()) {
-            let name = format!("heapprof-{}", sub.get_name());
-            page(sub, &name, Some(&folder.join(format!("{name}.1"))))?;
+        return pages(&cli, "heapprof", folder);
+    }
+    let mut found = &cli;
+    for name in command {
+        found = match found.find_subcommand(name) {
+            Some(sub) => sub,
+            None => bail!("{name}: there is no such command; heapprof --help lists them"),
+        };
+    }
+    let words: Vec<&str> = command.iter().map(String::as_str).collect();
+    page(found, &[&["heapprof"], &words[..]].concat().join("-"), None)
+}
+
+/// Writes the pages of the commands below `command`, whose page is called `name`.
+fn pages(command: &clap::Command, name: &str, folder: &Path) -> Result<()> {
+    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+        // clap's own command has no options.
+        if sub.get_name() == "help" {
+            continue;
         }
-        return Ok(());
+        let name = format!("{name}-{}", sub.get_name());
+        page(sub, &name, Some(&folder.join(format!("{name}.1"))))?;
+        pages(sub, &name, folder)?;
     }
-    let Some(name) = command else {
-        return page(&cli, "heapprof", None);
-    };
-    match cli.find_subcommand(name) {
-        Some(sub) => page(sub, &format!("heapprof-{name}"), None),
-        None => bail!("{name}: there is no such command; heapprof --help lists them"),
-    }
+    Ok(())
 }
 
 fn page(command: &clap::Command, name: &str, file: Option<&Path>) -> Result<()> {

@@ -1,5 +1,5 @@
-//! `heapprof perl-install`: builds the module Devel::HeapProf for a perl, in a place where `record`
-//! finds it.
+//! `heapprof setup perl-install`: builds the module Devel::HeapProf for a perl, in a place where
+//! `record` finds it.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! `heapprof preload-path`: prints the path of the library that `record` preloads, or of the
+//! `heapprof setup preload-path`: prints the path of the library that `record` preloads, or of the
 //! library's header. Users who preload or link the library themselves need this path.
 
 use anyhow::Result;

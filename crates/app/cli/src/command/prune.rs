@@ -1,4 +1,4 @@
-//! `heapprof prune SELECTOR --keep …`: thins out, merges, or removes old moments.
+//! `heapprof db prune SELECTOR --keep …`: thins out, merges, or removes old moments.
 
 use anyhow::{Result, bail};
 use heapprof_stores::{RetentionPlan, StoreBackend, choose};

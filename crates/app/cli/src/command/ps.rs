@@ -1,4 +1,4 @@
-//! `heapprof ps`: lists the recorded processes of this machine.
+//! `heapprof proc --recorded`: lists the recorded processes of this machine.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -9,10 +9,10 @@ use heapprof_process::own_memory;
 use heapprof_recorder::{ProfileNamePatterns, outside, resident};
 use heapprof_report::{RecordedProcess, ReportStyle};
 
-use crate::args::PsArgs;
+use crate::args::ProcessReportArgs;
 use crate::{messages, output};
 
-pub(super) fn run(args: &PsArgs) -> Result<()> {
+pub(super) fn run(args: &ProcessReportArgs) -> Result<()> {
     let found = outside::list().context("/proc: the list of processes cannot be read")?;
     if found.is_empty() {
         messages::note(
@@ -38,13 +38,13 @@ pub(super) fn run(args: &PsArgs) -> Result<()> {
         })
         .collect();
     let style = ReportStyle {
-        format: args.report.format,
+        format: args.format,
         color: false,
-        unit: args.report.unit.clone(),
+        unit: args.unit.clone(),
         ..ReportStyle::default()
     };
     let text = heapprof_report::recorded_processes(&rows, &style)?;
-    output::text(args.report.output.file(), &text)
+    output::text(args.output.file(), &text)
 }
 
 /// Returns the path of a process's last profile, computed from the environment that the process

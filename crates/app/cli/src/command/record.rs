@@ -183,8 +183,8 @@ fn check_perl_module(frames: FrameSelection) -> Result<()> {
     if perl_module::options().is_none() {
         bail!(
             "--perl-values: the Perl module that traces values was not built for any perl; run \
-             'heapprof perl-install' first (or 'heapprof perl-install --perl PATH'), or add \
-             --perl-install"
+             'heapprof setup perl-install' first (or 'heapprof setup perl-install --perl \
+             PATH'), or add --perl-install"
         );
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! `heapprof rm NAME`: removes profiles from the database.
+//! `heapprof db rm NAME`: removes profiles from the database.
 
 use std::path::Path;
 

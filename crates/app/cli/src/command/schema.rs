@@ -1,4 +1,4 @@
-//! `heapprof schema`: prints the tables that `sql` can query.
+//! `heapprof db schema`: prints the tables that `sql` can query.
 
 use anyhow::{Context, Result};
 use heapprof_analysis::relation::documented_tables;

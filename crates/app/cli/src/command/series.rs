@@ -1,4 +1,4 @@
-//! `heapprof series`: lists the series of the database.
+//! `heapprof db series`: lists the series of the database.
 
 use anyhow::Result;
 use heapprof_analysis::series::list_series;

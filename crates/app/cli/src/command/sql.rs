@@ -28,8 +28,8 @@ pub(super) fn run(context: &CommandContext, args: &SqlArgs) -> Result<()> {
             let db = context.sources.db();
             if !db.exists() {
                 bail!(
-                    "{}: there is no such database; heapprof load makes it, and -p PROFILE asks a \
-                     file",
+                    "{}: there is no such database; heapprof db load makes it, and -p PROFILE asks \
+                     a file",
                     db.display()
                 );
             }
@@ -76,7 +76,7 @@ fn with_advice(error: heapprof_analysis::AnalysisError) -> anyhow::Error {
         .iter()
         .any(|why| text.contains(why));
     match is_unknown {
-        true => anyhow::anyhow!("{text}; heapprof schema lists the tables with their columns"),
+        true => anyhow::anyhow!("{text}; heapprof db schema lists the tables with their columns"),
         false => error.into(),
     }
 }

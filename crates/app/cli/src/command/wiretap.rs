@@ -1,4 +1,4 @@
-//! `heapprof wiretap`: reports which code ran, and which code never ran.
+//! `heapprof alive wiretap`: reports which code ran, and which code never ran.
 
 use std::fs::File;
 use std::io::Read;
@@ -21,7 +21,7 @@ pub(super) fn run(context: &CommandContext, args: &WiretapArgs) -> Result<ExitCo
     let named = || db.display().to_string();
     if !db.exists() {
         bail!(
-            "{}: there is no such database; heapprof listen makes it",
+            "{}: there is no such database; heapprof alive listen makes it",
             db.display()
         );
     }

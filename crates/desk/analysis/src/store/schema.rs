@@ -199,7 +199,7 @@ pub(super) fn check_filled(connection: &Connection) -> Result<(), AnalysisError>
     check(connection)?;
     match pragma(connection, "user_version")? {
         0 => Err(AnalysisError::NotADatabase(
-            "; it is empty, and heapprof load fills it".to_string(),
+            "; it is empty, and heapprof db load fills it".to_string(),
         )),
         _ => Ok(()),
     }

@@ -1,6 +1,6 @@
 package Devel::HeapProf::Loader;
 
-# Loads the Devel::HeapProf that `heapprof perl-install` built for this perl, if there is one. If there is none, or it is
+# Loads the Devel::HeapProf that `heapprof setup perl-install` built for this perl, if there is one. If there is none, or it is
 # of another build, it does nothing and says nothing: the program is not to notice. So it uses no other module either,
 # whose memory would be taken for the program's.
 
@@ -13,7 +13,7 @@ sub import {
     # Values were asked for, and this is the program that was to be recorded, not a perl that it runs.
     if (!$INC{'Devel/HeapProf.pm'} && ($ENV{HEAPPROF_PERL_VALUES} || q{}) eq q{yes} && ($ENV{HEAPPROF_RECORD} || '') =~ /:0*$$\z/) {
         print STDERR "heapprof: --perl-values: no Devel::HeapProf was built for this perl ($^X, $]); ",
-            "run 'heapprof perl-install --perl $^X'\n";
+            "run 'heapprof setup perl-install --perl $^X'\n";
         exit 2;
     }
     return;

@@ -1,0 +1,210 @@
+//! What the command line shows of itself: the first commands of `-h`, the groups of `--help`, and
+//! the old names, which go on working and are not shown.
+
+use std::ffi::OsString;
+
+use clap::{Command, CommandFactory, FromArgMatches};
+
+use super::Cli;
+
+/// The commands that `heapprof -h` shows.
+const FIRST_COMMANDS: [&str; 12] = [
+    "record", "attach", "top", "tree", "diff", "leaks", "growth", "flame", "report", "web", "proc",
+    "heapwalk",
+];
+
+/// The groups of commands that `heapprof --help` shows, in the order of a user's questions.
+const GROUPS: [(&str, &[&str]); 7] = [
+    ("Record", &["record", "attach", "dump", "fork-audit"]),
+    (
+        "Look",
+        &[
+            "top", "tree", "peek", "list", "traces", "leaks", "flame", "report", "web", "tui",
+            "info", "stats", "tags", "timeline", "sql",
+        ],
+    ),
+    (
+        "Compare",
+        &["diff", "growth", "bench", "compare-allocators"],
+    ),
+    (
+        "Processes",
+        &[
+            "proc",
+            "watch",
+            "mark",
+            "live",
+            "follow",
+            "heapwalk",
+            "perl-heap",
+            "alive",
+        ],
+    ),
+    ("Store", &["db"]),
+    ("Files", &["convert", "merge", "symbolize", "pprof"]),
+    ("Setup", &["setup", "help"]),
+];
+
+/// Names that commands had before, and what they are called now. The old names go on working.
+const OLD_NAMES: [(&str, &str); 17] = [
+    ("load", "db load"),
+    ("ls", "db ls"),
+    ("series", "db series"),
+    ("prune", "db prune"),
+    ("rm", "db rm"),
+    ("export", "db export"),
+    ("import", "db import"),
+    ("schema", "db schema"),
+    ("preload-path", "setup preload-path"),
+    ("perl-install", "setup perl-install"),
+    ("completions", "setup completions"),
+    ("man", "setup man"),
+    ("detach", "attach --stop"),
+    ("ps", "proc --recorded"),
+    ("listen", "alive listen"),
+    ("wiretap", "alive wiretap"),
+    ("jeprof", "jeprof"),
+];
+
+/// Longest line of a list of commands, in columns.
+const MAX_COLUMNS: usize = 80;
+
+/// Returns the definition of the command line, without its own help text.
+pub(crate) fn cli_command() -> Command {
+    let mut command = Cli::command();
+    for (name, _) in OLD_NAMES {
+        command = command.mut_subcommand(name, |old| old.hide(true));
+    }
+    command
+}
+
+/// Returns the present words for a command.
+pub(crate) fn current_name(name: &str) -> &str {
+    let old = OLD_NAMES.iter().find(|(old, _)| *old == name);
+    old.map_or(name, |(_, new)| new)
+}
+
+/// Parses a command line, whose first word is the program.
+///
+/// # Errors
+/// The error may also be a help text, which the user asked for.
+pub(crate) fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
+    let command = cli_command();
+    let is_short = words.len() < 2 || words[1] == "-h";
+    let help = match is_short {
+        true => first_commands(&command),
+        false => all_commands(&command),
+    };
+    let mut command = command.override_help(help);
+    let matches = command.try_get_matches_from_mut(words)?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// Returns a line for a command: its name and what it does.
+fn line(command: &Command, name: &str) -> String {
+    const NAME_COLUMNS: usize = 20;
+    let found = command.find_subcommand(name);
+    let about = found.and_then(Command::get_about);
+    let about = match name {
+        "help" => "The help of a command; of options: what all commands have".to_string(),
+        _ => about.map(ToString::to_string).unwrap_or_default(),
+    };
+    let line = format!("  {name:NAME_COLUMNS$}{about}");
+    debug_assert!(line.chars().count() <= MAX_COLUMNS, "{line}");
+    format!("{line}\n")
+}
+
+/// Returns the text of `heapprof -h`.
+fn first_commands(command: &Command) -> String {
+    let commands: String = FIRST_COMMANDS
+        .iter()
+        .map(|name| line(command, name))
+        .collect();
+    format!(
+        "{}\n\nUsage: heapprof COMMAND [OPTIONS] [PROFILE...]\n\n{commands}\n\
+         heapprof record -- ./server    record a program; then heapprof top\n\
+         heapprof FILE                  the functions of a profile of any tool\n\n\
+         heapprof --help shows all commands, and heapprof COMMAND -h the options of one.\n",
+        about(command)
+    )
+}
+
+/// Returns the text of `heapprof --help`.
+fn all_commands(command: &Command) -> String {
+    let group = |(heading, names): &(&str, &[&str])| {
+        let lines: String = names.iter().map(|name| line(command, name)).collect();
+        format!("{heading}:\n{lines}")
+    };
+    let groups: String = GROUPS.iter().map(group).collect();
+    format!(
+        "{}\nUsage: heapprof COMMAND [OPTIONS] [PROFILE...]\n{groups}\
+         heapprof COMMAND --help shows its options; heapprof help options those of all.\n",
+        about(command)
+    )
+}
+
+fn about(command: &Command) -> String {
+    command
+        .get_about()
+        .map(ToString::to_string)
+        .unwrap_or_default()
+}
+
+/// Returns the text of `heapprof help options`: what a PROFILE is, and the options that all
+/// commands have.
+pub(crate) fn shared_options() -> String {
+    let command = cli_command();
+    let after = command.get_after_help().map(ToString::to_string);
+    let shared: Vec<clap::Arg> = command
+        .get_arguments()
+        .filter(|option| option.is_global_set())
+        .cloned()
+        .collect();
+    let mut page = Command::new("heapprof")
+        .disable_help_flag(true)
+        .max_term_width(100)
+        .help_template("{before-help}{all-args}")
+        .before_long_help(after.unwrap_or_default())
+        .args(shared);
+    page.render_long_help().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_command_is_shown_in_one_group() {
+        let command = cli_command();
+        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|group| group.1).copied().collect();
+        grouped.retain(|name| *name != "help");
+        let mut visible: Vec<&str> = command
+            .get_subcommands()
+            .filter(|one| !one.is_hide_set())
+            .map(Command::get_name)
+            .collect();
+        grouped.sort_unstable();
+        visible.sort_unstable();
+        assert_eq!(grouped, visible);
+        for name in FIRST_COMMANDS {
+            assert!(visible.contains(&name), "{name}");
+        }
+        for (old, new) in OLD_NAMES {
+            assert!(command.find_subcommand(old).is_some(), "{old}");
+            let mut words = new.split(' ').take_while(|word| !word.starts_with('-'));
+            let found = words.try_fold(&command, |found, word| found.find_subcommand(word));
+            assert!(found.is_some(), "{new}");
+        }
+    }
+
+    #[test]
+    fn help_fits_a_screen() {
+        let command = cli_command();
+        for (text, most) in [(first_commands(&command), 24), (all_commands(&command), 50)] {
+            assert!(text.lines().count() <= most, "{text}");
+            for line in text.lines() {
+                assert!(line.chars().count() <= MAX_COLUMNS, "{line}");
+            }
+        }
+    }
+}
