@@ -1,7 +1,7 @@
 /* heapprof: where is the memory? The functions of libheapprof.so, for programs that link it or find it by dlsym.
  *
  * Link with -lheapprof, or preload the library and look the functions up: dlsym(RTLD_DEFAULT, "heapprof_dump").
- * `heapprof preload-path` prints where the library is, `heapprof preload-path --header` this file.
+ * `heapprof setup preload-path` prints where the library is, `heapprof setup preload-path --header` this file.
  */
 #ifndef HEAPPROF_H
 #define HEAPPROF_H

@@ -1,6 +1,6 @@
 /* A program that says itself when to record and when to dump. (volatile: or the compiler leaves the blocks out.)
  *
- * gcc -o ask ask.c -ldl, then LD_PRELOAD=$(heapprof preload-path) ./ask
+ * gcc -o ask ask.c -ldl, then LD_PRELOAD=$(heapprof setup preload-path) ./ask
  * Without the library it runs as well, and records nothing.
  */
 #define _GNU_SOURCE

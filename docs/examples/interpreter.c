@@ -1,6 +1,6 @@
 /* A toy interpreter that tells heapprof its frames: functions of a made-up language, by file and line.
  *
- * gcc -g -O1 -o interpreter interpreter.c -I$(heapprof preload-path --header | xargs dirname) -ldl -pthread
+ * gcc -g -O1 -o interpreter interpreter.c -I$(heapprof setup preload-path --header | xargs dirname) -ldl -pthread
  * heapprof record --exact -o toy.pb.gz ./interpreter, then heapprof traces toy.pb.gz
  * Without the library it runs as well. */
 #define _GNU_SOURCE

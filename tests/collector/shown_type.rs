@@ -86,7 +86,7 @@ fn a_finished_program_is_shown_where_its_memory_was() {
         let file = recorded(&built, kept, end);
         assert_eq!(shown(folder, &file), [expected; 2], "{kept} {end}");
         let top = run(folder, &["top", &file]).out;
-        let says_peak = top.contains("This is the peak. At the end, ");
+        let says_peak = top.contains("Peak values are shown. At the end, ");
         assert_eq!(says_peak, expected == "peak_space", "{kept} {end}: {top}");
         let rows = json(folder, &["top", "-f", "json", &file]);
         assert_eq!(rows["rows"][0]["function"], "grow", "{kept} {end}");

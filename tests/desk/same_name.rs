@@ -100,7 +100,7 @@ fn top_has_a_row_for_each_file() {
         "{text}"
     );
     assert!(
-        text.ends_with("2 functions only call these; --sort cum shows them.\n"),
+        text.ends_with("2 more functions hold nothing themselves; --sort cum shows them.\n"),
         "{text}"
     );
     let csv = out(folder.path(), &["top", "-f", "csv", "-n", "1", "p"]);

@@ -155,7 +155,7 @@ fn no_secret_of_an_address_leaves() {
         (2, "top PART"),
         (2, "diff NOSERVER URL"),
         (2, "ls URL"),
-        (2, "URL"),
+        (0, "URL"),
         (2, "top --sample-type URL URL"),
         (2, "top --fail-if URL"),
         (2, "top --store STORE x"),

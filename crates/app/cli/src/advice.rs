@@ -14,7 +14,7 @@ fn word_advice(advice: ReportAdvice<'_>) -> String {
         ReportAdvice::AllRows => "-n 0 shows all",
         ReportAdvice::AllColumns => "--width 0 shows all",
         ReportAdvice::OtherType(name) => return format!("try -t {}", short_type_name(name)),
-        ReportAdvice::EndOfProgram => "-t inuse shows that, and -t alloc all that was allocated",
+        ReportAdvice::EndOfProgram => "-t inuse shows that",
         ReportAdvice::Symbolize => "heapprof symbolize looks for them",
         ReportAdvice::DebugFiles => {
             "heapprof symbolize --debug-dir DIR takes them from debug files in DIR"

@@ -75,7 +75,7 @@ pub(crate) use setup::SetupCommand;
 use size::size;
 pub(crate) use stats::{StatsArgs, TimelineArgs};
 pub(crate) use store::{LoadArgs, LsArgs, RmArgs, SchemaArgs, SqlArgs};
-pub(crate) use surface::{cli_command, current_name, parse, shared_options};
+pub(crate) use surface::{cli_command, current_name, parse, shared_options, visible_command};
 pub(crate) use tui::TuiArgs;
 pub(crate) use web::WebArgs;
 pub(crate) use wiretap::{AliveArgs, AliveCommand, AliveReportArgs, ListenArgs, WiretapArgs};
@@ -114,7 +114,7 @@ pub(crate) struct Cli {
     )]
     pub(crate) color: ColorMode,
 
-    /// The database to which load writes profiles, and in which their names are looked up [env:
+    /// The database to which db load writes profiles, and in which their names are looked up [env:
     /// HEAPPROF_DB] [default: heapprof.db]
     #[arg(
         long,
@@ -165,8 +165,8 @@ pub(crate) struct Cli {
     )]
     pub(crate) over_time: OverTimeMode,
 
-    /// Look up selectors and names in the output of export --parquet instead of the database. The
-    /// output is in a folder, s3://BUCKET/PREFIX or http(s)://HOST/FOLDER
+    /// Look up selectors and names in what db export --parquet wrote, instead of the database. It
+    /// is in a folder, s3://BUCKET/PREFIX or http(s)://HOST/FOLDER
     #[arg(
         long,
         global = true,
@@ -281,7 +281,8 @@ pub(crate) enum CliCommand {
                       growth of the total; 'inuse_space > 1GiB' tests the total of the second \
                       profile; 'flat(REGEX) > +1MiB' and 'cum(REGEX) > +20%' test each function \
                       that matches; 'new > 1MiB' tests functions that are only in the second \
-                      profile.\n\nExample: heapprof diff before.pb.gz after.pb.gz --fail-if \
+                      profile. With rules, diff compares what is in use; -t peak compares \
+                      peaks.\n\nExample: heapprof diff before.pb.gz after.pb.gz --fail-if \
                       'inuse_space > +10%'"
     )]
     Diff(DiffArgs),

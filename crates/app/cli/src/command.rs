@@ -57,7 +57,7 @@ mod wiretap;
 
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use heapprof_analysis::series::MomentAggregation;
 use heapprof_stores::StoreBackend;
 
@@ -109,8 +109,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         CliCommand::Bench(args) => bench::run(&context, &args)?,
         CliCommand::Alive(args) => match (args.command, args.report) {
             (Some(command), _) => return run_alive(&context, &command),
-            (None, Some(args)) => alive::run(&args)?,
-            (None, None) => bail!("alive: name the code that runs"),
+            (None, report) => alive::run(&report.context("name the code that runs")?)?,
         },
         CliCommand::OldAlive(command) => return run_alive(&context, &command),
         CliCommand::Growth(args) => growth::run(&context, &args)?,

@@ -45,12 +45,23 @@ fn command_line() -> Vec<OsString> {
         args.insert(1, name);
     }
     if let Some(word) = args.get(1)
+        && word != "help"
         && args::cli_command().find_subcommand(word).is_none()
-        && Path::new(word).is_file()
+        && names_profile(&word.to_string_lossy())
     {
         args.insert(1, "top".into());
     }
     args
+}
+
+/// Whether a word can only be meant as a profile: a path, perhaps with the number of a part, or an
+/// address.
+fn names_profile(word: &str) -> bool {
+    let is_there = |path: &str| !path.is_empty() && Path::new(path).exists();
+    let starts = ["http://", "https://", "pid:", "core:"];
+    let path = word.rsplit_once('#').map_or(word, |(path, _)| path);
+    let is_address = starts.iter().any(|start| word.starts_with(start));
+    !word.starts_with('-') && (is_address || is_there(path))
 }
 
 /// Parses the command line. Secrets are removed from addresses, and `-#12` is replaced by the path
@@ -95,7 +106,7 @@ fn main() -> ExitCode {
     // output files must not be left half-written.
     inherited_state::survive_large_files();
     let typed = command_line();
-    if typed.len() == 3 && typed[1] == "help" && typed[2] == "options" {
+    if typed.len() > 2 && typed[1] == "help" && typed[2] == "options" {
         return exit_code(output::text(None, &args::shared_options()));
     }
     let cli = match parse(&typed) {

@@ -90,7 +90,7 @@ fn with_advice(error: ProcessFindError) -> anyhow::Error {
 fn advice_on_reading(error: &LiveError) -> &'static str {
     match error {
         LiveError::NotRecorded => {
-            "; start it with heapprof record, or with libheapprof.so preloaded"
+            "; heapprof attach records it from now on, and heapprof heapwalk shows its heap"
         }
         LiveError::NotAllowed if rights::is_root() => heapprof_process::REFUSED_TO_ROOT,
         LiveError::NotAllowed => {

@@ -52,6 +52,11 @@ impl ParameterValues {
                 )
             })?;
         }
+        if values.all_code && values.query.own_code {
+            let [all, own] = ["all_code", "own_code"].map(|key| host.parameter_name(key));
+            let what = format!("the argument '{all}' cannot be used with '{own}'");
+            return Err(wrong_value(host, &what));
+        }
         if values.query.all_frames && values.query.wrappers.is_some() {
             // The parameter that comes first is named first.
             let both = own.iter().map(|(key, _)| *key);

@@ -28,7 +28,7 @@ pub(crate) fn answer(
     asked: &ApiRequest,
     host: &dyn PageHost,
 ) -> Result<ApiAnswer, ApiRefusal> {
-    allow(asked, &["database"])?;
+    allow(asked, &["database", "all_code"])?;
     let sql = serde_json::from_slice::<serde_json::Value>(&asked.body).ok();
     let sql = sql.as_ref().and_then(|body| body.get("sql")?.as_str());
     let Some(sql) = sql else {
@@ -67,8 +67,12 @@ fn session(
         }
         false => {
             let sources = library.read_all(&library.parse_choice(asked)?.names)?;
+            let all_code = asked.parameter("all_code");
+            let all_code = all_code
+                .map(|value| parse_switch("all_code", value))
+                .transpose()?;
             let query = Query {
-                own_code: true,
+                own_code: all_code != Some(true),
                 ..Query::default()
             };
             let question = ProfileQuestion::new(sources, &query, TypeSelection::All);

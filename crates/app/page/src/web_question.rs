@@ -102,11 +102,7 @@ impl WebQuestion {
 
     pub(crate) fn diff(values: ParameterValues) -> Result<Self> {
         let query = values.query_by(Granularity::Functions);
-        Ok(Self::Diff(DiffQuestion::new(
-            query,
-            values.is_normalized,
-            false,
-        )?))
+        Ok(Self::Diff(DiffQuestion::new(query, values.is_normalized)?))
     }
 
     pub(crate) fn schema(_: ParameterValues) -> Result<Self> {

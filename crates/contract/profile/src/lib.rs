@@ -88,7 +88,8 @@ pub use crate::{
         Mapping, MappingIndex, Profile, Samples, ValueType, is_place_of_code, spread::SampleSpread,
     },
     sample_type::{
-        IN_USE, PEAK, SampleTypeError, common_default, default_sample_type, find_sample_type,
+        IN_USE, PEAK, SampleTypeError, common_default, default_of_finished_program,
+        default_sample_type, find_sample_type,
     },
     strings::{StringId, StringTable},
     unit::{Unit, UnitFamily},

@@ -22,7 +22,7 @@ use crate::model::{
     Function, FunctionIndex, Label, LabelSetIndex, Line, LocationIndex, Mapping, MappingIndex,
     Profile, ValueType,
 };
-use crate::sample_type::agree_names;
+use crate::sample_type::{IN_USE, PEAK, agree_names};
 use crate::strings::StringId;
 use crate::unit::Unit;
 use agree::finer_unit;
@@ -397,6 +397,9 @@ impl ProfileMerger {
             sum.keep_frames = keep_frames;
         }
         if sum.default_sample_type.is_empty() {
+            sum.default_sample_type = default;
+        } else if [sum.default_sample_type, default].map(|id| sum.text(id)) == [PEAK, IN_USE] {
+            // A sum of peaks and of other moments would be neither.
             sum.default_sample_type = default;
         }
         if sum.doc_url.is_empty() {

@@ -72,7 +72,7 @@ impl RecordingHeader {
         }
         let space = builder.value_type("space", "bytes");
         let default = match self.is_last {
-            true => sample_type::of_finished_program(self.in_use, self.peak),
+            true => sample_type::default_of_finished_program(self.in_use, self.peak),
             false => sample_type::IN_USE,
         };
         let default = builder.text(default);

@@ -25,8 +25,8 @@ pub const PEAK: &str = "peak_space";
 /// Returns the name of the sample type that shows where a finished program had its memory. `in_use`
 /// is the number of bytes in use at the end, and `peak` at the peak. This is the peak, if the
 /// program freed more than half of it before it ended.
-pub(crate) const fn of_finished_program(in_use: i64, peak: i64) -> &'static str {
-    match in_use < peak / 2 {
+pub const fn default_of_finished_program(in_use: i64, peak: i64) -> &'static str {
+    match in_use.saturating_mul(2) < peak {
         true => PEAK,
         false => IN_USE,
     }
@@ -80,8 +80,8 @@ impl Profile {
     }
 
     /// Makes the sample type that shows where a finished program had its memory the default one, by
-    /// [`of_finished_program`]. A profile without a peak keeps its default.
-    pub fn show_finished_program(&mut self) {
+    /// [`default_of_finished_program`]. A profile without a peak keeps its default.
+    pub fn set_default_of_finished_program(&mut self) {
         let names = self.type_names();
         let position = |name: &str| names.iter().position(|n| *n == name);
         let (Some(in_use), Some(peak)) = (position(IN_USE), position(PEAK)) else {
@@ -91,7 +91,7 @@ impl Profile {
             let values = (0..self.samples.len()).map(|i| self.samples.values(i)[column]);
             values.fold(0, i64::saturating_add)
         };
-        let name = of_finished_program(total(in_use), total(peak));
+        let name = default_of_finished_program(total(in_use), total(peak));
         self.default_sample_type = self.strings.intern(name);
     }
 
@@ -203,6 +203,8 @@ mod tests {
         for (in_use, peak, shown) in [
             (0, 100, PEAK),
             (49, 100, PEAK),
+            (49, 99, PEAK),
+            (0, 1, PEAK),
             (50, 100, IN_USE),
             (100, 100, IN_USE),
             (0, 0, IN_USE),
@@ -215,7 +217,7 @@ mod tests {
             let mut builder = ProfileBuilder::new(&types);
             builder.add_folded("main;a", &[in_use, peak, 7]);
             let mut profile = builder.finish();
-            profile.show_finished_program();
+            profile.set_default_of_finished_program();
             assert_eq!(
                 profile.text(profile.default_sample_type),
                 shown,
@@ -223,7 +225,7 @@ mod tests {
             );
         }
         let mut without_peak = profile(&LONG);
-        without_peak.show_finished_program();
+        without_peak.set_default_of_finished_program();
         assert!(without_peak.default_sample_type.is_empty());
     }
 

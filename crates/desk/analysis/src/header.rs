@@ -4,7 +4,7 @@
 use crate::error::AnalysisError;
 use crate::question::{is_counted, is_peak};
 use crate::session::{AnalysisSession, ESTIMATE_COLUMN_COUNT, read_estimate, read_spread};
-use heapprof_profile::{IN_USE, PEAK};
+use heapprof_profile::{IN_USE, PEAK, ValueType};
 use heapprof_totals::estimate::{SumSpread, ValueEstimate, period_in_bytes};
 use heapprof_totals::note::FilterNote;
 use heapprof_totals::query::{Granularity, Query};
@@ -190,17 +190,16 @@ fn folded_values(session: &AnalysisSession, profile: i64, query: &Query) -> Opti
     Some(part.view.fold_sums(&part.profile.samples, part.column))
 }
 
-/// Returns the number of bytes in use in a profile; `None` if the profile has no such values, or if
-/// their sum does not fit in 64 bits.
+/// Returns the number of bytes in use in a profile; `None` if the profile has no such values in the
+/// unit of the report, or if their sum does not fit in 64 bits.
 fn in_use_total(session: &AnalysisSession, profile: i64) -> Result<Option<i64>, AnalysisError> {
     let part = &session.require_question()?.parts[profile as usize - 1];
     let types = &part.profile.sample_type;
-    let position = |name: &str| {
-        types
-            .iter()
-            .position(|t| part.profile.text(t.r#type) == name)
-    };
-    let total = position(IN_USE)
+    let unit = types[part.column].unit;
+    let is_in_use = |t: &ValueType| part.profile.text(t.r#type) == IN_USE && t.unit == unit;
+    let total = types
+        .iter()
+        .position(is_in_use)
         .and_then(|at| heapprof_totals::totals::whole_totals(&part.profile, &[at]).ok());
     Ok(total.map(|totals| totals[0].net))
 }

@@ -119,7 +119,7 @@ fn in_use(profile: &Profile, asked: Option<&str>) -> Result<Vec<usize>, Analysis
 
 /// Returns the name of the sample type to show of several profiles whose default types differ;
 /// `None` if each profile can show its own.
-fn common_default(sources: &[QuestionSource]) -> Option<&'static str> {
+fn default_of_different(sources: &[QuestionSource]) -> Option<&'static str> {
     let default = |source: &QuestionSource| {
         let profile = &source.profile;
         let at = profile.default_sample_type_index();
@@ -186,7 +186,7 @@ impl ProfileQuestion {
         let mut table = EntityTable::new(query.granularity, texts);
         let mut names: Vec<(String, String)> = Vec::new();
         let mut parts = Vec::with_capacity(sources.len());
-        let default = common_default(&sources);
+        let default = default_of_different(&sources);
         for source in sources {
             let profile = source.profile;
             let within = |error: AnalysisError| AnalysisError::InProfile {
@@ -207,6 +207,7 @@ impl ProfileQuestion {
                     .find_sample_type(asked)
                     .map_err(|e| within(e.into()))?,
                 None => default
+                    .or(query.keeps_in_use.then_some(heapprof_profile::IN_USE))
                     .and_then(|name| profile.find_sample_type(name).ok())
                     .unwrap_or_else(|| profile.default_sample_type_index()),
             };

@@ -34,6 +34,8 @@ pub struct OtherRows {
     pub flat: i64,
     /// The number of rows.
     pub rows: i64,
+    /// The number of rows with a flat value.
+    pub holders: i64,
     /// The sum of the rows' flat values for every sample type, if the report is about all types.
     pub values: Vec<i64>,
     /// The sum that the filters left out, for every sample type, if the report is about all types.
@@ -128,12 +130,12 @@ pub fn top(
     top.rows = session.rows(&sql, [profile, r#type], read)?;
 
     let sums = session.rows(
-        "SELECT count(*), ifnull(sum(flat), 0) FROM function_total WHERE profile = ?1 AND type = \
-         ?2",
+        "SELECT count(*), ifnull(sum(flat), 0), ifnull(sum(flat <> 0), 0) FROM function_total \
+         WHERE profile = ?1 AND type = ?2",
         [profile, r#type],
-        |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)),
+        |row| Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?)),
     )?;
-    let (mut rows, flat) = sums.first().copied().unwrap_or_default();
+    let (mut rows, flat, holders): (i64, i64, i64) = sums.first().copied().unwrap_or_default();
     if wide {
         let count = format!(
             "SELECT count(DISTINCT {}) FROM function_total WHERE profile = ?1",
@@ -157,6 +159,8 @@ pub fn top(
         }
     }
     top.other.rows = rows - top.rows.len() as i64;
+    let shown = top.rows.iter().filter(|row| row.flat != 0).count();
+    top.other.holders = holders - shown as i64;
     top.other.flat = flat - top.rows.iter().map(|r| r.flat).sum::<i64>();
     let names: Vec<SampleType> = types.into_iter().map(|(_, name)| name).collect();
     top.types = names

@@ -14,8 +14,8 @@ pub enum ReportAdvice<'a> {
     /// Choose another sample type, of this name, because it has values. The words of this advice
     /// are an imperative.
     OtherType(&'a str),
-    /// Choose what was in use at the end, or all allocations, instead of the peak. The words of
-    /// this advice are a clause.
+    /// Choose what was in use at the end, instead of the peak. The words of this advice are a
+    /// clause.
     EndOfProgram,
     /// Name code by symbols on this machine. The words of this advice are a clause.
     Symbolize,

@@ -127,6 +127,14 @@ fn lines(
             _ => "",
         },
     )];
+    if let (Some(before), Some(after)) = (diff.before.in_use_at_end, diff.after.in_use_at_end) {
+        lines.push(format!(
+            "Peak values are compared. At the end, {} and {} was in use: {}.",
+            measure.show(before),
+            measure.show(after),
+            style.advise(ReportAdvice::EndOfProgram)
+        ));
+    }
     if let Some(ratio) = diff.normalized {
         let aside = match diff.after.filters.is_empty() {
             true => "",

@@ -64,9 +64,9 @@ pub(crate) fn lines(
         ));
     }
     lines.extend(own_code(header, measure, style));
-    if let Some(bytes) = header.in_use_at_end {
+    if let Some(bytes) = header.in_use_at_end.filter(|_| header.total != 0) {
         lines.push(format!(
-            "This is the peak. At the end, {} was in use: {}.",
+            "Peak values are shown. At the end, {} was in use: {}.",
             measure.show(bytes),
             style.advise(ReportAdvice::EndOfProgram)
         ));

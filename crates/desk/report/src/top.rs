@@ -11,7 +11,7 @@ use crate::advice::ReportAdvice;
 use crate::error::ReportError;
 use crate::head::{self, with_head};
 use crate::json;
-use crate::measure::{UnitFormatter, percent, plural};
+use crate::measure::{UnitFormatter, percent};
 use crate::names::{
     MIN_NAME_COLUMNS, file_cell, file_column, name_cells, name_columns, name_rows,
     name_rows_within, name_wide_rows,
@@ -32,22 +32,22 @@ pub fn top(
     style: &ReportStyle,
     source: SourceLine<'_>,
 ) -> Result<String, ReportError> {
-    let sources: Vec<Option<String>> = match top.header.granularity {
-        Granularity::Lines => top.rows.iter().map(|row| line_of(row, source)).collect(),
-        _ => vec![None; top.rows.len()],
-    };
     let measure = head::measure(&top.header, style)?;
-    if style.format == ReportFormat::Json {
-        return json::text(document(top, &sources));
-    }
     let holders = match style.format {
-        ReportFormat::Csv => None,
-        _ => only_holders(top),
+        ReportFormat::Csv | ReportFormat::Json => None,
+        ReportFormat::Text | ReportFormat::Markdown => only_holders(top),
     };
     let (top, caller_count) = match &holders {
         Some((holders, caller_count)) => (holders, *caller_count),
         None => (top, 0),
     };
+    let sources: Vec<Option<String>> = match top.header.granularity {
+        Granularity::Lines => top.rows.iter().map(|row| line_of(row, source)).collect(),
+        _ => vec![None; top.rows.len()],
+    };
+    if style.format == ReportFormat::Json {
+        return json::text(document(top, &sources));
+    }
     let mut lines = head::lines(&top.header, &measure, style);
     let table = match top.types.is_empty() {
         true => narrow(top, &measure, style, &sources),
@@ -84,38 +84,37 @@ pub fn top(
     Ok(text)
 }
 
-/// Returns the report without its last rows, which have no flat value, and the number of these rows
-/// and of the rows that the limit left out. Returns `None` if all rows stay.
+/// Returns the report without its last rows, if these have no flat value, and the number of all
+/// rows without one. Returns `None` if there are none, or if the limit left out rows with a flat
+/// value.
 fn only_holders(top: &TopReport) -> Option<(TopReport, i64)> {
     let last = top.rows.iter().rposition(|row| row.flat != 0)?;
     let is_ordered = top.sort == SortKey::Flat && top.types.is_empty();
-    if !is_ordered || last + 1 == top.rows.len() {
+    let caller_count = (top.rows.len() - last - 1) as i64 + top.other.rows;
+    if !is_ordered || top.other.holders != 0 || caller_count == 0 {
         return None;
     }
     let mut holders = top.clone();
     holders.rows.truncate(last + 1);
-    // Rows are in the order of their flat values, so those beyond the limit have none either.
     holders.other.rows = 0;
-    let caller_count = top.rows.len() - holders.rows.len();
-    Some((holders, caller_count as i64 + top.other.rows))
+    Some((holders, caller_count))
 }
 
 /// Returns the line about rows that have no flat value and were left out.
 fn callers_line(top: &TopReport, count: i64, style: &ReportStyle) -> Option<String> {
-    let what = match top.header.granularity {
-        Granularity::Functions | Granularity::FileFunctions => "function",
-        Granularity::Files => "file",
-        Granularity::Lines => "line",
-        Granularity::Addresses => "instruction",
+    let (one, many) = match top.header.granularity {
+        Granularity::Functions | Granularity::FileFunctions => ("function", "functions"),
+        Granularity::Files => ("file", "files"),
+        Granularity::Lines => ("line", "lines"),
+        Granularity::Addresses => ("address", "addresses"),
     };
-    let calls = match count {
+    let holds = match count {
         0 => return None,
-        1 => "only calls these",
-        _ => "only call these",
+        1 => format!("1 more {one} holds nothing itself"),
+        _ => format!("{count} more {many} hold nothing themselves"),
     };
     Some(format!(
-        "{} {calls}; {}.",
-        plural(&count.to_string(), what),
+        "{holds}; {}.",
         style.advise(ReportAdvice::SortByCum)
     ))
 }

@@ -117,6 +117,9 @@ pub struct Query {
     pub all_frames: bool,
     /// Whether percentages refer to the sum of the kept samples instead of the whole profile.
     pub relative_percentages: bool,
+    /// Whether, without [`sample_type`](Self::sample_type), the bytes in use are shown if the
+    /// profile has them, whatever its default is.
+    pub keeps_in_use: bool,
 }
 
 impl Query {

@@ -57,8 +57,10 @@ fn owners(profile: &Profile, frames: &FrameTable) -> Vec<FrameOwner> {
 
 /// Whether a name is more than an address or a mark.
 fn is_name(name: &str) -> bool {
-    let is_address = name.starts_with("0x") || is_place_of_code(name);
-    !name.is_empty() && !name.starts_with('[') && !is_address
+    let word = name.trim_matches(|c: char| !c.is_alphanumeric());
+    let first = name.split(' ').next().unwrap_or_default();
+    let is_address = word.starts_with("0x") || first.contains("@0x") || is_place_of_code(first);
+    !name.starts_with('[') && !matches!(word, "" | "unknown" | "null") && !is_address
 }
 
 /// Returns, for each frame, whether it is a library frame.
@@ -322,6 +324,11 @@ mod tests {
             (
                 "main;[truncated];std::string::assign",
                 "main;[truncated];std::string::assign",
+            ),
+            ("main;??;std::string::assign", "main;??;std::string::assign"),
+            (
+                "main;<unknown>;std::string::assign",
+                "main;<unknown>;std::string::assign",
             ),
         ] {
             let mut builder = ProfileBuilder::new(&[("space", "bytes")]);

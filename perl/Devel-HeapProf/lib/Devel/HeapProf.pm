@@ -113,7 +113,7 @@ and lines are there for perls that heapprof does not know, such as development r
 heapprof's library is in a program that was started by C<heapprof record>, or with the library in C<LD_PRELOAD>. Without
 it every function does nothing, says nothing and returns false. So the calls can stay in a program.
 
-C<heapprof perl-install> builds the module for a perl and keeps it in heapprof's own folder. C<heapprof record> loads it
+C<heapprof setup perl-install> builds the module for a perl and keeps it in heapprof's own folder. C<heapprof record> loads it
 from there. A program that calls its functions without C<heapprof record> needs it in C<@INC>: install it with
 C<perl Makefile.PL && make install>.
 

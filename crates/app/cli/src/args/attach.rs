@@ -12,7 +12,8 @@ use crate::name;
 #[derive(Debug, Args)]
 pub(crate) struct AttachArgs {
     /// End a recording that heapprof attach has not ended itself
-    #[arg(long, conflicts_with_all = ["exact", "time", "threads", "output"])]
+    #[arg(long, conflicts_with_all = ["exact", "period", "time", "threads", "frames"])]
+    #[arg(conflicts_with_all = ["command_line", "output", "log", "file_mode"])]
     pub(crate) stop: bool,
     /// Record every allocation instead of a sample
     #[arg(long, conflicts_with = "period")]

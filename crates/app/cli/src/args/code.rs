@@ -10,9 +10,8 @@ pub(crate) struct CodeArgs {
     /// counts for the nearest caller in the program's own code
     #[arg(long)]
     pub(crate) all_code: bool,
-    /// Count the memory of libraries for the program's own code in peek, list, traces and tags,
-    /// too, which otherwise show all code
-    #[arg(long, conflicts_with = "all_code", hide_short_help = true)]
+    /// Count the memory of libraries for the program's own code, which is the default
+    #[arg(long, conflicts_with_all = ["all_code", "all_frames"], hide_short_help = true)]
     pub(crate) own_code: bool,
     /// Leave out, as malloc is left out, functions whose names without parameters match: wrappers
     /// that heapprof does not know

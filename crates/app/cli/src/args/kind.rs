@@ -31,16 +31,9 @@ impl CliCommand {
             | Self::Report(_)
             | Self::Merge(_)
             | Self::Convert(_) => CommandKind::ProfileQuestion,
-            Self::Growth(_) => CommandKind::SeriesList,
-            Self::Db(command) | Self::OldDb(command) => match command {
-                DbCommand::Ls(_) | DbCommand::Series(_) => CommandKind::SeriesList,
-                DbCommand::Load(_)
-                | DbCommand::Prune(_)
-                | DbCommand::Rm(_)
-                | DbCommand::Export(_)
-                | DbCommand::Import(_)
-                | DbCommand::Schema(_) => CommandKind::Other,
-            },
+            Self::Growth(_)
+            | Self::Db(DbCommand::Ls(_) | DbCommand::Series(_))
+            | Self::OldDb(DbCommand::Ls(_) | DbCommand::Series(_)) => CommandKind::SeriesList,
             Self::Record(_)
             | Self::Stats(_)
             | Self::Timeline(_)
@@ -66,6 +59,8 @@ impl CliCommand {
             | Self::Symbolize(_)
             | Self::Pprof(_)
             | Self::Jeprof(_)
+            | Self::Db(_)
+            | Self::OldDb(_)
             | Self::Setup(_)
             | Self::OldSetup(_) => CommandKind::Other,
         }

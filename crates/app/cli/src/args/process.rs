@@ -32,7 +32,7 @@ pub(crate) struct ProcArgs {
     #[arg(value_name = "PROCESS", value_parser = name::parser())]
     pub(crate) process: Option<String>,
     /// List the recorded processes, with the memory that they have in use
-    #[arg(long, conflicts_with_all = ["process", "limit"])]
+    #[arg(long, conflicts_with_all = ["process", "limit", "maps", "brief", "diff"])]
     pub(crate) recorded: bool,
     /// Show what has changed since this file was written by proc --format json -o FILE
     #[arg(

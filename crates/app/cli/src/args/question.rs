@@ -8,8 +8,8 @@ use super::CodeArgs;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Question")]
 pub(crate) struct QuestionArgs {
-    /// Which values to show: inuse_space, inuse_objects, alloc_space, alloc_objects or another
-    /// sample type of the profile
+    /// Which values to show: inuse, peak, alloc, inuse_objects or another sample type of the
+    /// profile; the default is where the memory was
     #[arg(short = 't', long, value_name = "TYPE")]
     pub(crate) sample_type: Option<String>,
     /// What a row is: functions, filefunctions, files, lines or addresses
@@ -82,6 +82,19 @@ impl QuestionArgs {
         Query {
             own_code: code.own_code || has_names && !is_whole,
             ..self.query_of_all_code()
+        }
+    }
+
+    /// The question of a report that rules may judge. Rules mean the same for all profiles: they
+    /// are about what is in use, and about all code, unless the user asks for something else.
+    pub(crate) fn judged_query(&self, is_judged: bool) -> Query {
+        let query = match is_judged {
+            true => self.query_of_all_code(),
+            false => return self.query(),
+        };
+        Query {
+            keeps_in_use: true,
+            ..query
         }
     }
 

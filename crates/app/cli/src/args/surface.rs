@@ -46,7 +46,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
 ];
 
 /// Names that commands had before, and what they are called now. The old names go on working.
-const OLD_NAMES: [(&str, &str); 17] = [
+const OLD_NAMES: [(&str, &str); 16] = [
     ("load", "db load"),
     ("ls", "db ls"),
     ("series", "db series"),
@@ -63,19 +63,40 @@ const OLD_NAMES: [(&str, &str); 17] = [
     ("ps", "proc --recorded"),
     ("listen", "alive listen"),
     ("wiretap", "alive wiretap"),
-    ("jeprof", "jeprof"),
 ];
 
-/// Longest line of a list of commands, in columns.
-const MAX_COLUMNS: usize = 80;
+/// Commands that show all code, unless the user asks for own code.
+const ALL_CODE_COMMANDS: [&str; 5] = ["peek", "list", "traces", "tags", "stats"];
 
 /// Returns the definition of the command line, without its own help text.
 pub(crate) fn cli_command() -> Command {
     let mut command = Cli::command();
-    for (name, _) in OLD_NAMES {
+    for name in OLD_NAMES.map(|(old, _)| old).into_iter().chain(["jeprof"]) {
         command = command.mut_subcommand(name, |old| old.hide(true));
     }
+    for name in ALL_CODE_COMMANDS {
+        command = command.mut_subcommand(name, |command| {
+            let own_help = "Count the memory of libraries for the program's own code";
+            command
+                .mut_arg("all_code", |option| option.hide(true))
+                .mut_arg("own_code", |option| {
+                    option.help(own_help).hide_short_help(false)
+                })
+        });
+    }
     command
+}
+
+/// Returns the definition of the command line without hidden commands, for completions.
+pub(crate) fn visible_command() -> Command {
+    let all = cli_command();
+    let visible = all
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set());
+    Command::new("heapprof")
+        .version(env!("CARGO_PKG_VERSION"))
+        .args(all.get_arguments().cloned())
+        .subcommands(visible.cloned())
 }
 
 /// Returns the present words for a command.
@@ -90,7 +111,7 @@ pub(crate) fn current_name(name: &str) -> &str {
 /// The error may also be a help text, which the user asked for.
 pub(crate) fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
     let command = cli_command();
-    let is_short = words.len() < 2 || words[1] == "-h";
+    let is_short = words.len() < 2 || words.iter().any(|word| word == "-h");
     let help = match is_short {
         true => first_commands(&command),
         false => all_commands(&command),
@@ -103,14 +124,12 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
 /// Returns a line for a command: its name and what it does.
 fn line(command: &Command, name: &str) -> String {
     const NAME_COLUMNS: usize = 20;
-    let found = command.find_subcommand(name);
-    let about = found.and_then(Command::get_about);
+    let about = command.find_subcommand(name).and_then(Command::get_about);
     let about = match name {
         "help" => "The help of a command; of options: what all commands have".to_string(),
         _ => about.map(ToString::to_string).unwrap_or_default(),
     };
     let line = format!("  {name:NAME_COLUMNS$}{about}");
-    debug_assert!(line.chars().count() <= MAX_COLUMNS, "{line}");
     format!("{line}\n")
 }
 
@@ -186,9 +205,7 @@ mod tests {
         grouped.sort_unstable();
         visible.sort_unstable();
         assert_eq!(grouped, visible);
-        for name in FIRST_COMMANDS {
-            assert!(visible.contains(&name), "{name}");
-        }
+        assert!(FIRST_COMMANDS.iter().all(|name| visible.contains(name)));
         for (old, new) in OLD_NAMES {
             assert!(command.find_subcommand(old).is_some(), "{old}");
             let mut words = new.split(' ').take_while(|word| !word.starts_with('-'));
@@ -203,7 +220,7 @@ mod tests {
         for (text, most) in [(first_commands(&command), 24), (all_commands(&command), 50)] {
             assert!(text.lines().count() <= most, "{text}");
             for line in text.lines() {
-                assert!(line.chars().count() <= MAX_COLUMNS, "{line}");
+                assert!(line.chars().count() <= 80, "{line}");
             }
         }
     }

@@ -16,9 +16,9 @@ pub(super) fn run(context: &CommandContext, args: &DiffArgs) -> Result<ExitCode>
     let query = Query {
         sort: args.sort.sort,
         limit: row_limit(&args.limit, args.report.output.file()),
-        ..args.question.query()
+        ..args.question.judged_query(!args.gate.fail_if.is_empty())
     };
-    let question = DiffQuestion::new(query, args.normalize, !args.gate.fail_if.is_empty())?;
+    let question = DiffQuestion::new(query, args.normalize)?;
     let query = question.query();
     // Rules are read first, so that the user does not wait for two profiles if a rule can't be
     // read.

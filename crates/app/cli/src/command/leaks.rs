@@ -25,7 +25,7 @@ pub(super) fn run(context: &CommandContext, args: &LeaksArgs) -> Result<ExitCode
     let mut gate = GateRules::for_one_profile(&args.gate)?;
     let query = Query {
         limit: row_limit(&args.limit, args.report.output.file()),
-        ..args.question.query()
+        ..args.question.judged_query(!args.gate.fail_if.is_empty())
     };
     let question = LeaksQuestion::new(query, suppressions(args)?)?;
     let source = match &args.log {

@@ -35,7 +35,9 @@ pub(super) fn run(context: &CommandContext, args: &PageArgs) -> Result<()> {
     }
     let query = Query {
         granularity: Granularity::Lines,
-        ..args.question.query_of_all_code()
+        // The page folds libraries itself, so that its reader can show them.
+        own_code: false,
+        ..args.question.query()
     };
     let named = context.sources.or_newest(&args.profiles.profiles)?;
     let audit = read_audit(context, args, &named)?;
@@ -57,6 +59,11 @@ pub(super) fn run(context: &CommandContext, args: &PageArgs) -> Result<()> {
         q.with_tree(options)
     })?;
     let found = report(&session)?;
+    let names_of_types: Vec<&str> = found.types.iter().map(|t| &*t.r#type).collect();
+    let asked_type = args.question.sample_type.as_deref().and_then(|asked| {
+        let at = heapprof_profile::find_sample_type(&names_of_types, asked).ok()?;
+        Some(names_of_types[at].to_string())
+    });
     let folders = args.source_files.folders();
     let sources = SourceFiles::new(&folders);
     let mut rows = page_rows(
@@ -69,8 +76,9 @@ pub(super) fn run(context: &CommandContext, args: &PageArgs) -> Result<()> {
             commands: &view_commands,
         },
     );
-    if let Some(asked) = &args.question.sample_type {
-        rows.default_type.clone_from(asked);
+    rows.own_code = !args.question.code.all_code;
+    if let Some(asked) = asked_type {
+        rows.default_type = asked;
     }
     if let Some(audit) = audit {
         let paths = PathRule::new(args.paths.into());

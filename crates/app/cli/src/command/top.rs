@@ -19,7 +19,7 @@ pub(super) fn run(context: &CommandContext, args: &TopArgs) -> Result<ExitCode> 
         query: Query {
             sort: args.sort.sort,
             limit: row_limit(&args.limit, args.report.output.file()),
-            ..args.question.query()
+            ..args.question.judged_query(!args.gate.fail_if.is_empty())
         },
         is_wide: args.wide,
     };

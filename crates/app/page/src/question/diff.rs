@@ -7,30 +7,24 @@ use heapprof_analysis::{
     diff::{DiffReport, diff},
 };
 
-use heapprof_profile::IN_USE;
-
 use super::{NoteSink, QuestionError, QuestionNote, open_session};
 
 /// The question of the command `diff`: what changed between two profiles.
 pub struct DiffQuestion {
     query: Query,
     is_normalized: bool,
-    is_judged: bool,
 }
 
 impl DiffQuestion {
     /// Makes the question. With `is_normalized`, the values of the second profile are scaled so
-    /// that both totals are equal. If a rule `is_judged` by the answer, bytes in use are compared
-    /// unless the query names another sample type, so that the rule means the same for all
-    /// profiles.
-    pub fn new(query: Query, is_normalized: bool, is_judged: bool) -> Result<Self> {
+    /// that both totals are equal.
+    pub fn new(query: Query, is_normalized: bool) -> Result<Self> {
         if query.relative_percentages {
             return Err(QuestionError::NoShares.into());
         }
         Ok(Self {
             query,
             is_normalized,
-            is_judged,
         })
     }
 
@@ -53,12 +47,7 @@ impl DiffQuestion {
             false => TypeSelection::Requested,
         };
         let sources = vec![before, after];
-        let mut query = self.query.clone();
-        let has_in_use = |source: &QuestionSource| source.profile.find_sample_type(IN_USE).is_ok();
-        if self.is_judged && query.sample_type.is_none() && sources.iter().all(has_in_use) {
-            query.sample_type = Some(IN_USE.to_string());
-        }
-        open_session(sources, &query, types, note, |question| question)
+        open_session(sources, &self.query, types, note, |question| question)
     }
 
     /// Returns the rows of the report.

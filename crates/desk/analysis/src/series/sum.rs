@@ -137,7 +137,10 @@ impl MomentSelection {
         store: &dyn SeriesStore,
         over: MomentAggregation,
     ) -> Result<QuestionSource, AnalysisError> {
-        let profile = store.sum(&self.plan(over))?;
+        let mut profile = store.sum(&self.plan(over))?;
+        if let Some(shown) = self.shown_type() {
+            profile.default_sample_type = profile.strings.intern(&shown.0);
+        }
         Ok(QuestionSource::new(&self.name, profile))
     }
 
@@ -166,10 +169,15 @@ impl MomentSelection {
         self.states.len()
     }
 
+    /// Returns the sample type to show of all moments.
+    fn shown_type(&self) -> Option<&(String, String)> {
+        let newest = self.moments.last()?;
+        newest.types.get(common_type(&self.moments))
+    }
+
     /// Returns the signed sum of the type to show in each state.
     fn totals(&self) -> Vec<i128> {
-        let newest = self.moments.last();
-        let shown = newest.and_then(|newest| newest.types.get(common_type(&self.moments)));
+        let shown = self.shown_type();
         let of = |&at: &usize| {
             let moment = &self.moments[at];
             let position = moment.types.iter().position(|own| Some(own) == shown);

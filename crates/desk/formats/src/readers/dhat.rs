@@ -146,7 +146,7 @@ impl DhatFile {
             }
         }
         if self.mode.starts_with("heap") || self.mode.starts_with("rust-heap") {
-            tally.builder.profile.show_finished_program();
+            tally.builder.profile.set_default_of_finished_program();
         }
         Ok(ProfileReading::new(
             ProfileFormat::Dhat,

@@ -298,7 +298,10 @@ impl HeaptrackFile {
             tally.comment(&comment);
         }
         tally.builder.profile.duration_nanos = self.time.saturating_mul(1_000_000);
-        tally.builder.profile.show_finished_program();
+        // The program may go on after heaptrack has left it.
+        if !self.is_attached {
+            tally.builder.profile.set_default_of_finished_program();
+        }
         let unsampling: Cow<'static, str> = "none, heaptrack records every block".into();
         Ok(ProfileReading::new(
             ProfileFormat::Heaptrack,

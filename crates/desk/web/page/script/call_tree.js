@@ -75,7 +75,8 @@ export function linkChildren(tree) {
 
 // Whether a function's name is only an address or a mark. Memory of a library does not count for
 // such a function, because the name of the library's function says more.
-const UNNAMED = /^$|^0x|^\[|\+0x[0-9a-f]+$/;
+const UNNAMED =
+  /^[^\p{L}\p{N}]*(0x|unknown[^\p{L}\p{N}]*$|null[^\p{L}\p{N}]*$|$)|^\[|^[^ ]*[+@]0x/u;
 
 // Finds for each node where its memory goes under "Own code": to itself, or, if it is a library's,
 // to the nearest caller that is not. A stack stays as it is if that caller has no name, or if there

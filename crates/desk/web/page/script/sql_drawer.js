@@ -42,10 +42,13 @@ export function commandText(app) {
   const hasType = /(^|\s)(-t|--type)[\s=]\S+/;
   const type = '-t ' + shellQuoted(measure.name);
   if (hasType.test(command)) command = command.replace(hasType, (_, space) => space + type);
-  else if (measure.name !== app.profile.head.default) flags.push(type);
+  else if (/^\S+ (top|tree|diff|flame|leaks|peek|stats|list|traces|tags) /.test(command)) {
+    flags.push(type);
+  }
   if (focus) flags.push('--focus ' + shellQuoted(focus));
   if (ignore) flags.push('--ignore ' + shellQuoted(ignore));
-  if (!own) flags.push('--all-code');
+  if (own && /^\S+ (peek|stats|list|traces|tags) /.test(command)) flags.push('--own-code');
+  if (!own && /^\S+ (top|tree|diff|flame|leaks) /.test(command)) flags.push('--all-code');
   return command.replace(/^(\S+ \S+)/, [command.match(/^\S+ \S+/)?.[0] || '', ...flags].join(' '));
 }
 

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use heapprof_analysis::{SumSpread, coverage::ManagedRuntime};
-use heapprof_profile::Error as ProfileError;
+use heapprof_profile::{Error as ProfileError, PEAK, default_of_finished_program};
 use heapprof_recorder::{
     ProfileDetails, ProgramExit, RecordedProfile, RecordingOutcome, WriteFailure, WrittenProfile,
 };
@@ -324,7 +324,8 @@ fn few_samples(one: &RecordedProfile) -> Option<String> {
     let (value, variance) = (sampled.in_use as f64, sampled.spread.variance);
     let equal = value * value / variance;
     // If nothing is in use, no estimate can be better. If little is, reports show the peak.
-    let shows_peak = one.written.in_use < one.written.peak / 2;
+    let (in_use, peak) = (one.written.in_use, one.written.peak);
+    let shows_peak = default_of_finished_program(in_use, peak) == PEAK;
     if shows_peak || variance <= 0.0 || equal >= MIN_SAMPLES_FOR_A_FIFTH {
         return None;
     }
