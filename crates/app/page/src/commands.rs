@@ -366,9 +366,8 @@ mod tests {
                 .map(|option| (option, value(option)))
                 .collect();
             // Some exclude each other, or have no effect on some commands.
-            let switches = command
-                .switches()
-                .filter(|switch| !["all_frames", "relative_percentages"].contains(switch));
+            let others = ["all_code", "all_frames", "relative_percentages"];
+            let switches = command.switches().filter(|switch| !others.contains(switch));
             all.extend(switches.map(|switch| (switch, "1")));
             if command.wants_regex {
                 all.push(("regex", "--output=/tmp/x"));
