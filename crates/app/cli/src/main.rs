@@ -46,8 +46,8 @@ fn command_line() -> Vec<OsString> {
     }
     if let Some(word) = args.get(1)
         && word != "help"
-        && args::cli_command().find_subcommand(word).is_none()
         && names_profile(&word.to_string_lossy())
+        && args::cli_command().find_subcommand(word).is_none()
     {
         args.insert(1, "top".into());
     }
