@@ -43,14 +43,13 @@ enum FrameOwner {
 /// Returns whose code each frame is.
 fn owners(profile: &Profile, frames: &FrameTable) -> Vec<FrameOwner> {
     let libraries = libraries(profile, frames);
-    let owner = |(frame, is_library): (&ProfileFrame, bool)| {
-        let function = frame.function(profile);
-        let function = function.map(|function| &profile.function[function.index()]);
-        match function {
-            _ if is_library => FrameOwner::Library,
-            Some(function) if is_name(profile.text(function.name)) => FrameOwner::Program,
-            _ => FrameOwner::Unnamed,
-        }
+    let functions = profile.function.iter();
+    // A function has many frames.
+    let named: Vec<bool> = functions.map(|f| is_name(profile.text(f.name))).collect();
+    let owner = |(frame, is_library): (&ProfileFrame, bool)| match frame.function(profile) {
+        _ if is_library => FrameOwner::Library,
+        Some(function) if named[function.index()] => FrameOwner::Program,
+        _ => FrameOwner::Unnamed,
     };
     frames.iter().zip(libraries).map(owner).collect()
 }

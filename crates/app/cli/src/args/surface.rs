@@ -110,13 +110,16 @@ pub(crate) fn current_name(name: &str) -> &str {
 /// # Errors
 /// The error may also be a help text, which the user asked for.
 pub(crate) fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
-    let command = cli_command();
-    let is_short = words.len() < 2 || words.iter().any(|word| word == "-h");
-    let help = match is_short {
-        true => first_commands(&command),
-        false => all_commands(&command),
-    };
-    let mut command = command.override_help(help);
+    let mut command = cli_command();
+    let asks = |start: &str| words.iter().any(|w| w.to_string_lossy().starts_with(start));
+    // Only a command line that asks for help needs its text.
+    if words.len() < 2 || words.iter().any(|word| word == "-h") {
+        let help = first_commands(&command);
+        command = command.override_help(help);
+    } else if asks("-h") || asks("--h") || asks("help") {
+        let help = all_commands(&command);
+        command = command.override_help(help);
+    }
     let matches = command.try_get_matches_from_mut(words)?;
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }

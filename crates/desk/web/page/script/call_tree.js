@@ -84,11 +84,12 @@ const UNNAMED =
 function keepers(profile, shape) {
   const keeper = new Int32Array(shape.size);
   const nearest = new Int32Array(shape.size).fill(-1);
+  const isUnnamed = profile.functionName.map(name => UNNAMED.test(name));
   for (let i = 1; i < shape.size; i++) {
     const isLibrary = profile.isLibrary[profile.moduleOf[shape.func[i]]];
     nearest[i] = isLibrary ? nearest[shape.parent[i]] : i;
     const own = nearest[i];
-    keeper[i] = own < 0 || UNNAMED.test(profile.functionName[shape.func[own]]) ? i : own;
+    keeper[i] = own < 0 || isUnnamed[shape.func[own]] ? i : own;
   }
   return keeper;
 }
