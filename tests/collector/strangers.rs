@@ -48,15 +48,16 @@ const PROGRAM: &str = r#"
     }
 "#;
 
-/// A daemon's worker: a process of another user, whose parent ends immediately.
+/// A daemon's worker: a process of another user, whose parent ends immediately. It has so much
+/// memory that it still ends when the program has ended.
 const WORKER: &str = r#"
     #include <grp.h>
     #include <stdio.h>
     #include <stdlib.h>
     #include <unistd.h>
     #include <sys/wait.h>
-    static void *volatile kept;
-    __attribute__((noinline)) void keep(void) { kept = malloc(1000000); }
+    static char *volatile kept;
+    __attribute__((noinline)) void keep(void) { kept = malloc(400 << 20); }
     int main(void) {
         int ends[2];
         char byte;
@@ -66,6 +67,7 @@ const WORKER: &str = r#"
             if (setgroups(0, 0) || setgid(65534) || setuid(65534)) _exit(8);
             if (fork()) _exit(0);
             keep();
+            for (int page = 0; page < 400 << 8; page++) kept[page << 12] = 1;
             dprintf(1, "%d\n", getpid());
             for (;;) pause();
         }

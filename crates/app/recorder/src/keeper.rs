@@ -168,12 +168,16 @@ impl KeeperTask {
                 until = Some(Instant::now() + RETRY_INTERVAL);
             }
             match self.messages.try_recv() {
-                Ok(KeeperMessage::End(true)) => {
-                    until = Some(Instant::now() + KILL_GRACE_TIMEOUT);
+                Ok(KeeperMessage::End(was_killed)) => {
+                    // The messages of processes that have called by now are still read.
+                    let grace = if was_killed {
+                        KILL_GRACE_TIMEOUT
+                    } else {
+                        self.grace()
+                    };
+                    until = Some(Instant::now() + grace);
                     last = Instant::now() + END_TIMEOUT;
                 }
-                // The messages of processes that have called by now are still read.
-                Ok(KeeperMessage::End(false)) => until = Some(Instant::now() + self.grace()),
                 Ok(KeeperMessage::Reaping(done)) => {
                     self.serve_callers();
                     let _ = done.send(());

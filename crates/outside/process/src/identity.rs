@@ -8,6 +8,9 @@ use procfs_core::process::Stat;
 
 use crate::read;
 
+/// The kernel's flag of a process that a signal ends, from `include/linux/sched.h`.
+const PF_SIGNALED: u32 = 0x400;
+
 /// The facts about a process in its `/proc/PID/stat`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessIdentity {
@@ -30,6 +33,8 @@ pub struct ProcessIdentity {
     pub major_faults: u64,
     /// Processor time that the process has used, in ticks.
     pub worked: u64,
+    /// Whether a signal ends the process. It takes long to end if it has much memory.
+    pub is_killed: bool,
 }
 
 impl ProcessIdentity {
@@ -54,6 +59,7 @@ impl ProcessIdentity {
             minor_faults: stat.minflt,
             major_faults: stat.majflt,
             worked: stat.utime.saturating_add(stat.stime),
+            is_killed: stat.flags & PF_SIGNALED != 0,
         })
     }
 

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use heapprof_files::FileOwner;
 use heapprof_live::{LedgerProcessState, SharedLedger};
-use heapprof_process::{CgroupFolder, is_there, status};
+use heapprof_process::{CgroupFolder, ProcessIdentity, is_there, status};
 use rustix::process::Pid;
 
 use super::callers::number_of;
@@ -54,10 +54,10 @@ impl LedgerProcess {
         const KILL_SIGNAL_BIT: u64 = 1 << (libc::SIGKILL - 1);
         let pending = status(self.number(), ["SigPnd:", "ShdPnd:"]);
         let number = |text: &String| u64::from_str_radix(text, 16).unwrap_or(0);
-        !self.has_ended()
-            && pending
-                .iter()
-                .any(|text| number(text) & KILL_SIGNAL_BIT != 0)
+        let is_pending = |text: &String| number(text) & KILL_SIGNAL_BIT != 0;
+        // The kernel clears the pending signal before it takes the memory back.
+        let is_killed = || ProcessIdentity::from_pid(self.number()).is_ok_and(|of| of.is_killed);
+        !self.has_ended() && (pending.iter().any(is_pending) || is_killed())
     }
 
     /// Whether the process has ended.
