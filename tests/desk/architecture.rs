@@ -23,8 +23,8 @@ const OWNED: &[(&str, &str)] = &[
     ("clap", "heapprof-cli"),
     (
         "anyhow",
-        "heapprof-cli heapprof-carried heapprof-page heapprof-sources heapprof-recorder \
-         heapprof-stores heapprof-dropin heapprof-terminal",
+        "heapprof-cli heapprof-carried heapprof-inspect heapprof-page heapprof-sources \
+         heapprof-recorder heapprof-stores heapprof-dropin heapprof-terminal",
     ),
     ("ureq", "heapprof-sources heapprof-stores"),
     // heapprof-cli uses it for children and files of other users, heapprof-symbolize for files of

@@ -93,6 +93,19 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("app/watch", &["analysis", "process", "report"]),
     (
+        "app/inspect",
+        &[
+            "files",
+            "heap",
+            "live",
+            "process",
+            "profile",
+            "recorder",
+            "report",
+            "symbolize",
+        ],
+    ),
+    (
         "app/recorder",
         &[
             "abi",
@@ -120,6 +133,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "files",
             "formats",
             "heap",
+            "inspect",
             "live",
             "perl-values",
             "perl-snapshot",

@@ -1,14 +1,13 @@
 //! `heapprof heapwalk`: reports which blocks of a heap have leaked, from outside.
 
-mod join;
-
 use anyhow::{Context, Result, bail};
 use heapprof_heap::{BlockKinds, ChunkMarks, HeapSummary, MallocHeap};
+use heapprof_inspect::{MissingStacks, WalkTarget, blocks_profile};
 use heapprof_report::{
     HeapDescriber, HeapWalkReport, ReportFormat, ReportStyle, UnitFormatter, unwalked_parts,
 };
 
-use super::target::{WalkTarget, with_advice};
+use super::target::{self, with_advice};
 use crate::args::HeapwalkArgs;
 use crate::context::{CommandContext, row_limit};
 use crate::{messages, name, output};
@@ -19,7 +18,7 @@ pub(super) fn run(context: &CommandContext, args: &HeapwalkArgs) -> Result<()> {
     if args.bytes.is_some() && args.format != ReportFormat::Text {
         bail!("--bytes: is text only; leave --format out");
     }
-    let (target, image, mut notes) = WalkTarget::open(&args.target, args.exe.as_deref())?;
+    let (target, image, mut notes) = target::open(&args.target, args.exe.as_deref())?;
     if !target.has_program()? {
         notes.push(
             "the program's file is not where it was, or was changed; --exe FILE says where it is, \
@@ -43,9 +42,17 @@ pub(super) fn run(context: &CommandContext, args: &HeapwalkArgs) -> Result<()> {
                 path.display()
             );
         }
-        let profile = join::profile(&target, &mut words)?;
+        let made = blocks_profile(&target, &mut words)?;
+        match &made.missing {
+            Some(MissingStacks::Unread(error)) => messages::note(&format!("no stacks: {error}")),
+            Some(MissingStacks::Unknown { with_stack, leaked }) => messages::note(&format!(
+                "{with_stack} of {leaked} blocks that leaked have the stack that allocated them; \
+                 record --exact knows that of all"
+            )),
+            None => {}
+        }
         output::profile(args.file_mode.mode()?, Some(path), |out| {
-            Ok(heapprof_profile::encode(&profile, out)?)
+            Ok(heapprof_profile::encode(&made.profile, out)?)
         })?;
         let shown = path.display();
         messages::note(&format!("{shown}: is written; next: heapprof top {shown}"));

@@ -5,13 +5,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail};
 use heapprof_heap::{MallocHeap, ProcessImage};
+use heapprof_inspect::{WalkTarget, WalkTargetKind, is_same};
 use heapprof_perl_snapshot::{PerlSnapshot, PerlWalkError, walk};
 use heapprof_perl_values::{ElementLookup, PerlValueAnalysis, ValueGraph, VariableError};
 use heapprof_profile::Profile;
 use sha2::{Digest, Sha256};
 
 use crate::args::PerlHeapArgs;
-use crate::command::target::{WalkTarget, WalkTargetKind, is_same};
+use crate::command::target;
 use crate::context::CommandContext;
 use crate::name;
 
@@ -97,7 +98,7 @@ impl PerlHeapOrigin {
     }
 
     fn open_program(args: &PerlHeapArgs) -> Result<Self> {
-        let (target, image, notes) = WalkTarget::open(&args.target, args.exe.as_deref())?;
+        let (target, image, notes) = target::open(&args.target, args.exe.as_deref())?;
         let mut lacks = Vec::new();
         let heap = match MallocHeap::walk(&image) {
             Ok(heap) => Some(heap),

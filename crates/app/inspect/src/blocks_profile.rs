@@ -5,13 +5,14 @@ use std::collections::HashMap;
 
 use anyhow::{Context, Result};
 use heapprof_heap::{ChunkState, ImageRegion, ProcessImage};
-use heapprof_live::{BlocksInUse, LedgerSnapshot, LiveProcess, LiveProfileRow, StackNumber};
+use heapprof_live::{
+    BlocksInUse, LedgerSnapshot, LiveError, LiveProcess, LiveProfileRow, StackNumber,
+};
 use heapprof_profile::{Profile, ProfileBuilder};
 use heapprof_recorder::outside::{give_names, namer, namer_of, open_core};
 use heapprof_report::HeapDescriber;
 
-use crate::command::target::{WalkTarget, WalkTargetKind};
-use crate::messages;
+use crate::target::{WalkTarget, WalkTargetKind};
 
 /// The sample types of a walked heap; the default one comes second.
 const HEAP_SAMPLE_TYPES: [(&str, &str); 8] = [
@@ -45,23 +46,24 @@ enum RecordedLedger<'a> {
 
 impl<'a> RecordedLedger<'a> {
     /// Finds the ledger of the recording. Returns `None` if nothing is recorded. If the ledger
-    /// can't be read, prints the reason and returns `None`.
-    fn find_or_note(target: &WalkTarget, image: &'a ProcessImage) -> Option<Self> {
+    /// can't be read, says why in `missing`, and returns `None`.
+    fn find_or_note(
+        target: &WalkTarget,
+        image: &'a ProcessImage,
+        missing: &mut Option<MissingStacks>,
+    ) -> Option<Self> {
         match Self::find(target, image) {
             Ok(found) => Some(found),
-            Err(heapprof_live::LiveError::NotRecorded) => None,
+            Err(LiveError::NotRecorded) => None,
             Err(error) => {
                 // The blocks are still reported, without their stacks.
-                messages::note(&format!("no stacks: {error}"));
+                *missing = Some(MissingStacks::Unread(error));
                 None
             }
         }
     }
 
-    fn find(
-        target: &WalkTarget,
-        image: &'a ProcessImage,
-    ) -> Result<Self, heapprof_live::LiveError> {
+    fn find(target: &WalkTarget, image: &'a ProcessImage) -> Result<Self, LiveError> {
         match &target.what {
             WalkTargetKind::Process(pid, memory) => {
                 // Only the process itself can tell whether the ledger is its own, and not a
@@ -79,7 +81,7 @@ impl<'a> RecordedLedger<'a> {
         }
     }
 
-    fn blocks(&self) -> Result<BlocksInUse, heapprof_live::LiveError> {
+    fn blocks(&self) -> Result<BlocksInUse, LiveError> {
         match self {
             Self::Process(ledger, _) => ledger.blocks(),
             Self::Core(core) => core.frozen().blocks(),
@@ -120,10 +122,37 @@ impl<'a> RecordedLedger<'a> {
     }
 }
 
+/// Why blocks of a profile have no stacks.
+#[derive(Debug)]
+pub enum MissingStacks {
+    /// The ledger of the recording can't be read.
+    Unread(LiveError),
+    /// The recording does not know all blocks that leaked.
+    Unknown {
+        /// Number of blocks that leaked and have a stack.
+        with_stack: u64,
+        /// Number of blocks that leaked.
+        leaked: u64,
+    },
+}
+
+/// The profile of a heap's blocks.
+#[derive(Debug)]
+pub struct BlocksProfile {
+    /// The profile.
+    pub profile: Profile,
+    /// Why blocks have no stacks, if some of a recorded process have none.
+    pub missing: Option<MissingStacks>,
+}
+
 /// Makes the profile of a walked heap.
-pub(super) fn profile(target: &WalkTarget, words: &mut HeapDescriber<'_>) -> Result<Profile> {
+///
+/// # Errors
+/// The ledger of the recording may be damaged.
+pub fn blocks_profile(target: &WalkTarget, words: &mut HeapDescriber<'_>) -> Result<BlocksProfile> {
     let (heap, marks) = (words.heap, words.marks);
-    let recorded = RecordedLedger::find_or_note(target, words.image);
+    let mut missing = None;
+    let recorded = RecordedLedger::find_or_note(target, words.image, &mut missing);
     let blocks = recorded.as_ref().map(RecordedLedger::blocks).transpose()?;
     let known: HashMap<u64, StackNumber> = blocks
         .iter()
@@ -164,10 +193,7 @@ pub(super) fn profile(target: &WalkTarget, words: &mut HeapDescriber<'_>) -> Res
         values[first + 1] += i64::try_from(chunk.size).unwrap_or(i64::MAX);
     }
     if with_stack < leaked {
-        messages::note(&format!(
-            "{with_stack} of {leaked} blocks that leaked have the stack that allocated them; \
-             record --exact knows that of all"
-        ));
+        missing = Some(MissingStacks::Unknown { with_stack, leaked });
     }
     let mut rows: Vec<(BlockGroupKey, [i64; 8])> = sums.into_iter().collect();
     rows.sort();
@@ -177,7 +203,7 @@ pub(super) fn profile(target: &WalkTarget, words: &mut HeapDescriber<'_>) -> Res
     };
     let default = profile.strings.intern("leaked_space");
     profile.default_sample_type = default;
-    Ok(profile)
+    Ok(BlocksProfile { profile, missing })
 }
 
 /// Makes a profile of an unrecorded heap. The frames are a block's state, its size class and its
