@@ -38,3 +38,14 @@ impl Memory for &LiveMemory {
 pub fn capture(_pid: u32) -> Result<ImageCapture, HeapWalkError> {
     Err(HeapWalkError::OtherMachine)
 }
+
+/// Fails: processes can't be read on this machine.
+///
+/// # Errors
+/// Always [`HeapWalkError::OtherMachine`].
+pub fn capture_with<T>(
+    _pid: u32,
+    _observe: impl FnOnce() -> T,
+) -> Result<(ImageCapture, T), HeapWalkError> {
+    Err(HeapWalkError::OtherMachine)
+}

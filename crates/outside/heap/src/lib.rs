@@ -45,7 +45,7 @@ pub use self::error::HeapWalkError;
 pub use self::heap::{ChunkUse, HeapChunk, MallocHeap, MallocVersion};
 pub use self::image::{ImageRegion, ImageThread, ProcessImage};
 pub use self::kinds::{BlockKind, BlockKinds};
-pub use self::live::{ImageCapture, LiveMemory, capture};
+pub use self::live::{ImageCapture, LiveMemory, capture, capture_with};
 pub use self::mark::{ChunkMarks, ChunkState, PointerSource, root_words};
 pub use self::points::{BlockReferrer, referrers};
 pub use self::release::release;

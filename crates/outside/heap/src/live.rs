@@ -66,6 +66,18 @@ impl Memory for &LiveMemory {
 /// # Errors
 /// The process may be gone, or belong to another user. Another process may trace it.
 pub fn capture(pid: u32) -> Result<ImageCapture, HeapWalkError> {
+    capture_with(pid, || ()).map(|(captured, ())| captured)
+}
+
+/// Copies the memory of a process, and calls `observe` while the process is suspended. Returns the
+/// copy and the result of `observe`, which are of the same moment.
+///
+/// # Errors
+/// The process may be gone, or belong to another user. Another process may trace it.
+pub fn capture_with<T>(
+    pid: u32,
+    observe: impl FnOnce() -> T,
+) -> Result<(ImageCapture, T), HeapWalkError> {
     let [tracer] = status(pid, ["TracerPid:"]);
     if let Some(tracer) = tracer.parse().ok().filter(|tracer| *tracer != 0) {
         return Err(HeapWalkError::Traced(tracer));
@@ -102,6 +114,8 @@ pub fn capture(pid: u32) -> Result<ImageCapture, HeapWalkError> {
         Ok((run.start, piece))
     });
     let mut pieces: Vec<MemoryPiece> = pieces.collect::<Result<_, HeapWalkError>>()?;
+    // The copy may bring swapped pages back, so the observer comes first.
+    let observed = observe();
     let copied = copy(whose, &mut pieces).map_err(from_kernel_error);
     drop(held);
     let held = began.elapsed();
@@ -119,12 +133,13 @@ pub fn capture(pid: u32) -> Result<ImageCapture, HeapWalkError> {
         .filter(|map| may_hold_pointers(map))
         .map(ProcessMapping::range)
         .collect();
-    Ok(ImageCapture {
+    let captured = ImageCapture {
         image,
         suspended: held,
         copied: bytes,
         memory: LiveMemory(memory),
-    })
+    };
+    Ok((captured, observed))
 }
 
 /// Returns a thread through which a process's memory can be read: the first thread, or another one

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 
 use crate::counters::StatusCounters;
 use crate::identity::ProcessIdentity;
@@ -24,6 +25,19 @@ pub struct MemoryPart {
     pub usage: MemoryUsage,
 }
 
+/// A mapping of a process, with its purpose and its memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MeasuredMapping {
+    /// The addresses of the mapping.
+    pub range: Range<u64>,
+    /// The purpose of the mapping.
+    pub kind: MappingKind,
+    /// The name of the mapping: the mapped file, or the kernel's name; empty if it has none.
+    pub name: String,
+    /// The memory of the mapping.
+    pub usage: MemoryUsage,
+}
+
 /// A process's memory, divided by purpose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryBreakdown {
@@ -33,6 +47,8 @@ pub struct MemoryBreakdown {
     pub kinds: Vec<(MappingKind, MemoryPart)>,
     /// Memory by the names of mappings, with the largest proportional share first.
     pub mappings: Vec<(MappingKind, MemoryPart)>,
+    /// All mappings, in order of their addresses.
+    pub regions: Vec<MeasuredMapping>,
     /// Bytes that are in the kernel's sums, but are rounded off in the proportional share of each
     /// mapping.
     pub rounding: MemoryUsage,
@@ -131,10 +147,20 @@ fn break_down(
         .map(|((kind, _), part)| (kind, part))
         .collect();
     mappings.sort_by_key(|(_, part)| std::cmp::Reverse(part.usage.pss));
+    let measured = regions
+        .iter()
+        .zip(&of_each)
+        .map(|(region, kind)| MeasuredMapping {
+            range: region.area.start..region.area.end,
+            kind: *kind,
+            name: region.name.to_string(),
+            usage: region.area.usage,
+        });
     MemoryBreakdown {
         identity,
         kinds,
         mappings,
+        regions: measured.collect(),
         rounding,
         total,
         is_as_kernel_sums,
@@ -261,6 +287,9 @@ Private_Dirty: 8 kB
         assert_eq!(sum(|usage| usage.pss) + found.rounding.pss, found.total.pss);
         let mappings = found.mappings.iter().map(|(_, part)| part.usage.rss);
         assert_eq!(mappings.sum::<u64>(), found.total.rss);
+        let regions = found.regions.iter().map(|region| region.usage.rss);
+        assert_eq!(regions.sum::<u64>(), found.total.rss);
+        assert!(found.regions.is_sorted_by_key(|region| region.range.start));
         assert!(explain(0).is_err());
     }
 }
