@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use heapprof_memory::Memory;
+use heapprof_process::PAGE_SIZE;
 use heapprof_process::maps::ProcessMapping;
 
 /// Lowest address of a program's memory.
@@ -111,6 +112,39 @@ impl ProcessImage {
             mapped: Vec::new(),
             auxiliary: Vec::new(),
             missing,
+        }
+    }
+
+    /// Returns the image without the pages that have only zeros. A core file may have pages that
+    /// the program never touched, such as those of a stack.
+    #[must_use]
+    pub fn without_zero_pages(&self) -> Self {
+        let mut pieces: Vec<ImageRegion> = Vec::new();
+        for region in &self.regions {
+            let pages = region.bytes.chunks(PAGE_SIZE as usize);
+            let mut is_open = false;
+            for (page, at) in pages.zip((region.start..).step_by(PAGE_SIZE as usize)) {
+                let has_content = page.iter().any(|&byte| byte != 0);
+                match pieces.last_mut().filter(|_| is_open) {
+                    Some(piece) if has_content => piece.bytes.extend_from_slice(page),
+                    None if has_content => pieces.push(ImageRegion {
+                        start: at,
+                        bytes: page.to_vec(),
+                        name: region.name.clone(),
+                        ..*region
+                    }),
+                    _ => {}
+                }
+                is_open = has_content;
+            }
+        }
+        Self {
+            regions: pieces,
+            threads: self.threads.clone(),
+            files: self.files.clone(),
+            mapped: self.mapped.clone(),
+            auxiliary: self.auxiliary.clone(),
+            missing: self.missing,
         }
     }
 
@@ -294,6 +328,22 @@ mod tests {
     fn image(starts: &[(u64, usize)]) -> ProcessImage {
         let pieces = starts.iter().map(|&(start, len)| region(start, len));
         ProcessImage::new(pieces.collect(), Vec::new(), 0)
+    }
+
+    #[test]
+    fn pages_of_zeros_are_left_out() {
+        let pages = |count: u64| count * PAGE_SIZE;
+        let mut whole = region(pages(2), pages(5) as usize);
+        whole.bytes[pages(1) as usize..pages(3) as usize].fill(0);
+        let image = ProcessImage::new(vec![whole, region(pages(9), 8)], Vec::new(), 0);
+        let image = image.without_zero_pages();
+        let ranges: Vec<_> = image.regions().iter().map(ImageRegion::range).collect();
+        let expected = [
+            pages(2)..pages(3),
+            pages(5)..pages(7),
+            pages(9)..pages(9) + 8,
+        ];
+        assert_eq!(ranges, expected);
     }
 
     /// Tests that pages that a program never touched read as zeros, and that unmapped addresses

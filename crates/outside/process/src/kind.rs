@@ -2,8 +2,11 @@
 //! others are recognized by their addresses: glibc's arenas begin at multiples of 64 MiB, and a
 //! thread's stack is where its stack pointer leads, or has a guard page before it.
 
-use crate::region::{NamedMapping, file_name};
+use std::ops::Range;
+
+use crate::region::{NamedMapping, file_name, regions};
 use crate::smaps::SmapsMapping;
+use crate::usage::MemoryUsage;
 
 /// The purpose of a mapping. [`MAPPING_KINDS`] explains each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -124,17 +127,44 @@ impl MappingKind {
 
 /// Facts about a process that help to recognize the purpose of its mappings.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct MappingHints {
+pub struct MappingHints {
     /// Path of the program's file, if it is known.
-    pub(crate) program: Option<String>,
+    pub program: Option<String>,
     /// Stack pointers of all threads but the first, as far as they are known.
-    pub(crate) stack_pointers: Vec<u64>,
+    pub stack_pointers: Vec<u64>,
     /// Number of threads.
-    pub(crate) threads: usize,
+    pub threads: usize,
+}
+
+/// A mapping of a process, with its purpose and its memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MeasuredMapping {
+    /// The addresses of the mapping.
+    pub range: Range<u64>,
+    /// The purpose of the mapping.
+    pub kind: MappingKind,
+    /// The name of the mapping: the mapped file, or the kernel's name; empty if it has none.
+    pub name: String,
+    /// The memory of the mapping.
+    pub usage: MemoryUsage,
+}
+
+/// Finds the purpose of each mapping. The mappings are in order of their addresses.
+#[must_use]
+pub fn measured_mappings(areas: &[SmapsMapping<'_>], hints: &MappingHints) -> Vec<MeasuredMapping> {
+    let regions: Vec<_> = regions(areas).collect();
+    let measured = regions.iter().zip(kinds(&regions, hints));
+    let measured = measured.map(|(region, kind)| MeasuredMapping {
+        range: region.area.start..region.area.end,
+        kind,
+        name: region.name.to_string(),
+        usage: region.area.usage,
+    });
+    measured.collect()
 }
 
 /// Returns the kind of each mapping, in the order of the mappings.
-pub(crate) fn kinds(regions: &[NamedMapping<'_>], around: &MappingHints) -> Vec<MappingKind> {
+fn kinds(regions: &[NamedMapping<'_>], around: &MappingHints) -> Vec<MappingKind> {
     let code: std::collections::HashSet<&str> = regions
         .iter()
         .filter(|region| region.area.rights.contains('x') && region.name.starts_with('/'))
@@ -256,7 +286,6 @@ fn is_behind_guard(regions: &[NamedMapping<'_>], i: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::region::regions;
 
     const SMAPS: &str = "\
 1000-2000 r-xp 00000000 08:01 1 /bin/program

@@ -31,8 +31,10 @@ pub use self::counters::{COUNTERS, StatusCounter, StatusCounters};
 pub use self::identity::{
     ProcessIdentity, comm, is_there, run_state, start_ticks, status, thread_state, title,
 };
-pub use self::kind::{MAPPING_KINDS, MappingKind};
-pub use self::memory_breakdown::{MeasuredMapping, MemoryBreakdown, MemoryPart, explain};
+pub use self::kind::{
+    MAPPING_KINDS, MappingHints, MappingKind, MeasuredMapping, measured_mappings,
+};
+pub use self::memory_breakdown::{MemoryBreakdown, MemoryPart, explain};
 pub use self::pages::{PAGE_SIZE, PageMap, PageSet, PagemapEntry};
 pub use self::region::{NamedMapping, file_name, is_ours, regions};
 pub use self::run::{MemoryAtEnd, RunUsage, run};

@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::ops::Range;
 
 use crate::counters::StatusCounters;
 use crate::identity::ProcessIdentity;
-use crate::kind::{MAPPING_KINDS, MappingHints, MappingKind, kinds};
-use crate::region::regions;
+use crate::kind::{MAPPING_KINDS, MappingHints, MappingKind, MeasuredMapping, measured_mappings};
 use crate::smaps::areas;
 use crate::usage::MemoryUsage;
 
@@ -22,19 +20,6 @@ pub struct MemoryPart {
     /// Number of mappings in the part.
     pub mappings: usize,
     /// The memory of the part's mappings.
-    pub usage: MemoryUsage,
-}
-
-/// A mapping of a process, with its purpose and its memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MeasuredMapping {
-    /// The addresses of the mapping.
-    pub range: Range<u64>,
-    /// The purpose of the mapping.
-    pub kind: MappingKind,
-    /// The name of the mapping: the mapped file, or the kernel's name; empty if it has none.
-    pub name: String,
-    /// The memory of the mapping.
     pub usage: MemoryUsage,
 }
 
@@ -110,15 +95,14 @@ fn break_down(
     around: &MappingHints,
 ) -> MemoryBreakdown {
     let areas = areas(text);
-    let regions: Vec<_> = regions(&areas).collect();
-    let of_each = kinds(&regions, around);
+    let regions = measured_mappings(&areas, around);
     let mut total = MemoryUsage::default();
     let mut by_kind: BTreeMap<MappingKind, MemoryPart> = BTreeMap::new();
     let mut by_name: BTreeMap<(MappingKind, &str), MemoryPart> = BTreeMap::new();
-    for (region, kind) in regions.iter().zip(&of_each) {
-        let usage = &region.area.usage;
+    for region in &regions {
+        let (kind, usage) = (region.kind, &region.usage);
         total.add(usage);
-        let name = match region.name {
+        let name = match region.name.as_str() {
             "" => kind.name(),
             name => name,
         };
@@ -127,8 +111,8 @@ fn break_down(
             mappings: 0,
             usage: MemoryUsage::default(),
         };
-        let of_kind = by_kind.entry(*kind).or_insert_with(|| new(kind.name()));
-        let of_name = by_name.entry((*kind, name)).or_insert_with(|| new(name));
+        let of_kind = by_kind.entry(kind).or_insert_with(|| new(kind.name()));
+        let of_name = by_name.entry((kind, name)).or_insert_with(|| new(name));
         for part in [of_kind, of_name] {
             part.mappings += 1;
             part.usage.add(usage);
@@ -147,20 +131,11 @@ fn break_down(
         .map(|((kind, _), part)| (kind, part))
         .collect();
     mappings.sort_by_key(|(_, part)| std::cmp::Reverse(part.usage.pss));
-    let measured = regions
-        .iter()
-        .zip(&of_each)
-        .map(|(region, kind)| MeasuredMapping {
-            range: region.area.start..region.area.end,
-            kind: *kind,
-            name: region.name.to_string(),
-            usage: region.area.usage,
-        });
     MemoryBreakdown {
         identity,
         kinds,
         mappings,
-        regions: measured.collect(),
+        regions,
         rounding,
         total,
         is_as_kernel_sums,
