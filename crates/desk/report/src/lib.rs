@@ -48,8 +48,12 @@ mod top;
 mod traces;
 mod tree;
 mod watch;
+mod why;
 mod wiretap;
 
+pub use crate::why::{
+    AnswerPart, AnswerRecording, AnswerTotal, MemoryAnswer, NextCommand, PartHolder, PartKind, why,
+};
 pub use crate::{
     advice::{AdviceWords, ReportAdvice},
     bench::{CandidatePeaks, PeakComparison, peaks},

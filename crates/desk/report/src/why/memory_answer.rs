@@ -1,0 +1,197 @@
+//! The answer to "where is the memory of this program?": parts that add up to a total, each with
+//! its largest holders.
+
+use heapprof_process::Cgroup;
+use std::time::Duration;
+
+/// What the total of an answer is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AnswerTotal {
+    /// The resident memory of a process (the Rss of `smaps_rollup`).
+    #[default]
+    Resident,
+    /// The memory of a program that its core file has.
+    InCoreFile,
+    /// The largest resident memory that a recorded program had.
+    PeakResident,
+    /// The memory that a profile counts.
+    InProfile,
+}
+
+/// Where the memory of a program is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryAnswer {
+    /// The program, in a few words.
+    pub name: String,
+    /// The number of the process, if it is one.
+    pub pid: Option<u32>,
+    /// What the total is.
+    pub basis: AnswerTotal,
+    /// The bytes of all parts.
+    pub total: u64,
+    /// The most bytes that were resident at one time, if that is known.
+    pub peak: Option<u64>,
+    /// How the program is recorded, if it is.
+    pub recording: Option<AnswerRecording>,
+    /// The parts, the largest first.
+    pub parts: Vec<AnswerPart>,
+    /// Bytes that are swapped out. They are in no part.
+    pub swapped: u64,
+    /// Bytes of the kernel's page tables for the process. They are in no part.
+    pub page_tables: u64,
+    /// Bytes of the total that other processes have, too.
+    pub shared: u64,
+    /// The control group of the process, if it is known.
+    pub cgroup: Option<Cgroup>,
+    /// Bytes of blocks that leaked, if malloc's heap was walked.
+    pub leaked: u64,
+    /// Whether it is a perl whose values were read.
+    pub is_perl: bool,
+    /// How long the process was held.
+    pub hold: Option<Duration>,
+    /// The time between the two looks of which growth is known.
+    pub span: Option<Duration>,
+    /// Notes about what can't be seen.
+    pub notes: Vec<String>,
+}
+
+/// How a program is recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AnswerRecording {
+    /// The mean number of bytes between two samples; 0 if every allocation is recorded.
+    pub period: u64,
+    /// Bytes that the recording knows of.
+    pub bytes: u64,
+}
+
+/// The purpose of a part of a program's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PartKind {
+    /// Blocks of malloc that the program uses.
+    MallocInUse,
+    /// Memory that malloc keeps, and that the program does not use.
+    MallocFree,
+    /// Memory of malloc that could not be looked into.
+    Malloc,
+    /// Python's small objects, which have an allocator of their own.
+    PythonObjects,
+    /// Private memory of no file, which others than malloc have mapped.
+    Anonymous,
+    /// The stacks of threads.
+    Stacks,
+    /// The program's file and its libraries, with their variables.
+    Code,
+    /// Mapped files without code.
+    Files,
+    /// Memory that several processes may write to.
+    Shared,
+    /// Mappings of the kernel.
+    Kernel,
+    /// heapprof's own memory in the program.
+    Own,
+    /// Memory that a profile counts.
+    Recorded,
+    /// Memory that the recording did not see: code, stacks, files, other allocators.
+    Unrecorded,
+}
+
+impl PartKind {
+    /// Returns the name of the part in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MallocInUse => "malloc, in use",
+            Self::MallocFree => "malloc, free but kept",
+            Self::Malloc => "malloc",
+            Self::PythonObjects => "Python's objects",
+            Self::Anonymous => "mapped, of no file",
+            Self::Stacks => "stacks",
+            Self::Code => "program and libraries",
+            Self::Files => "mapped files",
+            Self::Shared => "shared memory",
+            Self::Kernel => "the kernel's mappings",
+            Self::Own => "heapprof's own",
+            Self::Recorded => "recorded",
+            Self::Unrecorded => "not recorded",
+        }
+    }
+
+    /// Returns the name of the part in a list of small parts.
+    pub(super) fn short_name(self) -> &'static str {
+        match self {
+            Self::MallocInUse | Self::Malloc => "malloc",
+            Self::MallocFree => "free in malloc",
+            Self::PythonObjects => "Python",
+            Self::Anonymous => "mapped",
+            Self::Stacks => "stacks",
+            Self::Code => "code",
+            Self::Files => "files",
+            Self::Shared => "shared",
+            Self::Kernel => "kernel",
+            Self::Own => "heapprof",
+            Self::Recorded => "recorded",
+            Self::Unrecorded => "not recorded",
+        }
+    }
+}
+
+/// A part of a program's memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnswerPart {
+    /// The purpose of the part.
+    pub kind: PartKind,
+    /// The bytes of the part.
+    pub bytes: u64,
+    /// What more there is to say about the part.
+    pub detail: String,
+    /// The largest holders, the largest first.
+    pub holders: Vec<PartHolder>,
+    /// Bytes that the part grew in a minute, if that is known.
+    pub growth: Option<i64>,
+}
+
+/// A holder of memory in a part: a function, a variable, a file, or a kind of blocks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartHolder {
+    /// The bytes that it holds.
+    pub bytes: u64,
+    /// Its name.
+    pub name: String,
+    /// Where it is, or what it has.
+    pub detail: String,
+    /// Bytes that it grew in a minute, if that is known.
+    pub growth: Option<i64>,
+}
+
+impl MemoryAnswer {
+    /// Returns the part of a kind.
+    #[must_use]
+    pub fn part(&self, kind: PartKind) -> Option<&AnswerPart> {
+        self.parts.iter().find(|part| part.kind == kind)
+    }
+
+    /// Returns a part's share of the total, from 0 to 1; 0 if there is no such part.
+    #[must_use]
+    pub fn share(&self, kind: PartKind) -> f64 {
+        let bytes = self.part(kind).map_or(0, |part| part.bytes);
+        bytes as f64 / self.total.max(1) as f64
+    }
+
+    /// Adds the growth since an earlier answer about the same program, which was given `span`
+    /// before. A holder that was not among the earlier ones has no growth.
+    pub fn add_growth(&mut self, before: &Self, span: Duration) {
+        let minutes = span.as_secs_f64() / 60.0;
+        let growth = |now: u64, then: u64| ((now as f64 - then as f64) / minutes) as i64;
+        self.span = Some(span);
+        for part in &mut self.parts {
+            let then = before.part(part.kind);
+            part.growth = Some(growth(part.bytes, then.map_or(0, |part| part.bytes)));
+            for holder in &mut part.holders {
+                let mut all = then.iter().flat_map(|part| &part.holders);
+                let found =
+                    all.find(|then| (&then.name, &then.detail) == (&holder.name, &holder.detail));
+                holder.growth = found.map(|then| growth(holder.bytes, then.bytes));
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Tests of the report `why`: it fits a screen, adds up, and shows growth.
+
+use std::time::Duration;
+
+use super::*;
+
+fn holder(bytes: u64, name: &str) -> PartHolder {
+    PartHolder {
+        bytes,
+        name: name.to_string(),
+        detail: "file.cc:12".to_string(),
+        growth: None,
+    }
+}
+
+fn part(kind: PartKind, bytes: u64, holders: usize) -> AnswerPart {
+    let long = "a_function_with_a_name_that_is_too_long_for_a_line_of_eighty_columns";
+    let holders = (0..holders).map(|at| holder(bytes >> at.min(30), &format!("{long}_{at}")));
+    AnswerPart {
+        kind,
+        bytes,
+        detail: "a detail that is too long for the columns that are left".to_string(),
+        holders: holders.collect(),
+        growth: None,
+    }
+}
+
+fn answer(holders: usize) -> MemoryAnswer {
+    const MIB: u64 = 1 << 20;
+    let parts = vec![
+        part(PartKind::MallocInUse, 600 * MIB, holders),
+        part(PartKind::MallocFree, 300 * MIB, holders),
+        part(PartKind::Files, 60 * MIB, holders),
+        part(PartKind::Code, 30 * MIB, holders),
+        part(PartKind::Stacks, MIB, holders),
+    ];
+    MemoryAnswer {
+        name: "server".to_string(),
+        pid: Some(7),
+        total: parts.iter().map(|part| part.bytes).sum(),
+        peak: Some(2000 * MIB),
+        parts,
+        shared: 500 * MIB,
+        notes: vec!["a note of many words ".repeat(8)],
+        hold: Some(Duration::from_millis(20)),
+        ..MemoryAnswer::default()
+    }
+}
+
+fn text(answer: &MemoryAnswer, all: bool) -> String {
+    let next = NextCommand {
+        command: "heapprof top pid:7".to_string(),
+        shows: "all functions".to_string(),
+    };
+    why(answer, &[next], all, &ReportStyle::default()).unwrap()
+}
+
+#[test]
+fn an_answer_fits_a_screen() {
+    for holders in [0, 1, 5, 100] {
+        let text = text(&answer(holders), false);
+        assert!(text.lines().count() <= SCREEN_LINES, "{text}");
+        for line in text.lines() {
+            assert!(line.chars().count() <= SCREEN_COLUMNS, "{line}");
+        }
+    }
+    // The whole answer has each holder.
+    let all = text(&answer(100), true);
+    assert!(
+        all.lines().count() > 500 && all.contains("_99  file.cc"),
+        "{all}"
+    );
+}
+
+#[test]
+fn the_head_and_the_parts_say_it_all() {
+    let text = text(&answer(1), false);
+    let expected = [
+        "server, pid 7: 991MiB resident, peak 1.95GiB; not recorded\n",
+        "    600MiB  61%  malloc, in use         a detail",
+        "      1MiB  <1%  stacks\n",
+        "    991MiB       as the kernel counts it; held for 20.0 ms\n",
+        "500MiB of it is shared with other processes\n",
+        "next  heapprof top pid:7  all functions\n",
+    ];
+    for line in expected {
+        assert!(text.contains(line), "{line:?} is not in\n{text}");
+    }
+}
+
+#[test]
+fn growth_is_that_of_a_minute() {
+    let (before, mut now) = (answer(1), answer(1));
+    now.parts[0].bytes += 10 << 20;
+    now.parts[0].holders[0].bytes += 5 << 20;
+    now.parts[1].holders[0].name = "new".to_string();
+    now.add_growth(&before, Duration::from_secs(30));
+    assert_eq!(now.parts[0].growth, Some(20 << 20));
+    assert_eq!(now.parts[0].holders[0].growth, Some(10 << 20));
+    assert_eq!(now.parts[1].growth, Some(0));
+    assert_eq!(now.parts[1].holders[0].growth, None);
+    assert!(text(&now, false).contains("+20MiB/min"));
+}
+
+#[test]
+fn rows_for_programs_have_all_parts() {
+    let answer = answer(2);
+    let csv = ReportStyle {
+        format: ReportFormat::Csv,
+        ..ReportStyle::default()
+    };
+    let text = why(&answer, &[], false, &csv).unwrap();
+    assert_eq!(text.lines().count(), 1 + 5 + 10, "{text}");
+    let json = document(&answer, &[]);
+    assert_eq!(json["parts"].as_array().unwrap().len(), 5);
+    assert_eq!(json["total_is"], "resident");
+}
