@@ -25,6 +25,7 @@ mod c_api;
 // Memory that forked children share, load and copy.
 mod fork_audit;
 // Datagrams that report which code ran.
+mod why;
 mod wiretap;
 // The heap, walked from outside.
 mod heapwalk;

@@ -35,7 +35,7 @@ const OWNED: &[(&str, &str)] = &[
         "rustix",
         "heapprof-cli heapprof-carried heapprof-files heapprof-sources heapprof-stores \
          heapprof-symbolize heapprof-live heapprof-attach heapprof-process heapprof-terminal \
-         heapprof-recorder heapprof-watch",
+         heapprof-recorder heapprof-watch heapprof-inspect",
     ),
     (
         "signal-hook",

@@ -95,9 +95,12 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     (
         "app/inspect",
         &[
+            "analysis",
             "files",
             "heap",
             "live",
+            "perl-snapshot",
+            "perl-values",
             "process",
             "profile",
             "recorder",

@@ -33,6 +33,7 @@ mod store;
 mod surface;
 mod tui;
 pub(crate) mod web;
+mod why;
 mod wiretap;
 
 use std::path::{Path, PathBuf};
@@ -78,6 +79,7 @@ pub(crate) use store::{LoadArgs, LsArgs, RmArgs, SchemaArgs, SqlArgs};
 pub(crate) use surface::{cli_command, current_name, parse, shared_options, visible_command};
 pub(crate) use tui::TuiArgs;
 pub(crate) use web::WebArgs;
+pub(crate) use why::WhyArgs;
 pub(crate) use wiretap::{AliveArgs, AliveCommand, AliveReportArgs, ListenArgs, WiretapArgs};
 
 /// The heading of the options that every command has. They come after a command's own options, and
@@ -385,6 +387,15 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       h.pb.gz"
     )]
     PerlHeap(PerlHeapArgs),
+    /// Where the memory of a process, a command or a profile is: every part, on one screen
+    #[command(
+        after_help = "TARGET is a process by its id, a profile, core:FILE, or the name of one of \
+                      your processes. A process is suspended once, while its memory is copied; \
+                      nothing is loaded into it. The parts add up to its resident memory. With -- \
+                      COMMAND, the command is recorded, and the answer is about its peak.\n\n\
+                      Example: heapprof why 1234"
+    )]
+    Why(WhyArgs),
     /// The memory of a process, or of all, as the kernel sees it
     #[command(
         after_help = "PROCESS is a process id, or a name that only one process has. The parts add \

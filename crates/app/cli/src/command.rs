@@ -53,6 +53,7 @@ mod view;
 mod view_commands;
 mod watch;
 mod web;
+mod why;
 mod wiretap;
 
 use std::process::ExitCode;
@@ -101,6 +102,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         CliCommand::Live(args) => live::run(&context, &args)?,
         CliCommand::Heapwalk(args) => heapwalk::run(&context, &args)?,
         CliCommand::PerlHeap(args) => perl_heap::run(&context, &args)?,
+        CliCommand::Why(args) => return why::run(&context, &args),
         CliCommand::Proc(args) if args.recorded => ps::run(&args.report)?,
         CliCommand::Proc(args) => proc::run(&context, &args)?,
         CliCommand::Watch(args) => return watch::run(&context, &args),

@@ -13,7 +13,6 @@ mod drop_in;
 mod log;
 mod messages;
 mod name;
-mod named_process;
 mod now;
 mod output;
 mod outside;
@@ -29,12 +28,14 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use heapprof_carried::{perl_module, preload};
+use heapprof_inspect::named_process;
 use heapprof_recorder::inherited_state;
 
 use crate::args::{Cli, CliCommand};
 
 /// Returns the words of the command line. If the program is called `pprof` or `jeprof`, that name
-/// becomes the command. If the first word is a file instead of a command, the command is `top`.
+/// becomes the command. If the first word is a file instead of a command, the command is `top`. If
+/// it is a process, the command is `why`.
 fn command_line() -> Vec<OsString> {
     let mut args: Vec<OsString> = std::env::args_os().collect();
     let name = args.first().and_then(|arg| Path::new(arg).file_name());
@@ -46,10 +47,18 @@ fn command_line() -> Vec<OsString> {
     }
     if let Some(word) = args.get(1)
         && word != "help"
-        && names_profile(&word.to_string_lossy())
-        && args::cli_command().find_subcommand(word).is_none()
     {
-        args.insert(1, "top".into());
+        let text = word.to_string_lossy();
+        let command = match () {
+            () if names_profile(&text) => Some("top"),
+            () if named_process::is_named(&text) => Some("why"),
+            () => None,
+        };
+        if let Some(command) = command
+            && args::cli_command().find_subcommand(word).is_none()
+        {
+            args.insert(1, command.into());
+        }
     }
     args
 }
@@ -73,9 +82,10 @@ fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
     let own = match &cli.command {
         CliCommand::Record(_) | CliCommand::Mark(_) => 0,
         // These commands run the words behind `--`.
-        CliCommand::ForkAudit(_) | CliCommand::Watch(_) | CliCommand::CompareAllocators(_) => {
-            typed.iter().take_while(|arg| *arg != "--").count()
-        }
+        CliCommand::ForkAudit(_)
+        | CliCommand::Watch(_)
+        | CliCommand::Why(_)
+        | CliCommand::CompareAllocators(_) => typed.iter().take_while(|arg| *arg != "--").count(),
         _ => return Ok(cli),
     };
     match prepare_own_words(typed, own) {

@@ -2,8 +2,7 @@
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
-use heapprof_text::file_name::encode_name;
-pub(crate) use heapprof_text::file_name::{path, quoted, shown};
+pub(crate) use heapprof_text::file_name::{encode_name, path, quoted, shown};
 
 /// Returns the parser of an argument that may be a file's name.
 pub(crate) fn parser() -> impl TypedValueParser<Value = String> {

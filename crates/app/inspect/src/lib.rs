@@ -1,11 +1,24 @@
 //! Looks into a process or a core file from outside, with all instruments at once.
 //!
 //! A [`WalkTarget`] is the process or the core file: its memory, and the names of its code and
-//! data. [`blocks_profile()`] makes a profile of the blocks of its heap.
+//! data. [`blocks_profile()`] makes a profile of the blocks of its heap. [`process_answer`],
+//! [`core_answer`] and [`profile_answer`] say where all of a program's memory is.
 #![forbid(unsafe_code)]
 
 mod blocks_profile;
+mod elf_file;
+mod memory_answer;
+mod memory_division;
+pub mod named_process;
+mod part_holders;
+mod python_pools;
+mod recorded_functions;
 mod target;
+mod words;
 
 pub use self::blocks_profile::{BlocksProfile, MissingStacks, blocks_profile};
+pub use self::elf_file::{CORE_TYPE, elf_type};
+pub use self::memory_answer::{
+    ProcessAnswer, UnseenMemory, core_answer, process_answer, profile_answer,
+};
 pub use self::target::{ProcessHold, WalkTarget, WalkTargetKind, is_same};

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use heapprof_files::FileOwner;
 use heapprof_heap::{
-    CoreMemory, HeapWalkError, LiveMemory, ProcessImage, capture, object_class, release,
+    CoreMemory, HeapWalkError, LiveMemory, ProcessImage, capture_with, object_class, release,
 };
 use heapprof_process::maps::ProcessMapping;
 use heapprof_profile::Profile;
@@ -81,15 +81,29 @@ impl WalkTarget {
     /// # Errors
     /// The process may be gone, or belong to another user. Another process may trace it.
     pub fn from_process(pid: u32) -> Result<(Self, ProcessImage, ProcessHold), HeapWalkError> {
+        let (target, image, hold, ()) = Self::from_process_with(pid, || ())?;
+        Ok((target, image, hold))
+    }
+
+    /// Copies the memory of a process as [`from_process`](Self::from_process) does, and calls
+    /// `observe` while the process is suspended.
+    ///
+    /// # Errors
+    /// The process may be gone, or belong to another user. Another process may trace it.
+    pub fn from_process_with<T>(
+        pid: u32,
+        observe: impl FnOnce() -> T,
+    ) -> Result<(Self, ProcessImage, ProcessHold, T), HeapWalkError> {
         let rights = RightsLedger::default();
         rights.open(pid, FileOwner::us());
-        let captured = capture(pid)?;
+        let (captured, observed) = capture_with(pid, observe)?;
         let hold = ProcessHold {
             time: captured.suspended,
             copied: captured.copied,
         };
         let kind = WalkTargetKind::Process(pid, captured.memory);
-        Ok((Self::new(kind, rights.least(pid)), captured.image, hold))
+        let target = Self::new(kind, rights.least(pid));
+        Ok((target, captured.image, hold, observed))
     }
 
     fn new(what: WalkTargetKind, rights: ProcessRights) -> Self {

@@ -341,6 +341,14 @@ impl ProfileSources {
         store.with_context(|| self.settings.db.display().to_string())
     }
 
+    /// Whether an argument names a profile: a file or a part of it, standard input, a URL, a
+    /// stored profile, or a selector of such profiles.
+    pub fn is_known(&self, name: &str) -> bool {
+        let (whole, _) = split_part(name);
+        let is_file = whole == "-" || whole == STDIN_PATH || name::path(whole).exists();
+        is_file || fetch::is_url(whole) || is_selector(name) || self.is_stored_name(name)
+    }
+
     /// Whether the database has a profile of exactly this name.
     fn is_stored_name(&self, name: &str) -> bool {
         self.settings.db.exists()

@@ -49,6 +49,7 @@ impl CliCommand {
             | Self::Heapwalk(_)
             | Self::PerlHeap(_)
             | Self::Proc(_)
+            | Self::Why(_)
             | Self::Watch(_)
             | Self::Mark(_)
             | Self::CompareAllocators(_)

@@ -9,13 +9,13 @@ use super::Cli;
 
 /// The commands that `heapprof -h` shows.
 const FIRST_COMMANDS: [&str; 12] = [
-    "record", "attach", "top", "tree", "diff", "leaks", "growth", "flame", "report", "web", "proc",
+    "why", "record", "attach", "top", "tree", "diff", "leaks", "growth", "flame", "report", "web",
     "heapwalk",
 ];
 
 /// The groups of commands that `heapprof --help` shows, in the order of a user's questions.
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Record", &["record", "attach", "dump", "fork-audit"]),
+    ("Record", &["why", "record", "attach", "dump", "fork-audit"]),
     (
         "Look",
         &[

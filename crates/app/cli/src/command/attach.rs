@@ -23,7 +23,8 @@ use signal_hook::iterator::Signals;
 use super::dump::{refuse_terminal, write};
 use super::record::bytes;
 use crate::args::AttachArgs;
-use crate::{log, messages, named_process, outside, preload};
+use crate::{log, messages, outside, preload};
+use heapprof_inspect::named_process;
 
 /// Time between two checks whether the recording is over.
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(50);

@@ -16,7 +16,8 @@ use rustix::net::{
 
 use crate::args::MarkArgs;
 
-use crate::{named_process, now};
+use crate::now;
+use heapprof_inspect::named_process;
 
 /// Longest time that a watch may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);

@@ -10,7 +10,8 @@ use heapprof_watch::{list_processes, read_snapshot};
 
 use crate::args::{ProcArgs, ProcessReportArgs};
 use crate::context::{CommandContext, row_limit};
-use crate::{messages, named_process, now, output};
+use crate::{messages, now, output};
+use heapprof_inspect::named_process;
 
 /// Largest file of `heapprof proc` that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 256 << 20;

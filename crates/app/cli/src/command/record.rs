@@ -14,7 +14,7 @@ mod words;
 
 use std::ffi::OsStr;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -37,6 +37,11 @@ use crate::perl_offer::{self, ModuleUse};
 use crate::{log, messages, perl_module, preload};
 
 pub(super) fn run(args: &RecordArgs, color: ColorMode) -> Result<ExitCode> {
+    record(args, color).map(|(code, _)| code)
+}
+
+/// Records a program. Returns its exit code, and the path of its main profile if there is one.
+pub(super) fn record(args: &RecordArgs, color: ColorMode) -> Result<(ExitCode, Option<PathBuf>)> {
     let program = &args.command[0];
     let found = find_program(program);
     let mut preloads = true;
@@ -102,21 +107,25 @@ pub(super) fn run(args: &RecordArgs, color: ColorMode) -> Result<ExitCode> {
                 text += &format!("; --follow-lines={} is one word", program.display());
             }
             messages::error(&anyhow::anyhow!(text));
-            return Ok(ExitCode::from(code));
+            return Ok((ExitCode::from(code), None));
         }
     };
     let has_all = outcome::report(&outcome, args);
     let (code, by_key) = (outcome.ended.code, outcome.ended.by_key);
+    let main = outcome
+        .main
+        .map(|main| outcome.profiles[main].written.path.clone());
     drop(outcome);
     if by_key {
         // If Ctrl-C ended the program, a shell ends its loop or script. If a program exits with
         // 130, the shell goes on.
         let _ = emulate_default_handler(SIGINT);
     }
-    Ok(match (code, has_all) {
+    let code = match (code, has_all) {
         (0, false) => ExitCode::from(2),
         (code, _) => ExitCode::from(code),
-    })
+    };
+    Ok((code, main))
 }
 
 /// Returns the names of the profiles that a recording of `program` writes to `output`.

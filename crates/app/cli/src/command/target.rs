@@ -8,7 +8,8 @@ use heapprof_inspect::WalkTarget;
 use heapprof_recorder::rights::is_root;
 use heapprof_report::UnitFormatter;
 
-use crate::{name, named_process};
+use crate::name;
+use heapprof_inspect::named_process;
 
 /// Finds the target, and copies or reads its memory. Also returns notes for the user. `program` is
 /// the path where the program of a core file is now.

@@ -28,7 +28,8 @@ use super::proc;
 use crate::args::WatchArgs;
 use crate::args::size::size;
 use crate::context::CommandContext;
-use crate::{messages, named_process, now, output};
+use crate::{messages, now, output};
+use heapprof_inspect::named_process;
 
 /// Longest wait between two checks whether the watch is over. Most events that end the watch also
 /// wake the thread.

@@ -1,13 +1,47 @@
 //! Finds the process that an argument names: by its number, or by a name that only one process has.
 
+use std::os::unix::fs::MetadataExt;
+
 use anyhow::{Context, Result, bail};
 use heapprof_process::{all_processes, comm, is_there, status, title};
+use rustix::process::geteuid;
 
 /// Maximum number of processes that are listed if a name is ambiguous.
 const MAX_LISTED_PROCESSES: usize = 10;
 
-/// Returns the process id of the process that an argument names.
-pub(crate) fn find(argument: &str) -> Result<u32> {
+/// Whether a word names a running process: by its number, or one of this user by its name.
+#[must_use]
+pub fn is_named(word: &str) -> bool {
+    match word.parse::<u32>() {
+        Ok(pid) => is_there(pid),
+        Err(_) => !word.starts_with('-') && find_own(word).is_ok(),
+    }
+}
+
+/// Returns the process id of the process of this user that has a name.
+///
+/// # Errors
+/// No process of this user has the name, or several have it.
+pub fn find_own(name: &str) -> Result<u32> {
+    let own = geteuid().as_raw();
+    find_where(name, |pid| {
+        let found = std::fs::metadata(format!("/proc/{pid}"));
+        found.is_ok_and(|found| found.uid() == own)
+    })
+}
+
+/// Returns the process id of the process that an argument names: by its number, or by a name that
+/// only one process has.
+///
+/// # Errors
+/// There is no such process, or several have the name.
+pub fn find(argument: &str) -> Result<u32> {
+    find_where(argument, |_| true)
+}
+
+/// Returns the process id of the process that an argument names, by its number, or by a name. Of
+/// several processes with the name, those count for which `is_wanted` is true.
+fn find_where(argument: &str, is_wanted: impl Fn(u32) -> bool) -> Result<u32> {
     let word = argument.strip_prefix("pid:").unwrap_or(argument);
     if let Ok(pid) = word.parse::<u32>() {
         let [process] = status(pid, ["Tgid:"]);
@@ -23,8 +57,12 @@ pub(crate) fn find(argument: &str) -> Result<u32> {
     let own = std::process::id();
     let all = all_processes().context("/proc: the list of processes cannot be read")?;
     let is_named =
-        |pid: &u32| *pid != own && is_there(*pid) && (comm(*pid) == word || file(*pid) == word);
-    let found: Vec<u32> = all.into_iter().filter(is_named).collect();
+        |pid: &u32| *pid != own && (comm(*pid) == word || file(*pid) == word) && is_there(*pid);
+    let found: Vec<u32> = all
+        .into_iter()
+        .filter(is_named)
+        .filter(|pid| is_wanted(*pid))
+        .collect();
     match found.as_slice() {
         [pid] => Ok(*pid),
         [] => bail!("{word}: no process has this name; heapprof proc lists them"),

@@ -1,0 +1,136 @@
+//! The commands that answer the next question about a program's memory, by what was found.
+
+use heapprof_report::{AnswerTotal, MemoryAnswer, NextCommand, PartKind};
+
+use super::WhyTarget;
+use crate::name;
+
+/// Maximum number of commands.
+const MAX_COMMANDS: usize = 3;
+/// The share of the memory from which a part is worth a command.
+const MIN_SHARE: f64 = 0.1;
+/// The share of the memory from which leaked blocks are worth a command.
+const LEAK_SHARE: f64 = 0.01;
+
+/// Returns the commands that answer the next question, the most useful first.
+pub(super) fn next_commands(target: &WhyTarget, answer: &MemoryAnswer) -> Vec<NextCommand> {
+    let mut all = match target {
+        WhyTarget::Process(pid) => of_process(*pid, answer),
+        WhyTarget::Core(path) => of_core(&quoted(&format!("core:{path}")), answer),
+        WhyTarget::Profile(profile) => of_profile(&quoted(profile), answer),
+    };
+    all.truncate(MAX_COMMANDS);
+    all
+}
+
+fn quoted(word: &str) -> String {
+    name::quoted(name::path(word).as_os_str())
+}
+
+fn command(command: String, shows: &str) -> NextCommand {
+    NextCommand {
+        command,
+        shows: shows.to_string(),
+    }
+}
+
+/// Whether enough has leaked to be worth a command. Of a perl, Perl's values say more.
+fn has_leaked(answer: &MemoryAnswer) -> bool {
+    !answer.is_perl && answer.leaked as f64 > LEAK_SHARE * answer.total as f64
+}
+
+fn of_process(pid: u32, answer: &MemoryAnswer) -> Vec<NextCommand> {
+    let is_large = |kind| answer.share(kind) >= MIN_SHARE;
+    let is_seen = answer.hold.is_some();
+    let mut all = Vec::new();
+    if answer.is_perl {
+        all.push(command(
+            format!("heapprof perl-heap {pid}"),
+            "every Perl variable",
+        ));
+    }
+    if answer.recording.is_some() {
+        all.push(command(
+            format!("heapprof top pid:{pid}"),
+            "all functions, by what they hold",
+        ));
+    } else if is_seen {
+        let shows = "which functions allocate, from now on";
+        all.push(command(format!("heapprof attach {pid} --for 1m"), shows));
+    }
+    if has_leaked(answer) {
+        all.push(command(
+            format!("heapprof heapwalk {pid}"),
+            "what leaked, block by block",
+        ));
+    }
+    if is_large(PartKind::MallocFree) {
+        let shows = "why malloc keeps free memory";
+        all.push(command(
+            format!("heapprof heapwalk {pid} --allocator"),
+            shows,
+        ));
+    }
+    if answer.span.is_none() && is_seen {
+        all.push(command(
+            format!("heapprof why {pid} --for 10s"),
+            "which part grows",
+        ));
+    }
+    let maps = [
+        PartKind::Anonymous,
+        PartKind::Code,
+        PartKind::Files,
+        PartKind::Shared,
+    ];
+    if maps.into_iter().any(is_large) && is_seen {
+        all.push(command(
+            format!("heapprof proc {pid} --maps"),
+            "every mapping",
+        ));
+    }
+    all
+}
+
+fn of_core(core: &str, answer: &MemoryAnswer) -> Vec<NextCommand> {
+    let mut all = Vec::new();
+    if answer.recording.is_some() {
+        all.push(command(
+            format!("heapprof top {core}"),
+            "all functions, by what they held",
+        ));
+    }
+    if answer.is_perl {
+        all.push(command(
+            format!("heapprof perl-heap {core}"),
+            "every Perl variable",
+        ));
+    }
+    if answer.part(PartKind::MallocInUse).is_some() {
+        all.push(command(
+            format!("heapprof heapwalk {core}"),
+            "what leaked, block by block",
+        ));
+        let shows = "malloc's memory by arena";
+        all.push(command(
+            format!("heapprof heapwalk {core} --allocator"),
+            shows,
+        ));
+    }
+    all
+}
+
+fn of_profile(profile: &str, answer: &MemoryAnswer) -> Vec<NextCommand> {
+    let when = match answer.basis {
+        AnswerTotal::PeakResident => " -t peak_space",
+        _ => "",
+    };
+    vec![
+        command(format!("heapprof top{when} {profile}"), "all functions"),
+        command(format!("heapprof tree{when} {profile}"), "who calls them"),
+        command(
+            format!("heapprof report {profile} -o page.html"),
+            "a page to look at",
+        ),
+    ]
+}

@@ -1,0 +1,85 @@
+//! The functions that have the memory of a recorded program, with the program's own code.
+
+use anyhow::{Result, bail};
+use heapprof_analysis::{
+    AnalysisSession, ProfileQuestion, Query, QuestionSource, TypeSelection, top::top,
+};
+use heapprof_profile::{Unit, UnitFamily};
+use heapprof_report::PartHolder;
+
+/// Maximum number of functions.
+const MAX_FUNCTIONS: usize = 100;
+
+/// The functions of a profile with the most bytes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RecordedFunctions {
+    /// The functions, the largest first.
+    pub(crate) holders: Vec<PartHolder>,
+    /// The bytes of all functions.
+    pub(crate) bytes: u64,
+    /// The mean number of bytes between two samples; 0 if all allocations are recorded.
+    pub(crate) period: u64,
+    /// Half of the range in which the bytes are, in percent, if they are an estimate.
+    pub(crate) error: Option<f64>,
+    /// The name of the values.
+    pub(crate) sample_type: String,
+}
+
+impl RecordedFunctions {
+    /// Finds the functions of a profile by a sample type, or by the profile's default.
+    pub(crate) fn new(source: QuestionSource, sample_type: Option<&str>) -> Result<Self> {
+        let query = Query {
+            sample_type: sample_type.map(str::to_string),
+            limit: Some(MAX_FUNCTIONS),
+            own_code: true,
+            ..Query::default()
+        };
+        let question = ProfileQuestion::new(vec![source], &query, TypeSelection::Requested)?;
+        let session = AnalysisSession::new(question)?;
+        let found = top(&session, 1, &query, false)?;
+        let values = &found.header.sample_type;
+        let unit = Unit::parse(&values.unit).filter(|unit| unit.family == UnitFamily::Bytes);
+        let Some(unit) = unit else {
+            bail!(
+                "its values ({}) are in {:?}, not in bytes",
+                values.r#type,
+                values.unit
+            );
+        };
+        let bytes = |value: i64| {
+            let value = u64::try_from(value).unwrap_or(0);
+            value.saturating_mul(unit.factor as u64)
+        };
+        let rows = found.rows.iter().filter(|row| row.flat > 0);
+        let holders = rows.map(|row| PartHolder {
+            bytes: bytes(row.flat),
+            name: row.place.function.clone(),
+            detail: file_of(row.place.shown_file(), row.place.line),
+            growth: None,
+        });
+        let net = found.header.net.max(1) as f64;
+        let estimate = found.header.net_estimate.as_ref();
+        let half = estimate.map(|of| (of.high as f64 - of.low as f64) / 2.0);
+        Ok(Self {
+            holders: holders.collect(),
+            bytes: bytes(found.header.net),
+            period: found
+                .header
+                .sampled
+                .and_then(|of| u64::try_from(of).ok())
+                .unwrap_or(0),
+            error: half.map(|half| 100.0 * half / net),
+            sample_type: found.header.sample_type.r#type.clone(),
+        })
+    }
+}
+
+/// Returns the last part of a file's path, with the line if it is known.
+fn file_of(file: Option<&str>, line: Option<i64>) -> String {
+    let file = file.unwrap_or_default();
+    let file = file.rsplit('/').next().unwrap_or(file);
+    match line.filter(|&line| line > 0 && !file.is_empty()) {
+        Some(line) => format!("{file}:{line}"),
+        None => file.to_string(),
+    }
+}

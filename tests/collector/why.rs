@@ -1,0 +1,355 @@
+//! Asks `why` about programs whose memory is known by construction.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use heapprof_tests::built::{Built, build, have};
+use heapprof_tests::harness::{command, is_root, ok, program_of, run};
+use heapprof_tests::waits::in_state;
+use serde_json::Value;
+
+use crate::process::{json, number};
+
+/// Holds 32 MiB of blocks in a variable, leaks 8 MiB, keeps 40 MiB of free blocks, maps 24 MiB
+/// itself and 16 MiB of a file, and has 8 threads that wait.
+const PROGRAM: &str = r#"
+    #include <fcntl.h>
+    #include <pthread.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <sys/mman.h>
+    #include <unistd.h>
+    enum { BLOCK = 1000, MIB = 1 << 20 };
+    void **volatile table;
+    void *volatile pool;
+    static void *touched(void *block, size_t size) { return memset(block, 1, size); }
+    __attribute__((noinline)) void fill_table(void) {
+        table = malloc(32 * MIB / BLOCK * sizeof *table);
+        void **table_now = table;
+        for (int at = 0; at < 32 * MIB / BLOCK; at++) table_now[at] = touched(malloc(BLOCK), BLOCK);
+    }
+    __attribute__((noinline)) void leak(void) {
+        for (int at = 0; at < 8 * MIB / 600; at++) touched(malloc(600), 600);
+    }
+    __attribute__((noinline)) void make_holes(void) {
+        static void *holes[110000];
+        int count = 50 * MIB / 500;
+        for (int at = 0; at < count; at++) holes[at] = touched(malloc(500), 500);
+        for (int at = 0; at < count; at++) if (at % 5) { free(holes[at]); holes[at] = 0; }
+    }
+    static void *wait_long(void *ready) {
+        char stack[100000];
+        memset(stack, 1, sizeof stack);
+        __asm__ volatile("" : : "r"(stack) : "memory");
+        pthread_barrier_wait(ready);
+        for (;;) pause();
+        return stack;
+    }
+    int main(int argc, char **argv) {
+        fill_table();
+        leak();
+        make_holes();
+        pool = touched(mmap(0, 24 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+                       24 * MIB);
+        int file = open(argv[1], O_RDWR | O_CREAT, 0600);
+        if (ftruncate(file, 16 * MIB)) return 1;
+        touched(mmap(0, 16 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0), 16 * MIB);
+        pthread_barrier_t ready;
+        pthread_barrier_init(&ready, 0, 9);
+        for (int at = 0; at < 8; at++) {
+            pthread_t thread;
+            pthread_create(&thread, 0, wait_long, &ready);
+        }
+        pthread_barrier_wait(&ready);
+        puts("ready");
+        fflush(stdout);
+        getchar();
+        return 7;
+    }
+"#;
+
+/// Bytes of a MiB.
+const MIB: i64 = 1 << 20;
+
+/// A program that waits, and is killed at the end of the test.
+struct WaitingProgram {
+    child: Child,
+    /// The process of the program, which may be a child of `record`.
+    pid: u32,
+}
+
+impl WaitingProgram {
+    fn start(mut command: Command, is_recorded: bool) -> Self {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let out = child.stdout.take().unwrap();
+        BufReader::new(out).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        let pid = match is_recorded {
+            true => program_of(child.id()),
+            false => child.id(),
+        };
+        in_state(pid, "S");
+        Self { child, pid }
+    }
+
+    fn id(&self) -> String {
+        self.pid.to_string()
+    }
+
+    /// Returns the resident memory as the kernel counts it.
+    fn resident(&self) -> i64 {
+        let path = format!("/proc/{}/smaps_rollup", self.pid);
+        let text = std::fs::read_to_string(path).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("Rss:"));
+        let kib = line.unwrap().split_whitespace().next().unwrap();
+        kib.parse::<i64>().unwrap() << 10
+    }
+}
+
+impl Drop for WaitingProgram {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+fn start(built: &Built) -> WaitingProgram {
+    let mut command = Command::new(&built.program);
+    command.arg(built.path("words"));
+    WaitingProgram::start(command, false)
+}
+
+/// Returns the bytes of a part; 0 if there is no such part.
+fn part(answer: &Value, name: &str) -> i64 {
+    let parts = answer["parts"].as_array().unwrap();
+    let found = parts.iter().find(|part| part["part"] == name);
+    found.map_or(0, |part| number(&part["bytes"]))
+}
+
+/// Returns the bytes of a holder; 0 if there is no such holder.
+fn holder(answer: &Value, part: &str, name: &str) -> i64 {
+    let parts = answer["parts"].as_array().unwrap();
+    let found = parts.iter().find(|one| one["part"] == part);
+    let holders = found.unwrap_or_else(|| panic!("{part}: {answer}"))["holders"].as_array();
+    let found = holders.unwrap().iter().find(|one| {
+        let text = one["name"].as_str().unwrap();
+        text.contains(name)
+    });
+    found.map_or(0, |found| number(&found["bytes"]))
+}
+
+fn sum(answer: &Value) -> i64 {
+    let parts = answer["parts"].as_array().unwrap().iter();
+    parts.map(|part| number(&part["bytes"])).sum()
+}
+
+/// Whether a number is a tenth around an expected one.
+fn is_about(found: i64, expected: i64) -> bool {
+    (found - expected).abs() * 10 <= expected
+}
+
+fn check_parts(answer: &Value, is_core: bool) {
+    assert_eq!(sum(answer), number(&answer["total"]), "{answer}");
+    let expected = [
+        ("malloc, in use", 50),
+        ("malloc, free but kept", 40),
+        ("mapped, of no file", 24),
+    ];
+    for (name, mib) in expected {
+        assert!(is_about(part(answer, name), mib * MIB), "{name}: {answer}");
+    }
+    if !is_core {
+        assert!(is_about(part(answer, "mapped files"), 16 * MIB), "{answer}");
+    }
+    // Each thread touched 100,000 bytes of its 8 MiB.
+    let stacks = part(answer, "stacks");
+    assert!((8 * 100_000..2 * MIB).contains(&stacks), "{answer}");
+}
+
+#[test]
+fn parts_add_up_to_what_the_kernel_counts() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = build(PROGRAM, "gcc -O1 -g -pthread");
+    let program = start(&built);
+    let before = program.resident();
+    let answer = json(&ok(&["why", &program.id(), "-f", "json"]));
+    assert_eq!(number(&answer["total"]), before);
+    assert_eq!(program.resident(), before);
+    check_parts(&answer, false);
+    for (part, name, mib) in [
+        ("malloc, in use", "table", 32),
+        ("malloc, in use", "leaked: data of 600 B", 8),
+        ("mapped, of no file", "pool", 24),
+        ("mapped files", "words", 16),
+    ] {
+        let bytes = holder(&answer, part, name);
+        assert!(is_about(bytes, mib * MIB), "{name}: {answer}");
+    }
+    // The number alone asks the same, and the answer fits a screen.
+    let text = ok(&[&program.id()]);
+    assert!(text.lines().count() <= 24, "{text}");
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    let first: Vec<&str> = text.lines().take(6).collect();
+    assert!(first.join("\n").contains("table"), "{text}");
+    assert!(text.contains("heapprof heapwalk"), "{text}");
+}
+
+#[test]
+fn a_recorded_program_has_functions() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = build(PROGRAM, "gcc -O1 -g -pthread");
+    let place = tempfile::tempdir().unwrap();
+    let mut record = command(place.path());
+    record.args(["record", "--exact", "-q", "--"]);
+    record.arg(&built.program).arg(built.path("words"));
+    let program = WaitingProgram::start(record, true);
+    let answer = json(&ok(&["why", &program.id(), "-f", "json"]));
+    check_parts(&answer, false);
+    assert!(is_about(
+        holder(&answer, "malloc, in use", "fill_table"),
+        32 * MIB
+    ));
+    assert!(part(&answer, "heapprof's own") > 0, "{answer}");
+    let text = ok(&["why", &program.id()]);
+    let first: Vec<&str> = text.lines().take(6).collect();
+    assert!(first.join("\n").contains("fill_table"), "{text}");
+    // Each command that is shown works.
+    for next in answer["next"].as_array().unwrap() {
+        let line = next["command"].as_str().unwrap();
+        let words: Vec<&str> = line.split(' ').skip(1).collect();
+        if !words.contains(&"--for") {
+            ok(&words);
+        }
+    }
+}
+
+#[test]
+fn a_core_file_says_the_same() {
+    if !have(&["gcc", "gcore"]) {
+        return;
+    }
+    let built = build(PROGRAM, "gcc -O1 -g -pthread");
+    let program = start(&built);
+    let core = built.path("core");
+    let made = Command::new("gcore")
+        .arg("-o")
+        .arg(&core)
+        .arg(program.id())
+        .output();
+    assert!(made.unwrap().status.success());
+    let core = core.with_extension(program.id());
+    let answer = json(&ok(&["why", core.to_str().unwrap(), "-f", "json"]));
+    check_parts(&answer, true);
+    assert!(is_about(
+        holder(&answer, "malloc, in use", "table"),
+        32 * MIB
+    ));
+    assert!(is_about(
+        holder(&answer, "mapped, of no file", "pool"),
+        24 * MIB
+    ));
+}
+
+#[test]
+fn a_command_is_recorded_and_behaves_as_it_does() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = build(PROGRAM, "gcc -O1 -g -pthread");
+    let place = tempfile::tempdir().unwrap();
+    let words = built.path("words");
+    let program = [built.program.to_str().unwrap(), words.to_str().unwrap()];
+    let found = run(place.path(), &["why", "--", program[0], program[1]]);
+    assert_eq!(found.code, 7, "{} {}", found.out, found.err);
+    let text = found.out.strip_prefix("ready\n").unwrap();
+    let first: Vec<&str> = text.lines().take(6).collect();
+    assert!(first.join("\n").contains("fill_table"), "{text}");
+    assert!(
+        text.contains("not recorded") && found.err.is_empty(),
+        "{text} {}",
+        found.err
+    );
+    // The recording is there for the next question.
+    let again = run(place.path(), &["why"]);
+    assert_eq!(again.code, 0, "{}", again.err);
+}
+
+#[test]
+fn perl_s_variables_are_spelled_as_in_perl() {
+    if !have(&["perl"]) {
+        return;
+    }
+    let script = r#"$| = 1; our @rows = map { "x" x 900 . $_ } 1..30000; print "ready\n"; <STDIN>"#;
+    let mut perl = Command::new("perl");
+    perl.args(["-e", script]);
+    let program = WaitingProgram::start(perl, false);
+    let text = ok(&["why", &program.id()]);
+    let first: Vec<&str> = text.lines().take(6).collect();
+    assert!(first.join("\n").contains("@main::rows"), "{text}");
+    assert!(
+        text.contains(&format!("heapprof perl-heap {}", program.pid)),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_may_not_be_read_is_a_line() {
+    if !is_root() || !have(&["gcc", "setpriv"]) {
+        return;
+    }
+    let built = build(PROGRAM, "gcc -O1 -g -pthread");
+    let program = start(&built);
+    let mut stranger = Command::new("setpriv");
+    stranger.args(["--reuid=65534", "--clear-groups"]);
+    stranger.arg(heapprof_tests::harness::heapprof());
+    let found = stranger.args(["why", &program.id()]).output().unwrap();
+    let text = String::from_utf8_lossy(&found.stdout);
+    assert!(found.status.success(), "{found:?}");
+    assert!(
+        text.contains("not looked into: the kernel does not allow it"),
+        "{text}"
+    );
+    assert!(text.contains("mapped, of no file"), "{text}");
+}
+
+#[test]
+fn what_is_no_target_is_explained() {
+    let place = tempfile::tempdir().unwrap();
+    for (words, expected) in [
+        (
+            ["why", "no-such-thing"],
+            "nor is there a file or a stored profile of this name",
+        ),
+        (["why", "4194305"], "there is no such process"),
+        (["why", "core:none"], "none: "),
+    ] {
+        let found = run(place.path(), &words);
+        assert_eq!(found.code, 2, "{words:?}");
+        assert!(found.err.contains(expected), "{words:?}: {}", found.err);
+        assert_eq!(found.err.lines().count(), 1, "{}", found.err);
+    }
+    for (words, expected) in [
+        (
+            vec!["why", "--for", "1s", "core:none"],
+            "--for: only a process",
+        ),
+        (vec!["why", "--exe", "x", "1"], "--exe: is for core files"),
+    ] {
+        let found = run(place.path(), &words);
+        assert_eq!(found.code, 2, "{words:?}");
+        assert!(found.err.contains(expected), "{words:?}: {}", found.err);
+    }
+}
