@@ -22,6 +22,7 @@ use heapprof_totals::call_tree::{CallTree, EntityStacks};
 use heapprof_totals::entity::EntityTable;
 use heapprof_totals::estimate::SumSpread;
 use heapprof_totals::filter::LabelKeys;
+use heapprof_totals::import_chain::fold_imports;
 use heapprof_totals::module::{self, FunctionModule};
 use heapprof_totals::neighbours::{self, NeighbourSums};
 use heapprof_totals::note::FilterNote;
@@ -188,7 +189,10 @@ impl ProfileQuestion {
         let mut parts = Vec::with_capacity(sources.len());
         let default = default_of_different(&sources);
         for source in sources {
-            let profile = source.profile;
+            let profile = match query.own_code && !query.all_frames {
+                true => fold_imports(&source.profile).map_or(source.profile, Arc::new),
+                false => source.profile,
+            };
             let within = |error: AnalysisError| AnalysisError::InProfile {
                 name: source.name.clone(),
                 error: Box::new(error),

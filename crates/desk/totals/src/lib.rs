@@ -13,6 +13,7 @@ pub mod estimate;
 pub mod fetch;
 pub mod filter;
 pub mod frames;
+pub mod import_chain;
 pub mod label_filter;
 pub mod module;
 pub mod neighbours;
