@@ -3,16 +3,17 @@
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use heapprof_tests::built::have;
-use heapprof_tests::harness::{heapprof, sample_profiles};
+use heapprof_tests::harness::{heapprof, sample_profiles, valid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+use unicode_width::UnicodeWidthStr;
 
 /// Largest columns and rows on which the view draws, however large the window is.
 const MAX_DRAWN: [u16; 2] = [1_000, 500];
@@ -55,6 +56,7 @@ impl Pty {
             .args(args)
             .current_dir(folder)
             .env("TERM", "xterm")
+            .env("HEAPPROF_PAGER", "cat")
             .stdin(stream())
             .stdout(stream())
             .stderr(stream())
@@ -100,6 +102,23 @@ impl Pty {
             let read = rustix::io::read(&self.terminal, &mut some).unwrap_or(0);
             self.shown.extend(&some[..read]);
         }
+    }
+
+    /// Returns all output of a program that ends by itself, without colours.
+    fn read_to_end(mut self) -> String {
+        let began = Instant::now();
+        loop {
+            let ended = self.child.try_wait().unwrap();
+            let before = self.shown.len();
+            self.read();
+            if ended.is_some() && self.shown.len() == before {
+                break;
+            }
+            assert!(began.elapsed() < TIMEOUT, "the program does not end");
+        }
+        let colour = regex::Regex::new("\u{1b}\\[[0-9;]*m").unwrap();
+        let shown = String::from_utf8_lossy(&self.shown).replace("\r\n", "\n");
+        colour.replace_all(&shown, "").into_owned()
     }
 
     /// Returns the last column at which a text begins, and the last row, of the output since the
@@ -219,4 +238,51 @@ fn a_view_of_a_program_follows_its_window() {
     pty.wait_for("ended");
     pty.leave();
     assert!(folder.path().join("p.pb.gz").is_file());
+}
+
+/// On a screen of 80 columns, no report is wider, whatever names and numbers a profile has.
+#[test]
+fn reports_fit_eighty_columns() {
+    if !have(&["setsid"]) {
+        return;
+    }
+    const COLUMNS: u16 = 80;
+    let all = valid();
+    let name = |path: &PathBuf| {
+        let file = path.file_name().unwrap().to_str().unwrap();
+        format!("valid/{file}")
+    };
+    let mut questions: Vec<Vec<String>> = Vec::new();
+    let mut ask = |words: &[&str]| questions.push(words.iter().map(|w| w.to_string()).collect());
+    for path in all.iter().map(name) {
+        ask(&["top", &path]);
+        ask(&["top", "-g", "lines", "--all-code", &path]);
+        ask(&["tree", &path]);
+        ask(&["stats", &path]);
+        ask(&["diff", &path, &path]);
+        ask(&["peek", ".", "-n", "5", &path]);
+        ask(&["leaks", &path]);
+        ask(&["why", &path]);
+    }
+    let [before, after] = ["before", "after"].map(|when| format!("valid/go.leaky.{when}.pb.gz"));
+    ask(&["diff", &before, &after]);
+    let own = std::process::id().to_string();
+    ask(&["proc", &own]);
+    ask(&["why", &own]);
+    // A pseudo-terminal costs little, a start of the program more.
+    let mut wide = Vec::new();
+    for words in questions {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let pty = Pty::start(&sample_profiles(), &words, COLUMNS, 24);
+        let shown = pty.read_to_end();
+        assert!(!shown.is_empty(), "{words:?}");
+        for line in shown.lines() {
+            // A word that is wider than the screen, such as a path, has a line of its own.
+            let is_one_word = !line.trim().contains(' ');
+            if line.width() > usize::from(COLUMNS) && !is_one_word {
+                wide.push(format!("{}: {line}", words.join(" ")));
+            }
+        }
+    }
+    assert!(wide.is_empty(), "{}", wide.join("\n"));
 }

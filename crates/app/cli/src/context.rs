@@ -24,6 +24,9 @@ pub(crate) struct CommandContext {
     pub(crate) color: ColorMode,
 }
 
+/// Number of columns that a report has at least.
+const MIN_SCREEN_COLUMNS: usize = 80;
+
 /// Number of rows that a report has on a terminal if `-n` is not given.
 pub(crate) const DEFAULT_TERMINAL_ROWS: usize = 40;
 
@@ -61,7 +64,7 @@ impl CommandContext {
             color: self.is_coloured(report.output.file()),
             unit: report.unit.clone(),
             full_names: report.full_names,
-            width: None,
+            width: screen_width(report.output.file()),
             advice: ADVICE_WORDS,
         }
     }
@@ -126,6 +129,12 @@ impl CommandContext {
         });
         output::text(file, &(statements(session) + &printable_lines(&portable)))
     }
+}
+
+/// Returns the number of columns to which a report that goes to `file` is fitted; `None` if it goes
+/// to no terminal.
+pub(crate) fn screen_width(file: Option<&Path>) -> Option<usize> {
+    output::is_terminal(file).then(|| output::console_columns().max(MIN_SCREEN_COLUMNS))
 }
 
 /// Returns the limit of rows for a report that goes to `file`: the value of `-n`, or a default on a

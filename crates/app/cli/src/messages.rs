@@ -1,10 +1,11 @@
-//! The messages that heapprof prints on stderr, one line each. No other module prints messages.
+//! The messages that heapprof prints on stderr, one line each. On a terminal, a long line is folded
+//! between words. No other module prints messages.
 //! Reports and data go to stdout or to files, but a report goes to stderr if a program's output is
 //! on stdout.
 #![allow(clippy::print_stderr)]
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 
 use clap::error::{ContextKind, ErrorKind};
@@ -13,9 +14,9 @@ use heapprof_bench::RunError;
 use heapprof_page::QuestionError;
 use heapprof_report::ReportError;
 use heapprof_stores::StoreError;
-use heapprof_text::{MismatchReason, printable};
+use heapprof_text::{MismatchReason, fold_words, printable};
 
-use crate::{name, suggestion};
+use crate::{name, output, suggestion};
 
 /// Prints an error: `heapprof: FILE: what, where; what to do`.
 pub(crate) fn error(error: &anyhow::Error) {
@@ -268,7 +269,13 @@ fn say(text: &str) {
     // Names come from files and may hold anything. A message stays one line, so line ends and tabs
     // in it become blanks.
     let line = name::shown(text).replace(['\n', '\t'], " ");
-    print(&format!("heapprof: {}\n", printable(&line)));
+    let line = format!("heapprof: {}", printable(&line));
+    // A terminal would break it within words.
+    let lines = match std::io::stderr().is_terminal() {
+        true => fold_words(&line, output::console_columns()),
+        false => vec![line],
+    };
+    print(&(lines.join("\n") + "\n"));
 }
 
 /// The messages that are held back while the view has the terminal; `None` if there is no view.

@@ -46,7 +46,7 @@ pub fn diff(
                 ReportFormat::Markdown => {
                     text.push_str(&format!("\n**Failed:** {}\n", markdown_cell(&line)))
                 }
-                _ => text.push_str(&format!("Failed: {line}\n")),
+                _ => text.push_str(&format!("{}\n", style.fold(&format!("Failed: {line}")))),
             }
         }
     }

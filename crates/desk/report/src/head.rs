@@ -210,7 +210,7 @@ pub(crate) fn with_head(lines: &[String], body: &str, style: &ReportStyle) -> St
         match style.format {
             ReportFormat::Markdown => text.push_str(&format!("{}\n\n", line.replace('_', "\\_"))),
             _ => {
-                text.push_str(&line);
+                text.push_str(&style.fold(&line));
                 text.push('\n');
             }
         }

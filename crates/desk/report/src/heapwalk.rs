@@ -83,7 +83,8 @@ pub fn heapwalk(
         ("bytes", ColumnAlign::Right),
         ("share", ColumnAlign::Right),
         ("what it means", ColumnAlign::Left),
-    ]);
+    ])
+    .folding_last();
     for state in STATE_ORDER {
         let sum = &summary.states[state as usize];
         states.row(vec![

@@ -11,6 +11,7 @@ use heapprof_analysis::{
     gate::RuleViolation,
     leaks::{InUseAmount, LeaksReport},
 };
+use heapprof_text::cut;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -24,7 +25,7 @@ use crate::names::{
 };
 use crate::range;
 use crate::style::{ReportFormat, ReportStyle};
-use crate::table::{ColumnAlign, DEFAULT_TABLE_COLUMNS, ReportTable, markdown_cell, printable};
+use crate::table::{ColumnAlign, MIN_CUT_COLUMNS, ReportTable, markdown_cell, printable};
 
 /// The width of the number columns beside the names, if no number has more than ten digits.
 const NUMBER_COLUMNS_WIDTH: usize = 46;
@@ -124,7 +125,8 @@ impl<'a> LeaksView<'a> {
             let mean = mean(leak.in_use).map_or(0, |mean| widest(mean, &space));
             widest(leak.in_use.objects, &objects) + widest(leak.in_use.space, &space) + mean
         });
-        let room = DEFAULT_TABLE_COLUMNS
+        let room = style
+            .columns()
             .saturating_sub(NUMBER_COLUMNS_WIDTH + how_sure + more.max().unwrap_or(0))
             .max(MIN_NAME_COLUMNS);
         let label = short_labels_of(&leaks.places, stacks, room, style);
@@ -377,13 +379,20 @@ impl<'a> LeaksView<'a> {
     ) -> Result<(), ReportError> {
         rows.for_each(|row| table.row(row));
         let mut names = self.names();
+        let left = match self.style.width.filter(|_| !self.style.full_names) {
+            Some(width) => width
+                .saturating_sub(table.width_of_others())
+                .max(MIN_CUT_COLUMNS),
+            None => usize::MAX,
+        };
+        table.cut_last(left);
         Ok(table.write_text(self.style.color, out, |row, line| {
             let Some(leak) = self.leaks.rows.get(row) else {
                 return Ok(());
             };
             names.fetch(leak.stack.iter().copied());
             for &place in leak.stack.iter().skip(1) {
-                line(names.name_of(&self.leaks.places, place))?;
+                line(&cut(names.name_of(&self.leaks.places, place), left))?;
             }
             line("")
         })?)

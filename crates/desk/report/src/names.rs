@@ -12,7 +12,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::measure::UnitFormatter;
 use crate::style::{ReportFormat, ReportStyle};
-use crate::table::{ColumnAlign, DEFAULT_TABLE_COLUMNS, ReportTable, printable};
+use crate::table::{ColumnAlign, ReportTable, printable};
 use heapprof_totals::fetch::fetch;
 
 /// A cache of the texts of places, because many rows share a place. The texts are next to each
@@ -157,7 +157,7 @@ pub(crate) fn name_rows(
     others: &[impl AsRef<str>],
     style: &ReportStyle,
 ) {
-    let left = DEFAULT_TABLE_COLUMNS.saturating_sub(table.width_of_others());
+    let left = style.columns().saturating_sub(table.width_of_others());
     name_rows_within(table, places, others, left.max(MIN_NAME_COLUMNS), style);
 }
 

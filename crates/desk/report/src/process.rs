@@ -32,6 +32,17 @@ const TEXT_FIELDS: [&str; 9] = [
     "huge",
 ];
 
+/// The columns that a narrow screen leaves out, in this order.
+const LESS_NEEDED_FIELDS: [&str; 7] = [
+    "huge",
+    "shared_dirty",
+    "private_clean",
+    "shared_clean",
+    "size",
+    "maps",
+    "swap",
+];
+
 /// The name of the row for the memory that the kernel rounds away.
 pub(super) const ROUNDING_NAME: &str = "(rounding)";
 
@@ -76,25 +87,36 @@ pub fn process(
         let nothing = || parts(&ProcessParts::default(), options, &fields, &measure, raw);
         return table.unwrap_or_else(nothing).render(style);
     }
-    let mut text = head(snapshot, &measure);
+    let mut text = format!("{}\n", style.fold(head(snapshot, &measure).trim_end()));
     for note in &snapshot.notes {
-        text += &format!("{}\n", printable(note));
+        text += &format!("{}\n", style.fold(&printable(note)));
     }
-    if let Some(table) = table.filter(|table| !table.is_empty()) {
+    if let Some(mut table) = table.filter(|table| !table.is_empty()) {
+        let dropped = match style.width {
+            Some(width) => table.drop_columns(width, &LESS_NEEDED_FIELDS),
+            None => Vec::new(),
+        };
         text += &format!("\n{}", table.render(style)?);
+        if !dropped.is_empty() {
+            let line = format!("A wider screen shows more: {}.", dropped.join(", "));
+            text += &format!("{}\n", style.fold(&line));
+        }
     }
     let counters = counters(snapshot, &measure, !options.is_brief);
     if !counters.is_empty() {
         text += &counters.render_titled("What the kernel counts", style)?;
     }
-    text += &surroundings(snapshot, &measure);
+    for line in surroundings(snapshot, &measure).lines() {
+        text += &format!("{}\n", style.fold(line));
+    }
     if !options.is_brief
         && let Some(seen) = &snapshot.parts
     {
         let mut table = ReportTable::new(&[
             ("word", ColumnAlign::Left),
             ("what it is", ColumnAlign::Left),
-        ]);
+        ])
+        .folding_last();
         let mut row = |name: &str, meaning: &str| {
             table.row(vec![name.to_string(), meaning.to_string()]);
         };
@@ -129,7 +151,7 @@ fn head(snapshot: &ProcessSnapshot, measure: &UnitFormatter) -> String {
             let of = |bytes: u64| measure.show(bytes);
             let total = &seen.total;
             text += &format!(
-                "{} in memory, of which {} is its part (pss) and {} its alone (uss)",
+                "{} in memory, of which {} is its proportional share (pss) and {} private (uss)",
                 of(total.rss),
                 of(total.pss),
                 of(total.uss())
@@ -246,7 +268,10 @@ fn counters(
         }
         table.row(cells);
     }
-    table
+    match with_meaning {
+        true => table.folding_last(),
+        false => table,
+    }
 }
 
 /// Returns the lines about the surroundings of a process: its control group, and how long processes

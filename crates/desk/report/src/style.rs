@@ -2,7 +2,12 @@
 
 use std::str::FromStr;
 
+use heapprof_text::fold_words;
+
 use crate::advice::{AdviceWords, ReportAdvice};
+
+/// Number of terminal columns that a row of text takes by default.
+pub(crate) const DEFAULT_COLUMNS: usize = 120;
 
 /// The form of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,13 +48,27 @@ pub struct ReportStyle {
     pub unit: Option<String>,
     /// Whether text and Markdown show whole names.
     pub full_names: bool,
-    /// The largest number of columns of text, for reports that can leave columns out.
+    /// The number of columns of a screen to which text is fitted: names are cut, lines of words are
+    /// folded, and reports that can leave columns out do so. `None` if there is no screen.
     pub width: Option<usize>,
     /// The function that returns the words of advice in text and Markdown.
     pub advice: AdviceWords,
 }
 
 impl ReportStyle {
+    /// Returns the number of columns that names beside numbers may fill.
+    pub(crate) fn columns(&self) -> usize {
+        self.width.unwrap_or(DEFAULT_COLUMNS)
+    }
+
+    /// Returns the lines of a text that consists of words, as they fit the screen.
+    pub(crate) fn fold(&self, text: &str) -> String {
+        match (self.width, self.format) {
+            (Some(width), ReportFormat::Text) => fold_words(text, width).join("\n"),
+            _ => text.to_string(),
+        }
+    }
+
     /// Returns the words for a piece of advice.
     pub(crate) fn advise(&self, advice: ReportAdvice<'_>) -> String {
         (self.advice.0)(advice)

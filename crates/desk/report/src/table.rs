@@ -5,12 +5,12 @@ use std::io::{self, Write};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::error::ReportError;
-use crate::style::{ReportFormat, ReportStyle};
+use crate::style::{DEFAULT_COLUMNS, ReportFormat, ReportStyle};
 pub(crate) use heapprof_text::printable;
-use heapprof_text::{ControlReplacement, EscapingWriter};
+use heapprof_text::{ControlReplacement, EscapingWriter, cut, fold_words};
 
-/// Number of terminal columns that a row of text takes by default.
-pub(crate) const DEFAULT_TABLE_COLUMNS: usize = 120;
+/// Least number of terminal columns of a text that is cut.
+pub(crate) const MIN_CUT_COLUMNS: usize = 12;
 
 /// The alignment of the cells of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub(crate) struct ReportTable {
     rows: Vec<Vec<String>>,
     /// The colour of each row, if it has one.
     tints: Vec<Option<RowTint>>,
+    /// Whether the last column has words, which may take several lines.
+    is_folding_last: bool,
 }
 
 /// The meaning of the colour of a row.
@@ -87,10 +89,12 @@ impl ReportTable {
         let mut bytes = Vec::new();
         match style.format {
             ReportFormat::Text => {
-                let widths = self.widths();
+                let fitted = style.width.map(|width| self.fitted(width));
+                let table = fitted.as_ref().unwrap_or(self);
+                let widths = table.widths();
                 let mut line = TableLine::default();
-                self.names(&widths, style.color, &mut line, &mut bytes)?;
-                for (row, tint) in self.rows.iter().zip(&self.tints) {
+                table.names(&widths, style.color, &mut line, &mut bytes)?;
+                for (row, tint) in table.rows.iter().zip(&table.tints) {
                     let paint = match (style.color, tint) {
                         (true, Some(RowTint::Grown)) => "\u{1b}[38;5;208m",
                         (true, Some(RowTint::Shrunk)) => "\u{1b}[38;5;75m",
@@ -134,19 +138,19 @@ impl ReportTable {
                 let (_, others) = widths.split_last().unwrap_or((&0, &[]));
                 let taken = others.iter().map(|width| width + 2).sum();
                 rows(
-                    RowPass::Rows(DEFAULT_TABLE_COLUMNS.saturating_sub(taken)),
+                    RowPass::Rows(style.columns().saturating_sub(taken)),
                     &mut |row| Ok(line.write(row.iter(), &widths, &self.columns, "", out)?),
                 )
             }
             ReportFormat::Markdown => {
                 self.markdown_names(out)?;
-                rows(RowPass::Rows(DEFAULT_TABLE_COLUMNS), &mut |row| {
+                rows(RowPass::Rows(DEFAULT_COLUMNS), &mut |row| {
                     Ok(markdown_row(row.iter(), out)?)
                 })
             }
             _ => {
                 let mut writer = self.csv_names(out)?;
-                rows(RowPass::Rows(DEFAULT_TABLE_COLUMNS), &mut |row| {
+                rows(RowPass::Rows(DEFAULT_COLUMNS), &mut |row| {
                     Ok(writer.write_record(row.iter())?)
                 })?;
                 Ok(writer.flush()?)
@@ -288,6 +292,89 @@ impl ReportTable {
             self.widen(&mut widths, row.iter().map(String::as_str));
         }
         widths
+    }
+
+    /// Makes the table show the words of its last column on several lines, if they do not fit one.
+    pub(crate) fn folding_last(mut self) -> Self {
+        self.is_folding_last = true;
+        self
+    }
+
+    /// Returns the table with texts that are cut or folded so that it fits `columns`. Numbers are
+    /// never cut, and no text is cut below [`MIN_CUT_COLUMNS`].
+    fn fitted(&self, columns: usize) -> Self {
+        let mut table = Self {
+            columns: self.columns.clone(),
+            rows: self.rows.clone(),
+            tints: self.tints.clone(),
+            is_folding_last: self.is_folding_last,
+        };
+        if table.is_folding_last {
+            table.fold_last(columns);
+        }
+        let mut widths = table.widths();
+        if let Some(last) = widths.last_mut() {
+            *last = table.last_width();
+        }
+        let least: Vec<usize> = table
+            .columns
+            .iter()
+            .map(|(name, _)| MIN_CUT_COLUMNS.max(width(&printable(name))))
+            .collect();
+        loop {
+            let taken: usize = widths.iter().map(|width| width + 2).sum();
+            let excess = taken.saturating_sub(2 + columns);
+            let texts = (0..widths.len())
+                .filter(|&at| table.columns[at].1 == ColumnAlign::Left && widths[at] > least[at]);
+            let (1.., Some(widest)) = (excess, texts.max_by_key(|&at| widths[at])) else {
+                return table;
+            };
+            let left = widths[widest].saturating_sub(excess).max(least[widest]);
+            for cell in table.rows.iter_mut().filter_map(|row| row.get_mut(widest)) {
+                *cell = cut(&printable(cell), left);
+            }
+            widths[widest] = left;
+        }
+    }
+
+    /// Folds the words of the last column, so that the table fits `columns`.
+    fn fold_last(&mut self, columns: usize) {
+        let left = columns
+            .saturating_sub(self.width_of_others())
+            .max(MIN_CUT_COLUMNS);
+        let (rows, tints) = (
+            std::mem::take(&mut self.rows),
+            std::mem::take(&mut self.tints),
+        );
+        for (mut row, tint) in rows.into_iter().zip(tints) {
+            let words = row.pop().unwrap_or_default();
+            let mut lines = fold_words(&printable(&words), left).into_iter();
+            let others = row.len();
+            row.push(lines.next().unwrap_or_default());
+            self.tinted_row(row, tint);
+            for line in lines {
+                let mut row = vec![String::new(); others];
+                row.push(line);
+                self.tinted_row(row, tint);
+            }
+        }
+    }
+
+    /// Removes columns until the table fits `columns`, in the order of their `names`. Returns the
+    /// names of the columns that were removed.
+    pub(crate) fn drop_columns<'n>(&mut self, columns: usize, names: &[&'n str]) -> Vec<&'n str> {
+        let mut dropped = Vec::new();
+        for name in names {
+            if self.width() <= columns {
+                break;
+            }
+            let kept: Vec<bool> = self.columns.iter().map(|(own, _)| own != name).collect();
+            if kept.contains(&false) {
+                self.keep_columns(&kept);
+                dropped.push(*name);
+            }
+        }
+        dropped
     }
 
     /// Widens columns so that the cells of a row fit.

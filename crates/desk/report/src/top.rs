@@ -19,7 +19,7 @@ use crate::names::{
 use crate::next::after_top;
 use crate::range;
 use crate::style::{ReportFormat, ReportStyle};
-use crate::table::{ColumnAlign, DEFAULT_TABLE_COLUMNS, ReportTable, markdown_cell, printable};
+use crate::table::{ColumnAlign, ReportTable, markdown_cell, printable};
 
 /// A function that returns the text of a source line by the file's name and the line's number;
 /// `None` if there is no such file or line.
@@ -77,7 +77,7 @@ pub fn top(
             let line = printable(&line).into_owned();
             match style.format {
                 ReportFormat::Markdown => text.push_str(&format!("\n{}\n", markdown_cell(&line))),
-                _ => text.push_str(&format!("{line}\n")),
+                _ => text.push_str(&format!("{}\n", style.fold(&line))),
             }
         }
     }
@@ -232,7 +232,7 @@ fn narrow(
         name_rows(&mut table, &places, &top.similar_names, style);
         return table;
     }
-    let left = DEFAULT_TABLE_COLUMNS.saturating_sub(table.width_of_others());
+    let left = style.columns().saturating_sub(table.width_of_others());
     name_rows_within(
         &mut table,
         &places,
@@ -243,7 +243,7 @@ fn narrow(
     );
     let texts = sources.iter().cloned().map(Option::unwrap_or_default);
     let texts = texts.chain(std::iter::repeat(String::new()));
-    let left = DEFAULT_TABLE_COLUMNS.saturating_sub(table.width() + 2);
+    let left = style.columns().saturating_sub(table.width() + 2);
     table.append(
         "source",
         texts.take(places.len()).collect(),

@@ -19,6 +19,8 @@ use crate::table::{ColumnAlign, ReportTable, RowCells, RowPass};
 
 /// Largest number of columns for a name in a tree whose rows are not cut to a width.
 const MAX_TREE_NAME_COLUMNS: usize = 86;
+/// Number of columns of the number of a deep node.
+const DEPTH_COLUMNS: usize = 6;
 /// Maximum number of steps by which a node is indented. The first number is for folded paths, so
 /// that names stay in sight. The second number is for paths that are not folded.
 const MAX_INDENT_STEPS: [usize; 2] = [20, 100];
@@ -115,6 +117,11 @@ pub fn tree(
             let RowPass::Rows(room) = pass else {
                 cells.push("");
                 return each(&cells);
+            };
+            // Names stay in sight on a narrow screen, too.
+            let deepest = match full || split {
+                true => deepest,
+                false => deepest.min(room.saturating_sub(MIN_NAME_COLUMNS + DEPTH_COLUMNS) / 2),
             };
             // A node below the deepest indentation has its depth as a number.
             let number = match path.depth > deepest && !split {

@@ -9,9 +9,11 @@ mod decimal;
 mod escape;
 pub mod file_name;
 mod short_name;
+mod words;
 
 pub use crate::{
     decimal::{decimal, push_whole},
     escape::{ControlReplacement, EscapingWriter, escaping, printable, printable_lines},
     short_name::{MismatchReason, cut, explain_shown_match, shorten, shorten_one, similar_names},
+    words::fold_words,
 };

@@ -9,7 +9,7 @@ use heapprof_report::{ProcessOptions, ProcessSnapshot, ReportFormat, ReportStyle
 use heapprof_watch::{list_processes, read_snapshot};
 
 use crate::args::{ProcArgs, ProcessReportArgs};
-use crate::context::{CommandContext, row_limit};
+use crate::context::{CommandContext, row_limit, screen_width};
 use crate::{messages, now, output};
 use heapprof_inspect::named_process;
 
@@ -57,6 +57,7 @@ pub(super) fn style(context: &CommandContext, args: &ProcessReportArgs) -> Repor
         format: args.format,
         color: context.is_coloured(args.output.file()),
         unit: args.unit.clone(),
+        width: screen_width(args.output.file()),
         ..ReportStyle::default()
     }
 }

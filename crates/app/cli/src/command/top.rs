@@ -10,8 +10,7 @@ use heapprof_report::{ReportFormat, ReportStyle};
 use super::gate::GateRules;
 use crate::advice::note_question;
 use crate::args::TopArgs;
-use crate::context::{CommandContext, portable_statement, row_limit};
-use crate::output;
+use crate::context::{CommandContext, portable_statement, row_limit, screen_width};
 
 pub(super) fn run(context: &CommandContext, args: &TopArgs) -> Result<ExitCode> {
     let mut gate = GateRules::for_one_profile(&args.gate)?;
@@ -44,7 +43,7 @@ pub(super) fn run(context: &CommandContext, args: &TopArgs) -> Result<ExitCode> 
     let width = match args.width {
         Some(0) => None,
         Some(width) => Some(width),
-        None => output::is_terminal(args.report.output.file()).then(output::console_columns),
+        None => screen_width(args.report.output.file()),
     };
     let folders = args.source.folders();
     let sources = SourceFiles::new(&folders);
