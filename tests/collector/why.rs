@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use heapprof_tests::built::{Built, build, have};
+use heapprof_tests::executables::copy_program;
 use heapprof_tests::harness::{command, is_root, ok, program_of, run};
 use heapprof_tests::waits::in_state;
 use serde_json::Value;
@@ -69,6 +70,42 @@ const PROGRAM: &str = r#"
     }
 "#;
 
+/// Leaks until its input ends.
+const GROWING: &str = r#"
+    #include <poll.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <string.h>
+    int main(void) {
+        puts("ready");
+        fflush(stdout);
+        struct pollfd input = {.fd = 0, .events = POLLIN};
+        do {
+            for (int at = 0; at < 100; at++) memset(malloc(1000), 1, 1000);
+        } while (!poll(&input, 1, 5));
+        return 0;
+    }
+"#;
+
+/// Maps 1 TiB of a file of which 4 KiB exist, and has a block of 1 GiB that nobody touched.
+const SPARSE: &str = r#"
+    #include <fcntl.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <sys/mman.h>
+    #include <unistd.h>
+    int main(int argc, char **argv) {
+        int file = open(argv[1], O_RDWR | O_CREAT, 0700);
+        if (ftruncate(file, 4096)) return 1;
+        char *map = mmap(0, 1ul << 40, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_NORESERVE, file, 0);
+        if (map == MAP_FAILED || map[0]) return 2;
+        if (!malloc(1 << 30)) return 3;
+        puts("ready");
+        fflush(stdout);
+        return getchar() > 0;
+    }
+"#;
+
 /// Bytes of a MiB.
 const MIB: i64 = 1 << 20;
 
@@ -94,7 +131,8 @@ impl WaitingProgram {
             true => program_of(child.id()),
             false => child.id(),
         };
-        in_state(pid, "S");
+        // The growing program is between two waits.
+        in_state(pid, "SR");
         Self { child, pid }
     }
 
@@ -159,7 +197,7 @@ fn check_parts(answer: &Value, is_core: bool) {
     let expected = [
         ("malloc, in use", 50),
         ("malloc, free but kept", 40),
-        ("mapped, of no file", 24),
+        ("anonymous mappings", 24),
     ];
     for (name, mib) in expected {
         assert!(is_about(part(answer, name), mib * MIB), "{name}: {answer}");
@@ -167,9 +205,8 @@ fn check_parts(answer: &Value, is_core: bool) {
     if !is_core {
         assert!(is_about(part(answer, "mapped files"), 16 * MIB), "{answer}");
     }
-    // Each thread touched 100,000 bytes of its 8 MiB.
-    let stacks = part(answer, "stacks");
-    assert!((8 * 100_000..2 * MIB).contains(&stacks), "{answer}");
+    // Each thread touched 100,000 bytes of its 8 MiB. Its pages may be huge.
+    assert!(part(answer, "stacks") >= 8 * 100_000, "{answer}");
 }
 
 #[test]
@@ -181,13 +218,18 @@ fn parts_add_up_to_what_the_kernel_counts() {
     let program = start(&built);
     let before = program.resident();
     let answer = json(&ok(&["why", &program.id(), "-f", "json"]));
-    assert_eq!(number(&answer["total"]), before);
-    assert_eq!(program.resident(), before);
+    // Nothing that the program does changes its memory, but the kernel may.
+    let after = program.resident();
+    let total = number(&answer["total"]);
+    assert!(
+        (before.min(after)..=before.max(after)).contains(&total),
+        "{answer}"
+    );
     check_parts(&answer, false);
     for (part, name, mib) in [
         ("malloc, in use", "table", 32),
         ("malloc, in use", "leaked: data of 600 B", 8),
-        ("mapped, of no file", "pool", 24),
+        ("anonymous mappings", "pool", 24),
         ("mapped files", "words", 16),
     ] {
         let bytes = holder(&answer, part, name);
@@ -236,6 +278,115 @@ fn a_recorded_program_has_functions() {
     }
 }
 
+/// A recording that began late knows nothing of the blocks, and does not hide who has them.
+#[test]
+fn a_recording_that_knows_little_hides_nothing() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = build(PROGRAM, "gcc -O1 -g -pthread");
+    let program = start(&built);
+    let place = tempfile::tempdir().unwrap();
+    let mut attach = command(place.path());
+    let mut attach = attach
+        .args(["attach", &program.id(), "-o", "a.pb.gz"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    let mut lines = BufReader::new(attach.stderr.take().unwrap());
+    lines.read_line(&mut said).unwrap();
+    let answer = json(&ok(&["why", &program.id(), "-f", "json"]));
+    let id = attach.id().to_string();
+    let stopped = Command::new("kill").args(["-INT", &id]).status().unwrap();
+    assert!(stopped.success() && attach.wait().is_ok());
+    assert_eq!(sum(&answer), number(&answer["total"]), "{answer}");
+    assert!(!answer["recording"].is_null(), "{said} {answer}");
+    let bytes = holder(&answer, "malloc, in use", "table");
+    assert!(is_about(bytes, 32 * MIB), "{answer}");
+}
+
+/// Memory that grows between two looks has a rate, and a holder that has more blocks is the same
+/// holder.
+#[test]
+fn growth_is_seen_by_two_looks() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = build(GROWING, "gcc -O1 -g");
+    let program = WaitingProgram::start(Command::new(&built.program), false);
+    let answer = json(&ok(&["why", &program.id(), "--for", "1s", "-f", "json"]));
+    let parts = answer["parts"].as_array().unwrap();
+    let in_use = parts.iter().find(|part| part["part"] == "malloc, in use");
+    let in_use = in_use.unwrap();
+    assert!(number(&in_use["growth_per_minute"]) > 0, "{answer}");
+    let leaked = in_use["holders"].as_array().unwrap();
+    let leaked = leaked
+        .iter()
+        .find(|holder| holder["name"].as_str().unwrap().contains("leaked"));
+    assert!(
+        number(&leaked.unwrap()["growth_per_minute"]) > 0,
+        "{answer}"
+    );
+}
+
+/// A file maps much more than it has, and nothing walks through all of its addresses.
+#[test]
+fn what_was_not_touched_costs_no_time() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = build(SPARSE, "gcc -O1 -g");
+    let mut command = Command::new(&built.program);
+    command.arg(built.path("sparse"));
+    let program = WaitingProgram::start(command, false);
+    let answer = json(&ok(&["why", &program.id(), "-f", "json"]));
+    assert_eq!(sum(&answer), number(&answer["total"]), "{answer}");
+    // A block that was not touched is not resident, and has not leaked.
+    assert!(number(&answer["leaked"]) < MIB, "{answer}");
+}
+
+#[test]
+fn processes_are_found_by_name() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = build(PROGRAM, "gcc -O1 -g -pthread");
+    let name = built.path("why-name-test");
+    copy_program(&built.program, &name);
+    let start = || {
+        let mut command = Command::new(&name);
+        command.arg(built.path("words"));
+        WaitingProgram::start(command, false)
+    };
+    let first = start();
+    let place = tempfile::tempdir().unwrap();
+    // A folder of this name is no profile.
+    std::fs::create_dir(place.path().join("why-name-test")).unwrap();
+    for words in [
+        vec!["why", "why-name-test"],
+        vec!["why", name.to_str().unwrap()],
+    ] {
+        let found = run(place.path(), &words);
+        assert!(
+            found.out.contains(&format!("pid {}", first.pid)),
+            "{words:?} {}",
+            found.err
+        );
+    }
+    let elsewhere = tempfile::tempdir().unwrap();
+    let found = run(elsewhere.path(), &["why-name-test"]);
+    assert!(
+        found.out.contains(&format!("pid {}", first.pid)),
+        "{}",
+        found.err
+    );
+    let second = start();
+    let found = run(elsewhere.path(), &["why-name-test"]);
+    assert_eq!(found.code, 2);
+    assert!(found.err.contains(&second.id()), "{}", found.err);
+}
+
 #[test]
 fn a_core_file_says_the_same() {
     if !have(&["gcc", "gcore"]) {
@@ -258,7 +409,7 @@ fn a_core_file_says_the_same() {
         32 * MIB
     ));
     assert!(is_about(
-        holder(&answer, "mapped, of no file", "pool"),
+        holder(&answer, "anonymous mappings", "pool"),
         24 * MIB
     ));
 }
@@ -319,10 +470,10 @@ fn what_may_not_be_read_is_a_line() {
     let text = String::from_utf8_lossy(&found.stdout);
     assert!(found.status.success(), "{found:?}");
     assert!(
-        text.contains("not looked into: the kernel does not allow it"),
+        text.contains("The parts within it are not known: the kernel does not allow it"),
         "{text}"
     );
-    assert!(text.contains("mapped, of no file"), "{text}");
+    assert!(text.contains("anonymous mappings"), "{text}");
 }
 
 #[test]
@@ -331,7 +482,7 @@ fn what_is_no_target_is_explained() {
     for (words, expected) in [
         (
             ["why", "no-such-thing"],
-            "nor is there a file or a stored profile of this name",
+            "is no file, no stored profile and no process of yours",
         ),
         (["why", "4194305"], "there is no such process"),
         (["why", "core:none"], "none: "),

@@ -97,6 +97,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
         &[
             "analysis",
             "files",
+            "formats",
             "heap",
             "live",
             "perl-snapshot",

@@ -387,7 +387,7 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       h.pb.gz"
     )]
     PerlHeap(PerlHeapArgs),
-    /// Where the memory of a process, a command or a profile is: every part, on one screen
+    /// Where all memory of a process, command or profile is
     #[command(
         after_help = "TARGET is a process by its id, a profile, core:FILE, or the name of one of \
                       your processes. A process is suspended once, while its memory is copied; \

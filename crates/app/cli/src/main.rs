@@ -27,6 +27,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use heapprof_carried::{perl_module, preload};
 use heapprof_inspect::named_process;
 use heapprof_recorder::inherited_state;
@@ -35,7 +36,7 @@ use crate::args::{Cli, CliCommand};
 
 /// Returns the words of the command line. If the program is called `pprof` or `jeprof`, that name
 /// becomes the command. If the first word is a file instead of a command, the command is `top`. If
-/// it is a process, the command is `why`.
+/// it is the number of a process, or a core file by `core:`, the command is `why`.
 fn command_line() -> Vec<OsString> {
     let mut args: Vec<OsString> = std::env::args_os().collect();
     let name = args.first().and_then(|arg| Path::new(arg).file_name());
@@ -47,27 +48,33 @@ fn command_line() -> Vec<OsString> {
     }
     if let Some(word) = args.get(1)
         && word != "help"
+        && let Some(command) = command_for(&word.to_string_lossy())
+        && args::cli_command().find_subcommand(word).is_none()
     {
-        let text = word.to_string_lossy();
-        let command = match () {
-            () if names_profile(&text) => Some("top"),
-            () if named_process::is_named(&text) => Some("why"),
-            () => None,
-        };
-        if let Some(command) = command
-            && args::cli_command().find_subcommand(word).is_none()
-        {
-            args.insert(1, command.into());
-        }
+        args.insert(1, command.into());
     }
     args
+}
+
+/// Returns the command that a first word means that is no command.
+fn command_for(word: &str) -> Option<&'static str> {
+    let is_outside = ["pid:", "core:"]
+        .iter()
+        .any(|start| word.starts_with(start));
+    let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
+    match () {
+        () if is_outside && !Path::new(word).exists() => Some("why"),
+        () if names_profile(word) => Some("top"),
+        () if is_number && !word.is_empty() => Some("why"),
+        () => None,
+    }
 }
 
 /// Whether a word can only be meant as a profile: a path, perhaps with the number of a part, or an
 /// address.
 fn names_profile(word: &str) -> bool {
     let is_there = |path: &str| !path.is_empty() && Path::new(path).exists();
-    let starts = ["http://", "https://", "pid:", "core:"];
+    let starts = ["http://", "https://"];
     let path = word.rsplit_once('#').map_or(word, |(path, _)| path);
     let is_address = starts.iter().any(|start| word.starts_with(start));
     !word.starts_with('-') && (is_address || is_there(path))
@@ -115,11 +122,21 @@ fn main() -> ExitCode {
     // A closed pipe and a file that is too large are errors to writers and no silent death, because
     // output files must not be left half-written.
     inherited_state::survive_large_files();
-    let typed = command_line();
+    let mut typed = command_line();
     if typed.len() > 2 && typed[1] == "help" && typed[2] == "options" {
         return exit_code(output::text(None, &args::shared_options()));
     }
-    let cli = match parse(&typed) {
+    let mut parsed = parse(&typed);
+    // The name of one of the user's processes is looked for last, because that takes time.
+    if let Err(error) = &parsed
+        && error.kind() == ErrorKind::InvalidSubcommand
+        && typed.len() == 2
+        && named_process::own(&typed[1].to_string_lossy()).is_ok_and(|found| !found.is_empty())
+    {
+        typed.insert(1, "why".into());
+        parsed = parse(&typed);
+    }
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
             messages::usage(&error, &typed);

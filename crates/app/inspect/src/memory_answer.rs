@@ -2,19 +2,22 @@
 //! is held once: the kernel's figures and the copy of its memory are of one moment.
 
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::Result;
 use heapprof_analysis::QuestionSource;
-use heapprof_heap::{HeapWalkError, ImageRegion, MallocHeap, ProcessImage};
+use heapprof_heap::{HeapWalkError, ImageRegion, MallocHeap, ProcessImage, trimmable_bytes};
+use heapprof_live::CoreLedger;
 use heapprof_process::{
-    Cgroup, MappingHints, MeasuredMapping, MemoryBreakdown, MemoryUsage, SmapsMapping,
+    Cgroup, MappingHints, MappingKind, MeasuredMapping, MemoryBreakdown, MemoryUsage, SmapsMapping,
     StatusCounters, explain, measured_mappings,
 };
 use heapprof_profile::Profile;
-use heapprof_recorder::outside::process_title;
+use heapprof_recorder::outside::{open_core, process_title, read_core};
 use heapprof_report::{
-    AnswerPart, AnswerRecording, AnswerTotal, MemoryAnswer, PartHolder, PartKind,
+    AnswerPart, AnswerRecording, AnswerTotal, MemoryAnswer, PartHolder, PartKind, unwalked_parts,
 };
 
 use crate::memory_division::{AllocatorView, MemoryDivision};
@@ -33,7 +36,12 @@ pub enum UnseenMemory {
     /// The kernel does not let this user look into its memory.
     NotAllowed,
     /// The copy of its memory would need most of the memory that is free.
-    TooLarge(u64),
+    TooLarge {
+        /// Bytes that would be copied.
+        copied: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
     /// Another reason.
     Other(HeapWalkError),
 }
@@ -43,6 +51,8 @@ pub enum UnseenMemory {
 pub struct ProcessAnswer {
     /// The answer.
     pub answer: MemoryAnswer,
+    /// The moment of the answer.
+    pub moment: Instant,
     /// Why the process could not be looked into, if it could not.
     pub unseen: Option<UnseenMemory>,
 }
@@ -50,8 +60,8 @@ pub struct ProcessAnswer {
 /// Answers where the memory of a process is. `profile` is what a recording knows of it.
 ///
 /// # Errors
-/// The process may be gone.
-pub fn process_answer(pid: u32, profile: Option<Profile>) -> Result<ProcessAnswer> {
+/// The process may be gone, or have no memory of its own.
+pub fn process_answer(pid: u32, profile: Option<Profile>) -> io::Result<ProcessAnswer> {
     let mut answer = MemoryAnswer {
         name: name_of(pid),
         pid: Some(pid),
@@ -59,9 +69,10 @@ pub fn process_answer(pid: u32, profile: Option<Profile>) -> Result<ProcessAnswe
         ..MemoryAnswer::default()
     };
     let source = profile.map(|profile| QuestionSource::new(format!("pid:{pid}"), profile));
-    let functions = source.map(|source| RecordedFunctions::new(source, Some("inuse_space")));
-    let functions = functions.transpose()?;
-    let unseen = match open(pid) {
+    let functions = recorded_functions(source, &mut answer);
+    let opened = open(pid);
+    let moment = Instant::now();
+    let unseen = match opened {
         Ok((target, image, hold, breakdown)) => {
             let breakdown = breakdown?;
             answer.hold = Some(hold.time);
@@ -79,20 +90,23 @@ pub fn process_answer(pid: u32, profile: Option<Profile>) -> Result<ProcessAnswe
                 Ok(breakdown) => {
                     add_figures(&mut answer, &breakdown);
                     let division = MemoryDivision::new(&breakdown.regions, None);
-                    add_parts(&mut answer, &division, &mut |part| {
-                        mapped_holders(&division, part)
-                    });
+                    let mut holders = |part| mapped_holders(&division, part);
+                    add_divided(&mut answer, &division, &mut holders);
                 }
                 Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                     add_counters(&mut answer, &StatusCounters::from_pid(pid)?);
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(error),
             }
             add_functions(&mut answer, functions);
             Some(unseen)
         }
     };
-    Ok(ProcessAnswer { answer, unseen })
+    Ok(ProcessAnswer {
+        answer,
+        moment,
+        unseen,
+    })
 }
 
 /// Answers where the memory of a dead program is, from its core file alone. `program` is the path
@@ -102,35 +116,55 @@ pub fn process_answer(pid: u32, profile: Option<Profile>) -> Result<ProcessAnswe
 /// The file may be no core file, or one that can't be read.
 pub fn core_answer(path: &Path, program: Option<&Path>) -> Result<MemoryAnswer, HeapWalkError> {
     let (target, image) = WalkTarget::from_core(path, program)?;
-    let touched = image.without_zero_pages();
-    let mappings = mappings_of_core(&image, &touched);
     let mut answer = MemoryAnswer {
         name: path.display().to_string(),
         basis: AnswerTotal::InCoreFile,
-        total: mappings.iter().map(|mapping| mapping.usage.rss).sum(),
         ..MemoryAnswer::default()
     };
-    let recorded = heapprof_recorder::outside::read_core(path).ok();
-    let source = recorded.map(|profile| QuestionSource::new(answer.name.clone(), profile));
-    let functions =
-        source.and_then(|source| RecordedFunctions::new(source, Some("inuse_space")).ok());
+    let source = match open_core(path).map(|(file, _)| CoreLedger::open(file)) {
+        Ok(Ok(_)) => match read_core(path) {
+            Ok(profile) => Some(QuestionSource::new(answer.name.clone(), profile)),
+            Err(error) => {
+                let note = format!("what was recorded cannot be read: {error:#}");
+                answer.notes.push(note);
+                None
+            }
+        },
+        // Nothing was recorded.
+        _ => None,
+    };
+    let functions = recorded_functions(source, &mut answer);
+    let outlines = mapping_outlines(&image);
+    let image = image.without_zero_pages();
+    let mappings = mappings_of_core(&outlines, &image);
+    answer.total = mappings.iter().map(|mapping| mapping.usage.rss).sum();
     let seen = SeenMemory {
         target: &target,
-        image: &touched,
+        image: &image,
         mappings: &mappings,
     };
     seen.add_parts(&mut answer, functions);
-    if image.missing > 0 {
-        answer.notes.push(format!(
-            "{} bytes of its memory are not in the core file",
-            image.missing
-        ));
-    }
     Ok(answer)
 }
 
+/// Returns the functions of a recording. If they can't be found, the answer gets a note.
+fn recorded_functions(
+    source: Option<QuestionSource>,
+    answer: &mut MemoryAnswer,
+) -> Option<RecordedFunctions> {
+    match RecordedFunctions::new(source?, Some(heapprof_profile::IN_USE)) {
+        Ok(functions) => Some(functions),
+        Err(error) => {
+            let note = format!("what is recorded cannot be read: {error:#}");
+            answer.notes.push(note);
+            None
+        }
+    }
+}
+
 /// Answers where the memory of a profile is, by the values of `sample_type` or by the profile's
-/// default. `peak_resident` is the largest resident memory of its process, if that is known.
+/// default. `peak_resident` is the largest resident memory of its process, and `breakdown` how that
+/// was divided, if these are known. They are of the peak, so they help only with values of a peak.
 ///
 /// # Errors
 /// The profile may have no values in bytes.
@@ -138,50 +172,83 @@ pub fn profile_answer(
     source: QuestionSource,
     sample_type: Option<&str>,
     peak_resident: Option<u64>,
+    breakdown: Option<&MemoryBreakdown>,
 ) -> Result<MemoryAnswer> {
     let name = source.name.clone();
     let functions = RecordedFunctions::new(source, sample_type)?;
-    let at_peak = functions.sample_type == heapprof_profile::PEAK;
-    let resident = peak_resident.filter(|bytes| at_peak && *bytes > functions.bytes);
+    let is_peak = functions.sample_type == heapprof_profile::PEAK;
     let mut answer = MemoryAnswer {
         name,
-        basis: match resident {
-            Some(_) => AnswerTotal::PeakResident,
-            None => AnswerTotal::InProfile,
-        },
-        total: resident.unwrap_or(functions.bytes),
         ..MemoryAnswer::default()
-    };
-    let part = |kind, bytes| AnswerPart {
-        kind,
-        bytes,
-        detail: String::new(),
-        holders: Vec::new(),
-        growth: None,
     };
     answer.recording = (functions.period > 0).then_some(AnswerRecording {
         period: functions.period,
         bytes: functions.bytes,
     });
+    let mut recorded = functions.bytes;
+    // A look that missed the peak says nothing of it.
+    let is_of_peak = |breakdown: &&MemoryBreakdown| {
+        let own = |mapping: &&MeasuredMapping| mapping.kind == MappingKind::Own;
+        let own = breakdown.regions.iter().filter(own);
+        let own: u64 = own.map(|mapping| mapping.usage.rss).sum();
+        let seen = (breakdown.total.rss - own).saturating_mul(10);
+        is_peak && peak_resident.is_none_or(|peak| seen >= peak.saturating_mul(9))
+    };
+    if let Some(breakdown) = breakdown.filter(is_of_peak) {
+        let division = MemoryDivision::new(&breakdown.regions, None);
+        add_divided(&mut answer, &division, &mut |part| match part {
+            PartKind::Own => Vec::new(),
+            part => mapped_holders(&division, part),
+        });
+        // What was recorded lies in memory of no file.
+        let of_no_file =
+            |part: &AnswerPart| matches!(part.kind, PartKind::Malloc | PartKind::Anonymous);
+        let private = answer.parts.iter().filter(|part| of_no_file(part));
+        let private: u64 = private.map(|part| part.bytes).sum();
+        answer.parts.retain(|part| !of_no_file(part));
+        recorded = recorded.min(private);
+        answer.total = breakdown.total.rss;
+        add_unrecorded(
+            &mut answer,
+            private - recorded,
+            "free in malloc, or of other allocators",
+        );
+        answer.basis = AnswerTotal::PeakResident;
+        answer.peak = breakdown.counters.get("VmHWM");
+    } else if let Some(resident) = peak_resident.filter(|of| is_peak && *of > functions.bytes) {
+        answer.total = resident;
+        let rest = resident - functions.bytes;
+        add_unrecorded(&mut answer, rest, "code, stacks, free memory");
+        answer.basis = AnswerTotal::PeakResident;
+    } else {
+        answer.total = functions.bytes;
+        answer.basis = AnswerTotal::InProfile;
+    }
     let mut detail = functions.sample_type.clone();
-    if let Some(error) = functions.error {
-        detail += &format!(", ±{error:.0}%");
+    if recorded < functions.bytes {
+        detail += &format!(", {} requested", shown(functions.bytes));
+    }
+    if !functions.error.is_empty() {
+        detail += &format!(", {}", functions.error);
     }
     answer.parts.push(AnswerPart {
         detail,
         holders: functions.holders,
-        ..part(PartKind::Recorded, functions.bytes)
+        ..AnswerPart::new(PartKind::Recorded, recorded)
     });
-    if let Some(resident) = resident {
-        answer.parts.push(AnswerPart {
-            detail: "code, stacks, files, and what malloc keeps".to_string(),
-            ..part(PartKind::Unrecorded, resident - functions.bytes)
-        });
-    }
     answer
         .parts
         .sort_by_key(|part| std::cmp::Reverse(part.bytes));
     Ok(answer)
+}
+
+fn add_unrecorded(answer: &mut MemoryAnswer, bytes: u64, detail: &str) {
+    if bytes > 0 {
+        answer.parts.push(AnswerPart {
+            detail: detail.to_string(),
+            ..AnswerPart::new(PartKind::Unrecorded, bytes)
+        });
+    }
 }
 
 type OpenedProcess = (
@@ -193,11 +260,11 @@ type OpenedProcess = (
 
 /// Copies a process's memory, and reads the kernel's figures in the same moment.
 fn open(pid: u32) -> Result<OpenedProcess, UnseenMemory> {
-    let resident = StatusCounters::from_pid(pid)
-        .ok()
-        .and_then(|of| of.get("VmRSS"));
-    if let Some(resident) = resident.filter(|resident| *resident > free_memory() / 10 * 8) {
-        return Err(UnseenMemory::TooLarge(resident));
+    let copied = copied_bytes(pid);
+    let free = free_memory();
+    // The lists of blocks and pointers may need half as much again.
+    if copied / 2 * 3 > free {
+        return Err(UnseenMemory::TooLarge { copied, free });
     }
     let opened = WalkTarget::from_process_with(pid, || explain(pid));
     opened.map_err(|error| match error {
@@ -206,14 +273,25 @@ fn open(pid: u32) -> Result<OpenedProcess, UnseenMemory> {
     })
 }
 
-/// Returns the bytes that a program can allocate before the machine swaps.
+/// Returns the number of bytes that a copy of a process's memory has, or a little more.
+fn copied_bytes(pid: u32) -> u64 {
+    let counters = StatusCounters::from_pid(pid).ok();
+    let of = |name| counters.as_ref().and_then(|of| of.get(name)).unwrap_or(0);
+    of("RssAnon") + of("RssShmem") + of("VmSwap")
+}
+
+/// Returns the bytes that heapprof can allocate before the machine swaps, or before its own control
+/// group reaches its limit.
 fn free_memory() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let free = text
         .lines()
         .find_map(|line| line.strip_prefix("MemAvailable:"));
     let free = free.and_then(|free| free.split_whitespace().next()?.parse::<u64>().ok());
-    free.map_or(u64::MAX, |free| free << 10)
+    let of_group = Cgroup::from_pid(std::process::id())
+        .and_then(|cgroup| Some(cgroup.limit?.saturating_sub(cgroup.anonymous?)));
+    let of_machine = free.map_or(u64::MAX, |free| free << 10);
+    of_machine.min(of_group.unwrap_or(u64::MAX))
 }
 
 /// Returns the name of a process, with the script that it runs.
@@ -232,9 +310,11 @@ fn add_figures(answer: &mut MemoryAnswer, breakdown: &MemoryBreakdown) {
     answer.shared = total.shared_clean + total.shared_dirty;
     answer.peak = breakdown.counters.get("VmHWM");
     answer.page_tables = breakdown.counters.get("VmPTE").unwrap_or(0);
+    answer.hugetlb = total.hugetlb;
     if !breakdown.is_as_kernel_sums {
-        let changed = "it changed while it was read, so the total is that of its mappings";
-        answer.notes.push(changed.to_string());
+        let other = "the total is the sum of its mappings: the kernel has no smaps_rollup, or the \
+                     process changed meanwhile";
+        answer.notes.push(other.to_string());
     }
 }
 
@@ -246,37 +326,34 @@ fn add_counters(answer: &mut MemoryAnswer, counters: &StatusCounters) {
     answer.swapped = of("VmSwap");
     answer.page_tables = of("VmPTE");
     let parts = [
-        (PartKind::Anonymous, of("RssAnon")),
-        (PartKind::Files, of("RssFile")),
-        (PartKind::Shared, of("RssShmem")),
+        (
+            PartKind::UnseenPrivate,
+            of("RssAnon"),
+            "malloc, stacks, anonymous mappings",
+        ),
+        (PartKind::UnseenFiles, of("RssFile"), ""),
+        (PartKind::Shared, of("RssShmem"), ""),
     ];
-    let parts = parts.into_iter().filter(|(_, bytes)| *bytes > 0);
-    answer.parts = parts
-        .map(|(kind, bytes)| AnswerPart {
-            kind,
-            bytes,
-            detail: String::new(),
-            holders: Vec::new(),
-            growth: None,
-        })
-        .collect();
+    let parts = parts.into_iter().filter(|(_, bytes, _)| *bytes > 0);
+    let parts = parts.map(|(kind, bytes, detail)| AnswerPart {
+        detail: detail.to_string(),
+        ..AnswerPart::new(kind, bytes)
+    });
+    answer.parts = parts.collect();
     answer
         .parts
         .sort_by_key(|part| std::cmp::Reverse(part.bytes));
 }
 
 /// Adds the parts of a division, the largest first.
-fn add_parts(
+fn add_divided(
     answer: &mut MemoryAnswer,
     division: &MemoryDivision,
     holders: &mut dyn FnMut(PartKind) -> Vec<PartHolder>,
 ) {
     let parts = division.parts.iter().map(|(kind, bytes)| AnswerPart {
-        kind: *kind,
-        bytes: *bytes,
-        detail: String::new(),
         holders: holders(*kind),
-        growth: None,
+        ..AnswerPart::new(*kind, *bytes)
     });
     answer.parts.extend(parts);
     answer
@@ -286,7 +363,8 @@ fn add_parts(
 
 /// Makes the functions of a recording the holders of the part that they allocated most likely:
 /// malloc's, unless that is far too small for them, as it is beside another allocator. Then it is
-/// the largest of the parts that allocators have.
+/// the largest of the parts that allocators have. If the recording knows less than half of the
+/// part, the part keeps its holders.
 fn add_functions(answer: &mut MemoryAnswer, functions: Option<RecordedFunctions>) {
     let Some(functions) = functions else {
         return;
@@ -295,28 +373,42 @@ fn add_functions(answer: &mut MemoryAnswer, functions: Option<RecordedFunctions>
         period: functions.period,
         bytes: functions.bytes,
     });
-    // Which part's bytes could be those of the recording: malloc's first, then any allocator's.
     let is_malloc = |part: &AnswerPart| {
         matches!(
             part.kind,
             PartKind::MallocInUse | PartKind::Malloc | PartKind::PythonObjects
         )
     };
-    let is_large = |part: &AnswerPart| part.bytes.saturating_mul(2) >= functions.bytes;
-    let is_allocators = |part: &AnswerPart| is_malloc(part) || part.kind == PartKind::Anonymous;
+    let is_allocators = |part: &AnswerPart| {
+        let is_other = matches!(part.kind, PartKind::Anonymous | PartKind::UnseenPrivate);
+        is_malloc(part) || is_other
+    };
+    let of_malloc: u64 = answer
+        .parts
+        .iter()
+        .filter(|part| is_malloc(part))
+        .map(|part| part.bytes)
+        .sum();
+    let is_all_malloc = of_malloc.saturating_mul(2) >= functions.bytes;
     // The parts are in order of their sizes.
-    let position = |is_it: &dyn Fn(&AnswerPart) -> bool| answer.parts.iter().position(is_it);
-    let found = position(&|part| is_malloc(part) && is_large(part));
-    let found = found.or_else(|| position(&is_allocators));
-    let largest = found.map(|at| &mut answer.parts[at]);
-    let (Some(part), false) = (largest, functions.holders.is_empty()) else {
+    let mut parts = answer.parts.iter_mut();
+    let found = parts.find(|part| is_malloc(part) || !is_all_malloc && is_allocators(part));
+    let Some(part) = found else {
         return;
     };
-    part.holders = functions.holders;
-    part.detail = match functions.error {
-        Some(error) => format!("{} recorded, ±{error:.0}%", shown(functions.bytes)),
-        None => format!("{} recorded", shown(functions.bytes)),
-    };
+    let mut recorded = format!("{} recorded", shown(functions.bytes));
+    if !functions.error.is_empty() {
+        recorded += &format!(", {}", functions.error);
+    }
+    if functions.bytes > part.bytes && is_all_malloc {
+        recorded += ", in all parts";
+    }
+    let words = [&*recorded, &*part.detail].into_iter();
+    let words: Vec<&str> = words.filter(|words| !words.is_empty()).collect();
+    part.detail = words.join("; ");
+    if functions.bytes.saturating_mul(2) >= part.bytes && !functions.holders.is_empty() {
+        part.holders = functions.holders;
+    }
 }
 
 /// The memory of a program that was copied.
@@ -334,8 +426,8 @@ impl SeenMemory<'_> {
             image,
             mappings,
         } = self;
-        let heap = MallocHeap::walk(image).ok();
-        let heap = heap.as_ref();
+        let walked = MallocHeap::walk(image);
+        let heap = walked.as_ref().ok();
         let pools = PythonPools::find(image);
         let view = AllocatorView {
             image,
@@ -343,59 +435,64 @@ impl SeenMemory<'_> {
             pools: &pools,
         };
         let division = MemoryDivision::new(mappings, Some(&view));
-        let mut malloc = heap
+        let perl = perl_findings(target, image, heap);
+        // Of a perl, Perl's values say more.
+        let walks_blocks = heap.filter(|_| perl.is_none());
+        let mut malloc = walks_blocks
             .map(|heap| malloc_findings(target, image, heap, &pools))
             .unwrap_or_default();
-        let perl = perl_findings(target, image, heap);
         (answer.leaked, answer.is_perl) = (malloc.leaked, perl.is_some());
-        let in_use = division
-            .parts
-            .get(&PartKind::MallocInUse)
-            .copied()
-            .unwrap_or(0);
-        add_parts(answer, &division, &mut |part| match part {
+        add_divided(answer, &division, &mut |part| match part {
             PartKind::MallocInUse => match &perl {
-                Some(perl) if perl.bytes * 2 > in_use => perl.holders.clone(),
-                _ => std::mem::take(&mut malloc.holders),
+                Some(perl) => perl.holders.clone(),
+                None => std::mem::take(&mut malloc.holders),
             },
-            PartKind::MallocFree => free_holders(&division, &malloc.summary),
+            PartKind::MallocFree => {
+                heap.map_or_else(Vec::new, |heap| free_holders(&division, heap))
+            }
             PartKind::PythonObjects => python_holders(&pools),
             PartKind::Own => Vec::new(),
             PartKind::Anonymous => anonymous_holders(&division, mappings, target, image),
             part => mapped_holders(&division, part),
         });
         for part in &mut answer.parts {
-            let mut detail = Vec::new();
-            match part.kind {
-                PartKind::MallocInUse => {
-                    detail.push(match &perl {
-                        Some(perl) => {
-                            let values = count_of(perl.values, "Perl value");
-                            format!("{} in {values}", shown(perl.bytes))
-                        }
-                        None => count_of(malloc.blocks, "block"),
-                    });
-                    if malloc.leaked * 100 > in_use {
-                        detail.push(format!("{} leaked", shown(malloc.leaked)));
+            part.detail = match part.kind {
+                PartKind::MallocInUse => match &perl {
+                    Some(perl) => {
+                        let values = count_of(perl.values, "Perl value");
+                        format!("{} in {values}", shown(perl.bytes))
                     }
-                }
+                    None => {
+                        let blocks = count_of(malloc.blocks, "block");
+                        match malloc.leaked.saturating_mul(100) > part.bytes {
+                            true => format!("{} leaked; {blocks}", shown(malloc.leaked)),
+                            false => blocks,
+                        }
+                    }
+                },
                 PartKind::MallocFree => {
-                    let trimmable = malloc.summary.trimmable.min(part.bytes);
-                    detail.push(format!(
-                        "malloc_trim(0) would give back {}",
-                        shown(trimmable)
-                    ));
+                    let trimmable = heap.map_or(0, |heap| trimmable_bytes(image, heap));
+                    let trimmable = trimmable.min(part.bytes);
+                    format!("malloc_trim(0) would give back {}", shown(trimmable))
                 }
                 PartKind::PythonObjects => {
-                    detail.push(format!("{} in use by objects", shown(pools.bytes_in_use())));
+                    format!(
+                        "{} in use by objects",
+                        shown(pools.bytes_in_use().min(part.bytes))
+                    )
                 }
-                PartKind::Malloc => detail.push("of another allocator than glibc's".to_string()),
-                PartKind::Stacks => {
-                    detail.push(count_of(self.image.threads.len() as u64, "thread"));
-                }
-                _ => {}
+                PartKind::Stacks => count_of(self.image.threads.len() as u64, "thread"),
+                _ => String::new(),
+            };
+        }
+        match &walked {
+            Ok(heap) => answer.notes.extend(unwalked_parts(image, heap)),
+            Err(error) if answer.part(PartKind::Malloc).is_some() => {
+                answer
+                    .notes
+                    .push(format!("malloc's memory was not looked into: {error}"));
             }
-            part.detail = detail.join("; ");
+            Err(_) => {}
         }
         if let Some(library) = other_allocator(mappings) {
             answer.notes.push(format!(
@@ -406,37 +503,57 @@ impl SeenMemory<'_> {
     }
 }
 
-/// Returns the mappings that a core file shows, with the bytes of their pages that `touched` has. A
-/// core file does not say which files have code: a file of which the program has variables is taken
-/// for one.
-fn mappings_of_core(image: &ProcessImage, touched: &ProcessImage) -> Vec<MeasuredMapping> {
-    let area = |region: &'_ ImageRegion| {
-        let range = region.range();
-        let rss = touched.present(range.clone());
+/// A mapping of a core file, without its bytes.
+struct MappingOutline {
+    range: Range<u64>,
+    name: String,
+    rights: &'static str,
+    is_own: bool,
+}
+
+/// Returns the mappings of which a core file has bytes. A core file does not say which files have
+/// code: a file is taken for one if the program has variables of it, and pages that it may not
+/// write to.
+fn mapping_outlines(image: &ProcessImage) -> Vec<MappingOutline> {
+    let has_constants = |name: &str| image.files.iter().any(|map| map.path == name.as_bytes());
+    let outline = |region: &ImageRegion| MappingOutline {
+        range: region.range(),
+        rights: match (region.is_writable, region.is_shared) {
+            (true, true) => "rw-s",
+            (true, false) if has_constants(&region.name) => "rwxp",
+            (true, false) => "rw-p",
+            (false, true) => "r--s",
+            (false, false) => "r--p",
+        },
+        name: region.name.clone(),
+        is_own: region.is_own,
+    };
+    image.regions().iter().map(outline).collect()
+}
+
+/// Returns the mappings of a core file, with the bytes that `image` has.
+fn mappings_of_core(outlines: &[MappingOutline], image: &ProcessImage) -> Vec<MeasuredMapping> {
+    let area = |outline: &MappingOutline| {
+        let rss = image.present(outline.range.clone());
         let usage = MemoryUsage {
             rss,
             ..MemoryUsage::default()
         };
-        (range, usage)
+        (outline.range.clone(), usage)
     };
-    let area = image.regions().iter().map(|region| {
-        let (range, usage) = area(region);
+    let areas = outlines.iter().map(|outline| {
+        let (range, usage) = area(outline);
         SmapsMapping {
             start: range.start,
             end: range.end,
-            rights: match (region.is_writable, region.is_shared) {
-                (true, true) => "rw-s",
-                (true, false) if region.name.starts_with('/') => "rwxp",
-                (true, false) => "rw-p",
-                (false, true) => "r--s",
-                (false, false) => "r--p",
-            },
-            name: &region.name,
+            rights: outline.rights,
+            name: &outline.name,
             usage,
-            flags: if region.is_own { "rr" } else { "" },
+            // heapprof's own memory has this flag.
+            flags: if outline.is_own { "rr" } else { "" },
         }
     });
-    let areas: Vec<SmapsMapping<'_>> = area.collect();
+    let areas: Vec<SmapsMapping<'_>> = areas.collect();
     let hints = MappingHints {
         program: None,
         stack_pointers: image.threads.iter().map(|thread| thread.stack).collect(),

@@ -60,43 +60,32 @@ pub(crate) struct AllocatorView<'a> {
     pub(crate) pools: &'a PythonPools,
 }
 
-/// Bytes in each mapping, in the order of the mappings.
-type BytesByMapping = Vec<u64>;
-
 impl MemoryDivision {
     /// Divides the memory of mappings, which are in order of their addresses. Without a view, all
     /// memory of malloc is in one part.
     pub(crate) fn new(mappings: &[MeasuredMapping], view: Option<&AllocatorView<'_>>) -> Self {
-        let mut division = Self::default();
-        let none = || vec![0; mappings.len()];
-        let of_image = |ranges: &mut dyn Iterator<Item = Range<u64>>| match view {
-            Some(view) => present_by_mapping(view.image, mappings, ranges),
-            None => none(),
-        };
         let heap = view.and_then(|view| view.heap);
+        let count = |ranges: &mut dyn Iterator<Item = Range<u64>>| match view {
+            Some(view) => present_by_mapping(view.image, mappings, ranges),
+            None => vec![0; mappings.len()],
+        };
         let malloc = match heap {
-            Some(heap) => of_image(&mut heap.ranges()),
-            None => none(),
+            Some(heap) => count(&mut heap.ranges()),
+            None => vec![0; mappings.len()],
         };
         let python = match view {
-            Some(view) => of_image(&mut view.pools.ranges()),
-            None => none(),
+            Some(view) => count(&mut view.pools.ranges()),
+            None => vec![0; mappings.len()],
         };
-        let mut free = none();
-        for (arena, bytes) in heap.map(free_chunks).into_iter().flatten() {
-            let bytes = of_image(&mut bytes.into_iter());
-            let mut in_arena = 0;
-            for ((sum, bytes), mapping) in free.iter_mut().zip(&bytes).zip(mappings) {
-                let bytes = resident(mapping, *bytes);
-                *sum += bytes;
-                in_arena += bytes;
-            }
-            division.free.insert(arena, in_arena);
-        }
+        let free = match (view, heap) {
+            (Some(view), Some(heap)) => free_by_mapping(view.image, heap, mappings),
+            _ => BTreeMap::new(),
+        };
+        let mut division = Self::default();
         for (at, mapping) in mappings.iter().enumerate() {
             let rss = mapping.usage.rss;
-            let (part, is_allocators) = part_of(mapping.kind);
-            if !is_allocators {
+            let (part, has_blocks) = part_of(mapping);
+            if !has_blocks {
                 division.add(part, &mapping.name, rss);
                 continue;
             }
@@ -111,24 +100,46 @@ impl MemoryDivision {
                 }
                 _ => touched,
             };
-            let kept = free[at].min(of_malloc);
-            division.add(PartKind::MallocFree, "", kept);
+            let kept = division.add_free(mapping, of_malloc, free.get(&at));
             division.add(PartKind::MallocInUse, "", of_malloc - kept);
             let objects = resident(mapping, python[at]).min(rss - of_malloc);
             division.add(PartKind::PythonObjects, "", objects);
             let rest = rss - of_malloc - objects;
-            if part == PartKind::Stacks && of_malloc + objects == 0 {
-                division.add(PartKind::Stacks, "", rest);
-            } else if rest > 0 {
-                division.add(PartKind::Anonymous, "", rest);
-                division.anonymous.push(AnonymousMemory {
-                    range: mapping.range.clone(),
-                    name: mapping.name.clone(),
-                    bytes: rest,
-                });
+            match part {
+                PartKind::Code => division.add(PartKind::Code, &mapping.name, rest),
+                PartKind::Stacks if of_malloc + objects == 0 => {
+                    division.add(PartKind::Stacks, "", rest);
+                }
+                _ if rest > 0 => {
+                    division.add(PartKind::Anonymous, "", rest);
+                    division.anonymous.push(AnonymousMemory {
+                        range: mapping.range.clone(),
+                        name: mapping.name.clone(),
+                        bytes: rest,
+                    });
+                }
+                _ => {}
             }
         }
         division
+    }
+
+    /// Adds malloc's free memory in a mapping, of which malloc has `of_malloc` bytes. Returns the
+    /// bytes that are free.
+    fn add_free(
+        &mut self,
+        mapping: &MeasuredMapping,
+        of_malloc: u64,
+        free: Option<&BTreeMap<(u16, FreePlace), u64>>,
+    ) -> u64 {
+        let mut left = of_malloc;
+        for (key, bytes) in free.into_iter().flatten() {
+            let bytes = resident(mapping, *bytes).min(left);
+            left -= bytes;
+            *self.free.entry(*key).or_default() += bytes;
+            self.add(PartKind::MallocFree, "", bytes);
+        }
+        of_malloc - left
     }
 
     fn add(&mut self, part: PartKind, name: &str, bytes: u64) {
@@ -145,14 +156,15 @@ impl MemoryDivision {
 }
 
 /// Returns the part to which a mapping belongs, and whether allocators may have blocks in it.
-fn part_of(kind: MappingKind) -> (PartKind, bool) {
-    match kind {
+fn part_of(mapping: &MeasuredMapping) -> (PartKind, bool) {
+    match mapping.kind {
         MappingKind::Heap | MappingKind::Arena => (PartKind::Malloc, true),
         MappingKind::Anonymous => (PartKind::Anonymous, true),
         // The guard before a stack may also be the one before another allocator's memory.
         MappingKind::ThreadStack => (PartKind::Stacks, true),
         MappingKind::Stack => (PartKind::Stacks, false),
-        MappingKind::Program | MappingKind::Library => (PartKind::Code, false),
+        // The kernel joins the variables at the end of a file with an allocator's memory behind.
+        MappingKind::Program | MappingKind::Library => (PartKind::Code, mapping.is_anonymous),
         MappingKind::File => (PartKind::Files, false),
         MappingKind::Shared | MappingKind::Huge => (PartKind::Shared, false),
         MappingKind::Kernel => (PartKind::Kernel, false),
@@ -171,9 +183,18 @@ fn resident(mapping: &MeasuredMapping, present: u64) -> u64 {
     bytes.min(rss)
 }
 
-/// Returns the ranges of free chunks by their arena and place, in order of their addresses.
-fn free_chunks(heap: &MallocHeap) -> BTreeMap<(u16, FreePlace), Vec<Range<u64>>> {
-    let mut free: BTreeMap<(u16, FreePlace), Vec<Range<u64>>> = BTreeMap::new();
+/// Bytes in each mapping, in the order of the mappings.
+type BytesByMapping = Vec<u64>;
+
+/// Returns the bytes of free chunks that the image has, by the index of the mapping, and then by
+/// arena and place.
+fn free_by_mapping(
+    image: &ProcessImage,
+    heap: &MallocHeap,
+    mappings: &[MeasuredMapping],
+) -> BTreeMap<usize, BTreeMap<(u16, FreePlace), u64>> {
+    let mut free: BTreeMap<usize, BTreeMap<(u16, FreePlace), u64>> = BTreeMap::new();
+    let mut first = 0;
     for chunk in &heap.chunks {
         let place = match chunk.kind {
             ChunkUse::InUse | ChunkUse::Cache => continue,
@@ -181,10 +202,34 @@ fn free_chunks(heap: &MallocHeap) -> BTreeMap<(u16, FreePlace), Vec<Range<u64>>>
             ChunkUse::Fast | ChunkUse::Cached => FreePlace::Caches,
             ChunkUse::Top => FreePlace::Top,
         };
-        let ranges = free.entry((chunk.arena, place)).or_default();
-        ranges.push(chunk.bytes());
+        each_piece(mappings, chunk.bytes(), &mut first, |at, piece| {
+            let sums = free.entry(at).or_default();
+            *sums.entry((chunk.arena, place)).or_default() += image.present(piece);
+        });
     }
     free
+}
+
+/// Calls `each` with the index of each mapping that a range touches, and the part of the range in
+/// it. `first` is the first mapping that may be touched. Ranges are passed in order of their
+/// addresses.
+fn each_piece(
+    mappings: &[MeasuredMapping],
+    range: Range<u64>,
+    first: &mut usize,
+    mut each: impl FnMut(usize, Range<u64>),
+) {
+    while mappings
+        .get(*first)
+        .is_some_and(|mapping| mapping.range.end <= range.start)
+    {
+        *first += 1;
+    }
+    let inside = mappings.iter().enumerate().skip(*first);
+    for (at, mapping) in inside.take_while(|(_, mapping)| mapping.range.start < range.end) {
+        let start = range.start.max(mapping.range.start);
+        each(at, start..range.end.min(mapping.range.end));
+    }
 }
 
 /// Returns the bytes of `ranges` that the image has, by mapping. Mappings and ranges are in order
@@ -197,17 +242,9 @@ fn present_by_mapping(
     let mut bytes = vec![0; mappings.len()];
     let mut first = 0;
     for range in ranges {
-        while mappings
-            .get(first)
-            .is_some_and(|mapping| mapping.range.end <= range.start)
-        {
-            first += 1;
-        }
-        let inside = mappings[first..].iter().zip(&mut bytes[first..]);
-        for (mapping, bytes) in inside.take_while(|(mapping, _)| mapping.range.start < range.end) {
-            let start = range.start.max(mapping.range.start);
-            *bytes += image.present(start..range.end.min(mapping.range.end));
-        }
+        each_piece(mappings, range, &mut first, |at, piece| {
+            bytes[at] += image.present(piece);
+        });
     }
     bytes
 }
@@ -224,6 +261,7 @@ mod tests {
             range,
             kind,
             name: String::new(),
+            is_anonymous: true,
             usage: MemoryUsage {
                 rss,
                 swap,

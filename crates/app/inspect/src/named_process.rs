@@ -1,34 +1,16 @@
 //! Finds the process that an argument names: by its number, or by a name that only one process has.
 
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
-use anyhow::{Context, Result, bail};
-use heapprof_process::{all_processes, comm, is_there, status, title};
+use anyhow::{Context, Result, anyhow, bail};
+use heapprof_process::{all_processes, comm, status, title};
 use rustix::process::geteuid;
+
+pub use heapprof_process::is_there;
 
 /// Maximum number of processes that are listed if a name is ambiguous.
 const MAX_LISTED_PROCESSES: usize = 10;
-
-/// Whether a word names a running process: by its number, or one of this user by its name.
-#[must_use]
-pub fn is_named(word: &str) -> bool {
-    match word.parse::<u32>() {
-        Ok(pid) => is_there(pid),
-        Err(_) => !word.starts_with('-') && find_own(word).is_ok(),
-    }
-}
-
-/// Returns the process id of the process of this user that has a name.
-///
-/// # Errors
-/// No process of this user has the name, or several have it.
-pub fn find_own(name: &str) -> Result<u32> {
-    let own = geteuid().as_raw();
-    find_where(name, |pid| {
-        let found = std::fs::metadata(format!("/proc/{pid}"));
-        found.is_ok_and(|found| found.uid() == own)
-    })
-}
 
 /// Returns the process id of the process that an argument names: by its number, or by a name that
 /// only one process has.
@@ -36,12 +18,6 @@ pub fn find_own(name: &str) -> Result<u32> {
 /// # Errors
 /// There is no such process, or several have the name.
 pub fn find(argument: &str) -> Result<u32> {
-    find_where(argument, |_| true)
-}
-
-/// Returns the process id of the process that an argument names, by its number, or by a name. Of
-/// several processes with the name, those count for which `is_wanted` is true.
-fn find_where(argument: &str, is_wanted: impl Fn(u32) -> bool) -> Result<u32> {
     let word = argument.strip_prefix("pid:").unwrap_or(argument);
     if let Ok(pid) = word.parse::<u32>() {
         let [process] = status(pid, ["Tgid:"]);
@@ -54,35 +30,67 @@ fn find_where(argument: &str, is_wanted: impl Fn(u32) -> bool) -> Result<u32> {
     if word.is_empty() {
         bail!("{argument:?} names no process; say its number or its name");
     }
-    let own = std::process::id();
-    let all = all_processes().context("/proc: the list of processes cannot be read")?;
-    let is_named =
-        |pid: &u32| *pid != own && (comm(*pid) == word || file(*pid) == word) && is_there(*pid);
-    let found: Vec<u32> = all
-        .into_iter()
-        .filter(is_named)
-        .filter(|pid| is_wanted(*pid))
-        .collect();
-    match found.as_slice() {
+    match find_where(|pid| has_name(pid, word))?.as_slice() {
         [pid] => Ok(*pid),
         [] => bail!("{word}: no process has this name; heapprof proc lists them"),
-        several => {
-            let pids: Vec<String> = several
-                .iter()
-                .take(MAX_LISTED_PROCESSES)
-                .map(u32::to_string)
-                .collect();
-            let more = match several.len().saturating_sub(MAX_LISTED_PROCESSES) {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
-            bail!(
-                "{word}: {} processes have this name; name one by its number: {}{more}",
-                several.len(),
-                pids.join(", ")
-            )
-        }
+        all => Err(several(word, all)),
     }
+}
+
+/// Returns the processes of this user that have a name.
+///
+/// # Errors
+/// The processes can't be listed.
+pub fn own(name: &str) -> Result<Vec<u32>> {
+    find_where(|pid| has_name(pid, name) && is_own(pid))
+}
+
+/// Returns the processes of this user that run a program.
+#[must_use]
+pub fn running(program: &Path) -> Vec<u32> {
+    let id = |path: &Path| std::fs::metadata(path).ok().map(|of| (of.dev(), of.ino()));
+    let Some(wanted) = id(program) else {
+        return Vec::new();
+    };
+    let runs_it = |pid| id(Path::new(&format!("/proc/{pid}/exe"))) == Some(wanted);
+    find_where(|pid| is_own(pid) && runs_it(pid)).unwrap_or_default()
+}
+
+/// Returns the error for a name that several processes have.
+#[must_use]
+pub fn several(name: &str, pids: &[u32]) -> anyhow::Error {
+    let shown: Vec<String> = pids
+        .iter()
+        .take(MAX_LISTED_PROCESSES)
+        .map(u32::to_string)
+        .collect();
+    let more = match pids.len().saturating_sub(MAX_LISTED_PROCESSES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    anyhow!(
+        "{name}: {} processes have this name; name one by its number: {}{more}",
+        pids.len(),
+        shown.join(", ")
+    )
+}
+
+/// Returns the processes for which `is_wanted` is true, without this one and those that have ended.
+fn find_where(is_wanted: impl Fn(u32) -> bool) -> Result<Vec<u32>> {
+    let own = std::process::id();
+    let all = all_processes().context("/proc: the list of processes cannot be read")?;
+    let found = all.into_iter().filter(|&pid| pid != own && is_wanted(pid));
+    Ok(found.filter(|&pid| is_there(pid)).collect())
+}
+
+fn has_name(pid: u32, name: &str) -> bool {
+    comm(pid) == name || file(pid) == name
+}
+
+/// Whether a process belongs to this user.
+fn is_own(pid: u32) -> bool {
+    let found = std::fs::metadata(format!("/proc/{pid}"));
+    found.is_ok_and(|found| found.uid() == geteuid().as_raw())
 }
 
 /// Returns the file name with which a process was started. It may be longer than the kernel's name

@@ -4,40 +4,63 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use heapprof_heap::{BlockKinds, ChunkMarks, ChunkState, HeapSummary, MallocHeap, ProcessImage};
+use heapprof_heap::{
+    BlockKind, BlockKinds, ChunkMarks, ChunkState, ChunkUse, ImageRegion, MallocHeap,
+    PointerSource, ProcessImage, block_owners,
+};
 use heapprof_perl_snapshot::walk;
 use heapprof_perl_values::PerlValueAnalysis;
 use heapprof_process::{MappingKind, MeasuredMapping};
-use heapprof_report::{HeapDescriber, PartHolder, PartKind};
+use heapprof_report::{PartHolder, PartKind};
 
 use crate::memory_division::{AnonymousMemory, FreePlace, MemoryDivision};
 use crate::python_pools::PythonPools;
 use crate::target::{WalkTarget, WalkTargetKind};
 use crate::words::{base_name, count_of, shown};
 
-/// Maximum number of holders that a part has.
-const MAX_HOLDERS: usize = 100;
-/// The share of malloc's blocks, as a divisor, from which leaked blocks are holders.
-const LEAK_DIVISOR: u64 = 100;
-
-/// What a description says of memory of which nothing else is known.
-const UNNAMED_MEMORY: &str = "memory of no file";
+/// Maximum number of holders that a part has. What more there are is one sum.
+const MAX_HOLDERS: usize = 1000;
 
 /// What a walk of a heap says about malloc's blocks.
 #[derive(Debug, Default)]
 pub(crate) struct MallocFindings {
-    /// The sums of the heap.
-    pub(crate) summary: HeapSummary,
     /// The largest holders of blocks in use.
     pub(crate) holders: Vec<PartHolder>,
-    /// Bytes of blocks that leaked.
+    /// Resident bytes of blocks that leaked.
     pub(crate) leaked: u64,
     /// Number of blocks in use.
     pub(crate) blocks: u64,
 }
 
-/// Finds the holders of malloc's blocks: the variables that retain them, and what leaked, by size
-/// and kind.
+/// The owner of blocks: where the roots are that reach them first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum BlockOwner {
+    /// A variable, by its name and its file.
+    Variable(String, String),
+    /// Other memory of a file.
+    File(String),
+    /// The stack or a register of a thread, by the thread's number.
+    Thread(u32),
+    /// Memory that is neither malloc's nor a file's. The flag says whether it has Python's pools.
+    Elsewhere(bool),
+}
+
+impl BlockOwner {
+    /// Returns the name of the owner, and the file that it is in.
+    fn words(self) -> (String, String) {
+        match self {
+            // The tag says which of two ABIs of the standard library the variable has.
+            Self::Variable(name, file) => (name.replace("[abi:cxx11]", ""), file),
+            Self::File(file) => (file, String::new()),
+            Self::Thread(tid) => (format!("the stack of thread {tid}"), String::new()),
+            Self::Elsewhere(true) => ("Python's objects".to_string(), String::new()),
+            Self::Elsewhere(false) => ("memory that is not malloc's".to_string(), String::new()),
+        }
+    }
+}
+
+/// Finds the holders of malloc's blocks: the variables that lead to them, and what leaked, by size
+/// and kind. Each block counts with its touched pages.
 pub(crate) fn malloc_findings(
     target: &WalkTarget,
     image: &ProcessImage,
@@ -45,142 +68,160 @@ pub(crate) fn malloc_findings(
     pools: &PythonPools,
 ) -> MallocFindings {
     let marks = ChunkMarks::new(image, heap);
-    let mut words = HeapDescriber {
-        image,
-        heap,
-        marks: &marks,
-        kinds: BlockKinds::new(image, heap, |address| target.name(image, address)),
-        variable: Box::new(|address| target.variable(image, address)),
-    };
-    let summary = HeapSummary::new(image, heap, &marks, &mut words.kinds);
-    let in_use = summary.states.iter().enumerate();
-    let in_use = in_use.filter(|(state, _)| *state != ChunkState::Free as usize);
-    let (blocks, bytes) = in_use.fold((0, 0), |(blocks, bytes), (_, sum)| {
-        (blocks + sum.blocks, bytes + sum.bytes)
+    let mut kinds = BlockKinds::new(image, heap, |address| target.name(image, address));
+    let mut numbers: BTreeMap<BlockOwner, u32> = BTreeMap::new();
+    let owners = block_owners(image, heap, &marks, |root| {
+        let owner = owner_of(target, image, pools, root);
+        let next = numbers.len() as u32;
+        *numbers.entry(owner).or_insert(next)
     });
-    let state = |state: ChunkState| summary.states[state as usize].bytes;
-    let leaked = state(ChunkState::Leaked) + state(ChunkState::Indirect);
-    let mut holders = Vec::new();
-    if leaked * LEAK_DIVISOR > bytes {
-        let is_leaked = |state| matches!(state, ChunkState::Leaked | ChunkState::Indirect);
-        let groups = summary.groups.iter().filter(|group| is_leaked(group.state));
-        holders.extend(groups.take(MAX_HOLDERS).map(|group| PartHolder {
-            bytes: group.sum.bytes,
-            name: format!("leaked: {} of {} B", group.what, group.size),
-            detail: count_of(group.sum.blocks, "block"),
-            growth: None,
-        }));
-    }
-    let (retained, _) = words.most_resident();
-    let mut elsewhere = [0, 0];
-    let mut by_variable: BTreeMap<(String, String), u64> = BTreeMap::new();
-    let variables = retained
-        .into_iter()
-        .filter(|row| row.root.is_empty() && row.size == 0);
-    for row in variables {
-        if row.what == UNNAMED_MEMORY {
-            elsewhere[usize::from(pools.contains_any(image, row.at))] += row.retained;
+    let mut by_owner = vec![BlockSums::default(); numbers.len()];
+    let mut leaked: BTreeMap<(BlockKind, u64), BlockSums> = BTreeMap::new();
+    let mut found = MallocFindings::default();
+    for ((chunk, state), owner) in heap.chunks.iter().zip(&marks.states).zip(&owners) {
+        if !chunk.is_in_use() {
             continue;
         }
-        let (name, file) = row.what.rsplit_once(" in ").unwrap_or((&row.what, ""));
-        let is_variable = target.variable(image, row.at).is_some();
-        let of_file = image
-            .place(row.at)
-            .filter(|_| is_variable && file.is_empty());
-        let of_file = of_file.map(|(map, _)| String::from_utf8_lossy(&map.path).into_owned());
-        let file = of_file.as_deref().unwrap_or(file);
-        let name = match name.starts_with('/') {
-            // The memory of a file is no variable of it.
-            true => base_name(name).to_string(),
-            false => name.replace("[abi:cxx11]", ""),
-        };
-        let key = (name, base_name(file).to_string());
-        *by_variable.entry(key).or_default() += row.retained;
+        found.blocks += 1;
+        let bytes = image.present(chunk.bytes());
+        if matches!(state, ChunkState::Leaked | ChunkState::Indirect) {
+            found.leaked += bytes;
+            let sums = leaked.entry((kinds.classify(chunk), chunk.size));
+            sums.or_default().add(bytes);
+        } else if let Some(owner) = owner {
+            by_owner[*owner as usize].add(bytes);
+        }
     }
-    holders.extend(
-        by_variable
-            .into_iter()
-            .map(|((name, detail), bytes)| PartHolder {
-                bytes,
+    let groups = leaked.into_iter().map(|((kind, size), sums)| PartHolder {
+        bytes: sums.bytes,
+        name: format!("leaked: {} of {size} B", kinds.name(kind)),
+        extent: count_of(sums.blocks, "block"),
+        ..PartHolder::default()
+    });
+    found.holders.extend(groups);
+    found
+        .holders
+        .extend(numbers.into_iter().map(|(owner, number)| {
+            let (name, place) = owner.words();
+            PartHolder {
+                bytes: by_owner[number as usize].bytes,
                 name,
-                detail,
-                growth: None,
-            }),
-    );
-    let elsewhere = ["what is mapped elsewhere", "Python's objects"]
-        .iter()
-        .zip(elsewhere);
-    holders.extend(
-        elsewhere
-            .filter(|(_, bytes)| *bytes > 0)
-            .map(|(name, bytes)| PartHolder {
-                bytes,
-                name: (*name).to_string(),
+                place,
                 ..PartHolder::default()
-            }),
-    );
-    sort(&mut holders);
-    MallocFindings {
-        summary,
-        holders,
-        leaked,
-        blocks,
+            }
+        }));
+    sort(&mut found.holders);
+    found
+}
+
+/// A number of blocks, and their resident bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct BlockSums {
+    blocks: u64,
+    bytes: u64,
+}
+
+impl BlockSums {
+    fn add(&mut self, bytes: u64) {
+        self.blocks += 1;
+        self.bytes += bytes;
+    }
+}
+
+/// Returns the owner of the blocks that a root leads to.
+fn owner_of(
+    target: &WalkTarget,
+    image: &ProcessImage,
+    pools: &PythonPools,
+    root: PointerSource,
+) -> BlockOwner {
+    let at = match root {
+        PointerSource::Root(at) => at,
+        PointerSource::Register(thread) => {
+            let tid = image.threads.get(thread as usize);
+            return BlockOwner::Thread(tid.map_or(0, |thread| thread.tid));
+        }
+        _ => return BlockOwner::Elsewhere(false),
+    };
+    let region = image.region(at);
+    let range = region.map(ImageRegion::range).unwrap_or_default();
+    let mut threads = image.threads.iter();
+    if let Some(thread) = threads.find(|thread| range.contains(&thread.stack)) {
+        return BlockOwner::Thread(thread.tid);
+    }
+    let path = region.map_or("", |region| region.name.as_str());
+    let variable = target.variable(image, at).map(|(_, name)| name);
+    // Variables without an initial value lie behind the mappings of their file.
+    let of_file = image
+        .place(at)
+        .map(|(map, _)| String::from_utf8_lossy(&map.path));
+    match (variable, path, of_file) {
+        (Some(name), "", Some(file)) => BlockOwner::Variable(name, base_name(&file).to_string()),
+        (Some(name), path, _) => BlockOwner::Variable(name, base_name(path).to_string()),
+        (None, "", _) => BlockOwner::Elsewhere(pools.are_in(&range)),
+        (None, path, _) => BlockOwner::File(base_name(path).to_string()),
     }
 }
 
 fn sort(holders: &mut Vec<PartHolder>) {
+    holders.retain(|holder| holder.bytes > 0);
     holders.sort_by(|one, other| {
-        (Reverse(one.bytes), &one.name, &one.detail).cmp(&(
-            Reverse(other.bytes),
-            &other.name,
-            &other.detail,
-        ))
+        let key = |of: &PartHolder| (Reverse(of.bytes), of.name.clone(), of.place.clone());
+        key(one).cmp(&key(other))
     });
     holders.truncate(MAX_HOLDERS);
 }
 
 /// Returns where malloc has its free memory: by arena if there are several, else by its lists.
-pub(crate) fn free_holders(division: &MemoryDivision, summary: &HeapSummary) -> Vec<PartHolder> {
-    let arenas = || summary.arenas.iter().filter(|arena| arena.at != 0);
-    let holes = |largest: u64| match largest {
-        0 => String::new(),
-        largest => format!("holes of at most {}", shown(largest)),
+pub(crate) fn free_holders(division: &MemoryDivision, heap: &MallocHeap) -> Vec<PartHolder> {
+    let mut largest_holes: BTreeMap<u16, u64> = BTreeMap::new();
+    for chunk in heap
+        .chunks
+        .iter()
+        .filter(|chunk| chunk.kind == ChunkUse::Free)
+    {
+        let largest = largest_holes.entry(chunk.arena).or_default();
+        *largest = chunk.size.max(*largest);
+    }
+    let holes = |arena: u16| match largest_holes.get(&arena) {
+        Some(largest) => format!("holes of at most {}", shown(*largest)),
+        None => String::new(),
     };
-    let mut holders: Vec<PartHolder> = match arenas().count() {
-        0 | 1 => {
-            let largest = arenas().map(|arena| arena.largest_free).max().unwrap_or(0);
-            let places = division.free.iter().map(|((_, place), bytes)| PartHolder {
-                bytes: *bytes,
-                name: match place {
-                    FreePlace::Bins => "between blocks in use".to_string(),
-                    FreePlace::Caches => "lists of small blocks".to_string(),
-                    FreePlace::Top => "at the end of the heap".to_string(),
-                },
-                detail: match place {
-                    FreePlace::Bins => holes(largest),
-                    FreePlace::Caches | FreePlace::Top => String::new(),
-                },
-                growth: None,
-            });
-            places.collect()
-        }
-        _ => {
-            let of_arena = (0..).zip(arenas()).map(|(number, arena)| {
-                let free = division.free.iter().filter(|((of, _), _)| *of == number);
-                PartHolder {
-                    bytes: free.map(|(_, bytes)| bytes).sum(),
-                    name: match number {
-                        0 => "the main arena".to_string(),
-                        _ => format!("arena {:#x}", arena.at),
+    let mut holders: Vec<PartHolder> = Vec::new();
+    if heap.arenas.len() < 2 {
+        holders.extend(
+            division
+                .free
+                .iter()
+                .map(|((arena, place), bytes)| PartHolder {
+                    bytes: *bytes,
+                    name: match place {
+                        FreePlace::Bins => "between blocks in use".to_string(),
+                        FreePlace::Caches => "lists of small blocks".to_string(),
+                        FreePlace::Top => "at the end of the heap".to_string(),
                     },
-                    detail: holes(arena.largest_free),
-                    growth: None,
-                }
-            });
-            of_arena.collect()
+                    extent: match place {
+                        FreePlace::Bins => holes(*arena),
+                        FreePlace::Caches | FreePlace::Top => String::new(),
+                    },
+                    ..PartHolder::default()
+                }),
+        );
+    } else {
+        let mut by_arena: BTreeMap<u16, u64> = BTreeMap::new();
+        for ((arena, _), bytes) in &division.free {
+            *by_arena.entry(*arena).or_default() += bytes;
         }
-    };
-    holders.retain(|holder| holder.bytes > 0);
+        holders.extend(by_arena.into_iter().map(|(number, bytes)| PartHolder {
+            bytes,
+            name: match heap.arenas.get(usize::from(number)) {
+                Some(arena) if !arena.is_main => format!("arena {:#x}", arena.at),
+                _ => "the main arena".to_string(),
+            },
+            extent: holes(number),
+            ..PartHolder::default()
+        }));
+    }
     sort(&mut holders);
     holders
 }
@@ -210,11 +251,11 @@ pub(crate) fn perl_findings(
     let holders = holders.map(|holder| PartHolder {
         bytes: holder.retained,
         name: variable_name(&holder.path),
-        detail: match holder.objects {
+        extent: match holder.objects {
             1 => String::new(),
             objects => count_of(objects, "variable"),
         },
-        growth: None,
+        ..PartHolder::default()
     });
     Some(PerlFindings {
         holders: holders.collect(),
@@ -264,8 +305,8 @@ pub(crate) fn python_holders(pools: &PythonPools) -> Vec<PartHolder> {
     let holder = |(size, objects): (u64, u64)| PartHolder {
         bytes: size * objects,
         name: format!("objects of at most {size} B"),
-        detail: count_of(objects, "object"),
-        growth: None,
+        extent: count_of(objects, "object"),
+        ..PartHolder::default()
     };
     let mut holders: Vec<PartHolder> = by_size.map(holder).collect();
     sort(&mut holders);
@@ -283,11 +324,11 @@ pub(crate) fn mapped_holders(division: &MemoryDivision, part: PartKind) -> Vec<P
                 PartKind::Code => base_name(name).to_string(),
                 _ => name.clone(),
             },
-            detail: match (part, mappings) {
+            extent: match (part, mappings) {
                 (PartKind::Code, _) | (_, 1) => String::new(),
                 (_, mappings) => count_of(*mappings as u64, "mapping"),
             },
-            growth: None,
+            ..PartHolder::default()
         };
     let mut holders: Vec<PartHolder> = named.map(holder).collect();
     sort(&mut holders);
@@ -323,23 +364,19 @@ pub(crate) fn anonymous_holders(
         };
         *holders.entry(key).or_default() += memory.bytes;
     }
-    let holder = |((name, detail), bytes): ((String, String), u64)| PartHolder {
+    let holder = |((name, file), bytes): ((String, String), u64)| PartHolder {
         bytes,
-        detail: if detail == name {
-            String::new()
-        } else {
-            detail
-        },
+        place: if file == name { String::new() } else { file },
         name,
-        growth: None,
+        ..PartHolder::default()
     };
     let mut holders: Vec<PartHolder> = holders.into_iter().map(holder).collect();
     if unowned > 0 {
         holders.push(PartHolder {
             bytes: unowned_bytes,
-            name: "no variable leads there".to_string(),
-            detail: count_of(unowned, "mapping"),
-            growth: None,
+            name: "(no variable points to it)".to_string(),
+            extent: count_of(unowned, "mapping"),
+            ..PartHolder::default()
         });
     }
     sort(&mut holders);
@@ -381,13 +418,16 @@ fn pointers_from_variables<'a>(
     let is_code = |mapping: &&MeasuredMapping| {
         matches!(mapping.kind, MappingKind::Program | MappingKind::Library)
     };
-    for mapping in mappings.iter().filter(is_code) {
-        for at in mapping.range.clone().step_by(8) {
-            let Some(region) = image.region(at).filter(|region| region.is_root()) else {
-                continue;
-            };
+    // Only what was copied can have pointers: a mapping may be far larger.
+    for region in image.regions().iter().filter(|region| region.is_root()) {
+        let next = mappings.partition_point(|mapping| mapping.range.end <= region.start);
+        let Some(mapping) = mappings.get(next).filter(is_code) else {
+            continue;
+        };
+        let end = region.range().end.min(mapping.range.end);
+        for at in (region.start.next_multiple_of(8)..end).step_by(8) {
             let Some(word) = region.word(at) else {
-                continue;
+                break;
             };
             let next = all.partition_point(|memory| memory.range.start <= word);
             let Some(found) = next

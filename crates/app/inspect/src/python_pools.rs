@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use heapprof_heap::{ImageRegion, ProcessImage};
+use heapprof_heap::ProcessImage;
 
 /// The sizes of pools in bytes, the present one first.
 const POOL_SIZES: [u64; 2] = [16 << 10, 4 << 10];
@@ -54,13 +54,11 @@ impl PythonPools {
         self.pools.iter().map(range)
     }
 
-    /// Whether the piece of memory that begins at an address begins with a pool, or has one.
-    pub(crate) fn contains_any(&self, image: &ProcessImage, at: u64) -> bool {
-        let range = image.region(at).map(ImageRegion::range).unwrap_or_default();
+    /// Whether a range of memory has pools.
+    pub(crate) fn are_in(&self, range: &Range<u64>) -> bool {
         let next = self.pools.partition_point(|pool| pool.start < range.start);
-        self.pools
-            .get(next)
-            .is_some_and(|pool| range.contains(&pool.start))
+        let first = self.pools.get(next);
+        first.is_some_and(|pool| range.contains(&pool.start))
     }
 
     /// Returns the bytes of all objects.
@@ -125,6 +123,8 @@ fn pool(image: &ProcessImage, at: u64, pool_size: u64, alignment: u64) -> Option
 
 #[cfg(test)]
 mod tests {
+    use heapprof_heap::ImageRegion;
+
     use super::*;
 
     const START: u64 = 0x7f00_0000_0000;

@@ -5,10 +5,10 @@ use heapprof_analysis::{
     AnalysisSession, ProfileQuestion, Query, QuestionSource, TypeSelection, top::top,
 };
 use heapprof_profile::{Unit, UnitFamily};
-use heapprof_report::PartHolder;
+use heapprof_report::{PartHolder, estimate_share};
 
 /// Maximum number of functions.
-const MAX_FUNCTIONS: usize = 100;
+const MAX_FUNCTIONS: usize = 1000;
 
 /// The functions of a profile with the most bytes.
 #[derive(Clone, Debug, Default)]
@@ -19,8 +19,9 @@ pub(crate) struct RecordedFunctions {
     pub(crate) bytes: u64,
     /// The mean number of bytes between two samples; 0 if all allocations are recorded.
     pub(crate) period: u64,
-    /// Half of the range in which the bytes are, in percent, if they are an estimate.
-    pub(crate) error: Option<f64>,
+    /// How far the true bytes may be from these, as in `±3%`; empty if they are exact or if that
+    /// is not known.
+    pub(crate) error: String,
     /// The name of the values.
     pub(crate) sample_type: String,
 }
@@ -54,12 +55,10 @@ impl RecordedFunctions {
         let holders = rows.map(|row| PartHolder {
             bytes: bytes(row.flat),
             name: row.place.function.clone(),
-            detail: file_of(row.place.shown_file(), row.place.line),
-            growth: None,
+            place: file_of(row.place.shown_file(), row.place.line),
+            ..PartHolder::default()
         });
-        let net = found.header.net.max(1) as f64;
         let estimate = found.header.net_estimate.as_ref();
-        let half = estimate.map(|of| (of.high as f64 - of.low as f64) / 2.0);
         Ok(Self {
             holders: holders.collect(),
             bytes: bytes(found.header.net),
@@ -68,7 +67,7 @@ impl RecordedFunctions {
                 .sampled
                 .and_then(|of| u64::try_from(of).ok())
                 .unwrap_or(0),
-            error: half.map(|half| 100.0 * half / net),
+            error: estimate_share(found.header.net, estimate),
             sample_type: found.header.sample_type.r#type.clone(),
         })
     }

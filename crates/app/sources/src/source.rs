@@ -345,7 +345,8 @@ impl ProfileSources {
     /// stored profile, or a selector of such profiles.
     pub fn is_known(&self, name: &str) -> bool {
         let (whole, _) = split_part(name);
-        let is_file = whole == "-" || whole == STDIN_PATH || name::path(whole).exists();
+        let is_there = || std::fs::metadata(name::path(whole)).is_ok_and(|found| !found.is_dir());
+        let is_file = whole == "-" || whole == STDIN_PATH || is_there();
         is_file || fetch::is_url(whole) || is_selector(name) || self.is_stored_name(name)
     }
 

@@ -89,7 +89,7 @@ pub use crate::{
     },
     process_list::{RecordedProcess, recorded_processes},
     profile_list::stored_profiles,
-    range::give_or_take,
+    range::{give_or_take, share as estimate_share},
     schema::schema,
     series::series,
     sql::{result_table, write_result_table},

@@ -72,7 +72,8 @@ pub fn perl_heap(
     match holders.is_empty() {
         true => text += "\nno variable holds anything\n",
         false => {
-            text += &holders.render_titled("Variables, with what would go if each went", style)?;
+            text +=
+                &holders.render_titled("Variables, with what would be freed with each", style)?;
         }
     }
     Ok(text)

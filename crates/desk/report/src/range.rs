@@ -48,7 +48,7 @@ pub(crate) fn samples(estimate: &ValueEstimate) -> String {
 
 /// Returns the cell for the range of a value, as a share of the value: `±33%`, or `-43/+73%` if few
 /// samples make the range uneven. The cell is empty if the value is exact.
-pub(crate) fn share(value: i64, estimate: Option<&ValueEstimate>) -> String {
+pub fn share(value: i64, estimate: Option<&ValueEstimate>) -> String {
     let Some(estimate) = estimate.filter(|_| value != 0) else {
         return String::new();
     };

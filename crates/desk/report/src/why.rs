@@ -4,7 +4,7 @@ mod memory_answer;
 #[cfg(test)]
 mod tests;
 
-use heapprof_text::{cut, shorten_one};
+use heapprof_text::{cut, fold_words, shorten_one};
 use serde_json::{Value, json};
 
 use crate::error::ReportError;
@@ -29,14 +29,20 @@ pub struct NextCommand {
 const SCREEN_LINES: usize = 24;
 /// Number of columns of the screen.
 const SCREEN_COLUMNS: usize = 80;
+/// Least number of columns for the name of the program.
+const MIN_NAME_COLUMNS: usize = 12;
 /// Number of columns for a part's name.
 const NAME_COLUMNS: usize = 21;
 /// Number of columns for the bytes of a part.
 const BYTES_COLUMNS: usize = 10;
+/// Number of columns for the name of a holder, if that is not longer.
+const HOLDER_NAME_COLUMNS: usize = 24;
 /// Number of columns before the holders of a part.
 const HOLDER_INDENT: usize = 5;
 /// Parts below this share of the total have one line together.
 const MIN_SHARE: f64 = 0.02;
+/// The name of a row for the bytes of a part that none of its holders has.
+const OTHERS_NAME: &str = "(others)";
 
 /// Writes the answer to "where is the memory of this program?". `all` asks for each part and each
 /// holder.
@@ -62,37 +68,46 @@ pub fn why(
     }
 }
 
-/// Returns one row for each part and each holder.
+/// Returns one row for each part and each holder, and one for what no holder has.
 fn table(answer: &MemoryAnswer, style: &ReportStyle) -> Result<String, ReportError> {
     let measure = UnitFormatter::bytes(style)?;
     let mut table = ReportTable::new(&[
         ("bytes", ColumnAlign::Right),
         ("share", ColumnAlign::Right),
+        ("growth_per_minute", ColumnAlign::Right),
         ("part", ColumnAlign::Left),
         ("holder", ColumnAlign::Left),
+        ("place", ColumnAlign::Left),
         ("detail", ColumnAlign::Left),
     ]);
-    let mut row = |bytes: u64, part: &AnswerPart, holder: &str, detail: &str| {
-        table.row(vec![
-            measure.show(bytes),
-            percent(bytes, answer.total),
-            part.kind.name().to_string(),
-            holder.to_string(),
-            detail.to_string(),
-        ]);
-    };
     for part in &answer.parts {
-        row(part.bytes, part, "", &part.detail);
+        let mut row = |bytes: u64, growth: Option<i64>, [holder, place, detail]: [&str; 3]| {
+            table.row(vec![
+                measure.show(bytes),
+                percent(bytes, answer.total),
+                growth.map_or_else(String::new, |growth| measure.show(growth)),
+                part.kind.name().to_string(),
+                holder.to_string(),
+                place.to_string(),
+                detail.to_string(),
+            ]);
+        };
+        row(part.bytes, part.growth, ["", "", &part.detail]);
         for holder in &part.holders {
-            row(holder.bytes, part, &holder.name, &holder.detail);
+            let words = [&*holder.name, &*holder.place, &*holder.extent];
+            row(holder.bytes, holder.growth, words);
+        }
+        let rest = part.rest(part.holders.len());
+        if rest > 0 && !part.holders.is_empty() {
+            row(rest, None, [OTHERS_NAME, "", ""]);
         }
     }
     table.render(style)
 }
 
 /// Returns the head of an answer: the program, its total, and how it is recorded.
-fn head(answer: &MemoryAnswer, measure: &UnitFormatter) -> String {
-    let mut text = answer.name.clone();
+fn head(answer: &MemoryAnswer, width: usize, measure: &UnitFormatter) -> String {
+    let mut text = String::new();
     if let Some(pid) = answer.pid {
         text += &format!(", pid {pid}");
     }
@@ -105,7 +120,7 @@ fn head(answer: &MemoryAnswer, measure: &UnitFormatter) -> String {
     };
     match answer.peak {
         Some(peak) if peak <= answer.total && answer.basis == AnswerTotal::Resident => {
-            text += ", its peak";
+            text += ", which is its peak";
         }
         Some(peak) if answer.basis == AnswerTotal::Resident => {
             text += &format!(", peak {}", measure.show(peak));
@@ -120,7 +135,10 @@ fn head(answer: &MemoryAnswer, measure: &UnitFormatter) -> String {
         }
         _ => {}
     }
-    text
+    let left = width
+        .saturating_sub(text.chars().count())
+        .max(MIN_NAME_COLUMNS);
+    cut(&printable(&answer.name), left) + &text
 }
 
 /// Returns the answer on one screen.
@@ -132,17 +150,19 @@ fn screen(
     measure: &UnitFormatter,
 ) -> String {
     let width = style.width.unwrap_or(SCREEN_COLUMNS).max(SCREEN_COLUMNS);
-    let mut lines = vec![head(answer, measure), String::new()];
+    let mut lines = vec![head(answer, width, measure), String::new()];
     let is_large = |part: &&AnswerPart| all || part.bytes as f64 >= MIN_SHARE * answer.total as f64;
     let large: Vec<&AnswerPart> = answer.parts.iter().filter(is_large).collect();
     let small = &answer.parts[large.len().min(answer.parts.len())..];
     let end = end_lines(answer, width, measure);
     let after = end.len() + next_lines(next, width).len();
     let fixed = lines.len() + large.len() + usize::from(!small.is_empty()) + 1 + after;
-    let counts = match all {
+    let mut room = SCREEN_LINES.saturating_sub(fixed);
+    let counts: Vec<usize> = match all {
         true => large.iter().map(|part| part.holders.len()).collect(),
-        false => holder_counts(&large, SCREEN_LINES.saturating_sub(fixed)),
+        false => holder_counts(&large, room),
     };
+    room = room.saturating_sub(counts.iter().sum());
     for (part, count) in large.iter().zip(counts) {
         lines.push(part_line(
             measure,
@@ -151,6 +171,17 @@ fn screen(
             &with_growth(&part.detail, part.growth, measure),
         ));
         lines.extend(holder_lines(part, count, width, measure));
+        let rest = part.rest(count);
+        let is_worth = rest.saturating_mul(20) >= part.bytes && count > 0;
+        if all && rest > 0 && count > 0 || is_worth && room > 0 {
+            room = room.saturating_sub(1);
+            let indent = BYTES_COLUMNS + HOLDER_INDENT;
+            let rest = measure.show(rest);
+            lines.push(format!(
+                "{:indent$}{rest:>BYTES_COLUMNS$}  {OTHERS_NAME}",
+                ""
+            ));
+        }
     }
     if !small.is_empty() {
         let bytes: u64 = small.iter().map(|part| part.bytes).sum();
@@ -250,22 +281,20 @@ fn holder_lines(
     measure: &UnitFormatter,
 ) -> Vec<String> {
     let shown = &part.holders[..count];
+    let indent = BYTES_COLUMNS + HOLDER_INDENT;
     let line = |holder: &PartHolder| {
         let bytes = measure.show(holder.bytes);
-        let indent = BYTES_COLUMNS + HOLDER_INDENT;
         let start = format!("{:indent$}{bytes:>BYTES_COLUMNS$}  ", "");
-        let room = width - start.len();
-        let detail = with_growth(&holder.detail, holder.growth, measure);
+        let room = width.saturating_sub(start.len());
+        let words = [&*holder.place, &*holder.extent].into_iter();
+        let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+        let detail = with_growth(&words.join("  "), holder.growth, measure);
         let of_detail = detail.chars().count().min(room / 2);
         let of_name = room.saturating_sub(of_detail + 2);
         let name = shorten_one(&printable(&holder.name), of_name);
-        format!(
-            "{start}{name:<24}  {}",
-            cut(
-                &detail,
-                room.saturating_sub(name.chars().count().max(24) + 2)
-            )
-        )
+        let taken = name.chars().count().max(HOLDER_NAME_COLUMNS) + 2;
+        let detail = cut(&printable(&detail), room.saturating_sub(taken));
+        format!("{start}{name:<HOLDER_NAME_COLUMNS$}  {detail}")
     };
     shown.iter().map(line).collect()
 }
@@ -278,16 +307,17 @@ fn end_lines(answer: &MemoryAnswer, width: usize, measure: &UnitFormatter) -> Ve
             beside.push(format!("{} {what}", measure.show(bytes)));
         }
     };
-    if answer.shared * 10 > answer.total {
+    if answer.shared.saturating_mul(10) > answer.total {
         add(answer.shared, "of it is shared with other processes");
     }
-    add(answer.swapped, "is swapped out besides");
-    if answer.page_tables * 100 > answer.total {
-        add(answer.page_tables, "of page tables besides");
+    add(answer.swapped, "more is swapped out");
+    add(answer.hugetlb, "more is in huge pages of hugetlbfs");
+    if answer.page_tables.saturating_mul(50) > answer.total {
+        add(answer.page_tables, "more is in page tables of the kernel");
     }
     let mut lines = Vec::new();
     if !beside.is_empty() {
-        lines.push(beside.join("; "));
+        lines.extend(fold_words(&beside.join("; "), width));
     }
     if let Some(cgroup) = &answer.cgroup
         && let (Some(usage), Some(limit)) = (cgroup.usage, cgroup.limit)
@@ -303,7 +333,7 @@ fn end_lines(answer: &MemoryAnswer, width: usize, measure: &UnitFormatter) -> Ve
         ));
     }
     for note in &answer.notes {
-        lines.extend(fold(&printable(note), width));
+        lines.extend(fold_words(&printable(note), width));
     }
     lines
 }
@@ -328,24 +358,6 @@ fn next_lines(next: &[NextCommand], width: usize) -> Vec<String> {
         .collect()
 }
 
-/// Folds a text into lines of at most `width` columns.
-fn fold(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last_mut().map_or(0, |line| line.chars().count());
-        if line > 0 && line + 1 + word.chars().count() > width {
-            lines.push(String::new());
-        }
-        if let Some(line) = lines.last_mut() {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-    }
-    lines
-}
-
 /// Cuts the end of a line that is too long.
 fn cut_line(line: &str, width: usize) -> String {
     let line = printable(line.trim_end());
@@ -358,14 +370,14 @@ fn cut_line(line: &str, width: usize) -> String {
 fn document(answer: &MemoryAnswer, next: &[NextCommand]) -> Value {
     let holder = |holder: &PartHolder| {
         json!({
-            "bytes": holder.bytes, "name": holder.name, "detail": holder.detail,
-            "growth_per_minute": holder.growth,
+            "bytes": holder.bytes, "name": holder.name, "place": holder.place,
+            "extent": holder.extent, "growth_per_minute": holder.growth,
         })
     };
     let part = |part: &AnswerPart| {
         json!({
             "part": part.kind.name(), "bytes": part.bytes, "detail": part.detail,
-            "growth_per_minute": part.growth,
+            "growth_per_minute": part.growth, "others": part.rest(part.holders.len()),
             "holders": part.holders.iter().map(holder).collect::<Vec<_>>(),
         })
     };
@@ -380,7 +392,7 @@ fn document(answer: &MemoryAnswer, next: &[NextCommand]) -> Value {
         "peak": answer.peak,
         "recording": answer.recording.map(|of| json!({"period": of.period, "bytes": of.bytes})),
         "parts": answer.parts.iter().map(part).collect::<Vec<_>>(),
-        "swapped": answer.swapped, "page_tables": answer.page_tables, "shared": answer.shared,
+        "swapped": answer.swapped, "hugetlb": answer.hugetlb, "page_tables": answer.page_tables, "shared": answer.shared,
         "cgroup": answer.cgroup.as_ref().map(crate::process::group_document),
         "held_seconds": answer.hold.map(|hold| hold.as_secs_f64()),
         "span_seconds": answer.span.map(|span| span.as_secs_f64()),

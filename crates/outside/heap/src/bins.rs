@@ -133,7 +133,8 @@ pub(crate) fn add(lists: &mut Vec<FreeList>, kind: FreeListKind, size: u64) {
 /// Returns the number of bytes that `malloc_trim(0)` would give back. These are the whole pages
 /// inside free chunks, after fast chunks were joined with free neighbours, and most of the main
 /// arena's top. Only present pages count.
-pub(crate) fn trimmable_bytes(image: &ProcessImage, heap: &MallocHeap) -> u64 {
+#[must_use]
+pub fn trimmable_bytes(image: &ProcessImage, heap: &MallocHeap) -> u64 {
     let mut bytes = 0;
     let mut chunks = heap.chunks.iter().peekable();
     while let Some(first) = chunks.next() {

@@ -20,7 +20,7 @@ use crate::error::HeapWalkError;
 use crate::image::{ImageRegion, ImageThread, ProcessImage};
 
 /// Names of heapprof's own mappings in a program that it records.
-const OWN_MAPPINGS: [&str; 2] = ["/memfd:heapprof", "/libheapprof.so"];
+const OWN_MAPPINGS: [&str; 3] = ["/memfd:heapprof", "/memfd:libheapprof", "/libheapprof.so"];
 /// Bytes of a segment that are read at a time.
 const SEGMENT_PIECE_SIZE: u64 = 64 << 20;
 

@@ -118,34 +118,22 @@ impl ProcessImage {
     /// Returns the image without the pages that have only zeros. A core file may have pages that
     /// the program never touched, such as those of a stack.
     #[must_use]
-    pub fn without_zero_pages(&self) -> Self {
+    pub fn without_zero_pages(mut self) -> Self {
         let mut pieces: Vec<ImageRegion> = Vec::new();
-        for region in &self.regions {
-            let pages = region.bytes.chunks(PAGE_SIZE as usize);
-            let mut is_open = false;
-            for (page, at) in pages.zip((region.start..).step_by(PAGE_SIZE as usize)) {
-                let has_content = page.iter().any(|&byte| byte != 0);
-                match pieces.last_mut().filter(|_| is_open) {
-                    Some(piece) if has_content => piece.bytes.extend_from_slice(page),
-                    None if has_content => pieces.push(ImageRegion {
-                        start: at,
-                        bytes: page.to_vec(),
-                        name: region.name.clone(),
-                        ..*region
-                    }),
-                    _ => {}
-                }
-                is_open = has_content;
+        // One region at a time is there twice.
+        for region in std::mem::take(&mut self.regions) {
+            match runs_with_content(&region.bytes).as_slice() {
+                [whole] if *whole == (0..region.bytes.len()) => pieces.push(region),
+                runs => pieces.extend(runs.iter().map(|run| ImageRegion {
+                    start: region.start + run.start as u64,
+                    bytes: region.bytes[run.clone()].to_vec(),
+                    name: region.name.clone(),
+                    ..region
+                })),
             }
         }
-        Self {
-            regions: pieces,
-            threads: self.threads.clone(),
-            files: self.files.clone(),
-            mapped: self.mapped.clone(),
-            auxiliary: self.auxiliary.clone(),
-            missing: self.missing,
-        }
+        self.regions = pieces;
+        self
     }
 
     /// Returns all pieces, in order of their addresses.
@@ -242,6 +230,22 @@ impl ProcessImage {
         let rest = &region.bytes[from..];
         &rest[..len.min(rest.len())]
     }
+}
+
+/// Returns the runs of pages that do not have only zeros.
+fn runs_with_content(bytes: &[u8]) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    let pages = bytes.chunks(PAGE_SIZE as usize);
+    for (page, at) in pages.zip((0..).step_by(PAGE_SIZE as usize)) {
+        if page.iter().all(|&byte| byte == 0) {
+            continue;
+        }
+        match runs.last_mut().filter(|run| run.end == at) {
+            Some(run) => run.end = at + page.len(),
+            None => runs.push(at..at + page.len()),
+        }
+    }
+    runs
 }
 
 /// Reads the image's memory. Missing pages read as zeros, because the program has not touched them.

@@ -3,7 +3,7 @@
 
 use heapprof_objects::Graph;
 
-use crate::heap::{HeapChunk, MallocHeap};
+use crate::heap::MallocHeap;
 use crate::image::ProcessImage;
 use crate::mark::{ChunkMarks, ChunkState, PointerSource, root_words, words_of};
 
@@ -20,14 +20,12 @@ pub struct RetainedSizes {
 
 /// Computes the bytes that are retained by each block, and by each holder outside of malloc's
 /// memory. `holder_of` returns the number, counted from 0, of the holder (a variable or a stack,
-/// for example) that a root is in. A holder has no bytes of its own. `size_of` returns the bytes of
-/// a block itself.
+/// for example) that a root is in. A holder has no bytes of its own.
 #[must_use]
 pub fn retained_sizes(
     image: &ProcessImage,
     heap: &MallocHeap,
     marks: &ChunkMarks,
-    size_of: impl Fn(&HeapChunk) -> u64,
     mut holder_of: impl FnMut(PointerSource) -> u32,
 ) -> RetainedSizes {
     let is_reached =
@@ -63,7 +61,7 @@ pub fn retained_sizes(
     }
     graph.lead_to(count..count + holders);
     graph.end_node();
-    let size = |node: u32| heap.chunks.get(node as usize).map_or(0, &size_of);
+    let size = |node: u32| heap.chunks.get(node as usize).map_or(0, |chunk| chunk.size);
     let mut blocks = heapprof_objects::retained_sizes(&graph, count + holders, size);
     blocks.truncate((count + holders) as usize);
     let holders = blocks.split_off(count as usize);

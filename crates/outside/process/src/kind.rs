@@ -103,6 +103,9 @@ pub const MAPPING_KINDS: &[(MappingKind, &str, &str)] = &[
 
 /// glibc's HEAP_MAX_SIZE: each part of an arena begins at a multiple of this number of bytes.
 const HEAP_MAX_SIZE: u64 = 64 << 20;
+/// The addresses at which Go's runtime puts its heap on x86-64 and aarch64 (`mallocinit` in
+/// runtime/malloc.go).
+const GO_ARENAS: std::ops::Range<u64> = 0xc0_0000_0000..0x100_0000_0000;
 /// Largest size of a stack's guard mapping in bytes.
 const MAX_GUARD_SIZE: u64 = 64 << 10;
 
@@ -145,6 +148,9 @@ pub struct MeasuredMapping {
     pub kind: MappingKind,
     /// The name of the mapping: the mapped file, or the kernel's name; empty if it has none.
     pub name: String,
+    /// Whether the mapping itself belongs to no file. It may have the name of the file whose
+    /// variables it continues, and other memory that the kernel has joined with these.
+    pub is_anonymous: bool,
     /// The memory of the mapping.
     pub usage: MemoryUsage,
 }
@@ -158,6 +164,7 @@ pub fn measured_mappings(areas: &[SmapsMapping<'_>], hints: &MappingHints) -> Ve
         range: region.area.start..region.area.end,
         kind,
         name: region.name.to_string(),
+        is_anonymous: region.area.name.is_empty(),
         usage: region.area.usage,
     });
     measured.collect()
@@ -184,7 +191,9 @@ fn kinds(regions: &[NamedMapping<'_>], around: &MappingHints) -> Vec<MappingKind
         let is_writable = region.area.rights.starts_with("rw");
         let range = region.area.start..region.area.end;
         let pointers = &around.stack_pointers;
-        let has_pointer = pointers.iter().any(|pointer| range.contains(pointer));
+        let has_pointer = pointers.iter().any(|pointer| range.contains(pointer))
+            // Go has the stacks of its threads in its heap.
+            && !GO_ARENAS.contains(&range.start);
         if is_writable && (has_pointer || around.threads > 1 && is_behind_guard(regions, i)) {
             return MappingKind::ThreadStack;
         }

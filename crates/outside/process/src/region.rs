@@ -15,23 +15,28 @@ pub struct NamedMapping<'a> {
     pub is_own: bool,
 }
 
-/// Largest size in bytes of the variables of heapprof's library that begin as zeros.
+/// Largest size in bytes of the variables that begin as zeros, behind other pages of a file than
+/// variables, and of those of heapprof's library.
 const MAX_VARIABLE_BYTES: u64 = 1 << 20;
 
 /// Returns the mappings with their names, in order.
 pub fn regions<'a>(areas: &'a [SmapsMapping<'a>]) -> impl Iterator<Item = NamedMapping<'a>> {
     let mut before: Option<&SmapsMapping<'_>> = None;
     areas.iter().map(move |area| {
+        // Variables follow other variables of a file. Behind its other pages, only a small mapping
+        // may have them: a larger one is another's, and lies there by chance.
+        let is_small = area.end - area.start <= MAX_VARIABLE_BYTES;
         let of_file = before.filter(|file| {
             area.name.is_empty()
                 && file.name.starts_with('/')
+                && !file.name.starts_with("/dev/")
                 && file.rights.ends_with('p')
+                && (is_small || file.rights.starts_with("rw"))
                 && file.end == area.start
         });
         before = of_file.or(Some(area));
         // The kernel may have joined memory of the program and heapprof's variables into one
         // mapping.
-        let is_small = area.end - area.start <= MAX_VARIABLE_BYTES;
         NamedMapping {
             area,
             name: of_file.unwrap_or(area).name,
@@ -49,8 +54,14 @@ pub fn file_name<'a>(area: &SmapsMapping<'a>) -> &'a str {
 /// Whether a mapping belongs to heapprof: its own memory in the process, or its library.
 #[must_use]
 pub fn is_ours(area: &SmapsMapping<'_>) -> bool {
-    const OWN_FILES: [&str; 2] = ["/libheapprof.so", "/auto/Devel/HeapProf/HeapProf.so"];
-    area.is_ours() || OWN_FILES.iter().any(|file| area.name.ends_with(file))
+    const OWN_FILES: [&str; 3] = [
+        "/libheapprof.so",
+        // attach loads the library from memory.
+        "/memfd:libheapprof",
+        "/auto/Devel/HeapProf/HeapProf.so",
+    ];
+    let name = file_name(area);
+    area.is_ours() || OWN_FILES.iter().any(|file| name.ends_with(file))
 }
 
 #[cfg(test)]
@@ -86,8 +97,8 @@ mod tests {
                 ("/lib/libz.so (deleted)", false),
                 ("[heap]", false),
                 (module, true),
-                // The mapping is larger than the library's variables, so it is the program's.
-                (module, false),
+                // The mapping is larger than variables behind code, so it is the program's.
+                ("", false),
                 ("/memfd:x (deleted)", false),
                 ("", false),
             ]

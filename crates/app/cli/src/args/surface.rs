@@ -15,12 +15,12 @@ const FIRST_COMMANDS: [&str; 12] = [
 
 /// The groups of commands that `heapprof --help` shows, in the order of a user's questions.
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Record", &["why", "record", "attach", "dump", "fork-audit"]),
+    ("Record", &["record", "attach", "dump", "fork-audit"]),
     (
         "Look",
         &[
-            "top", "tree", "peek", "list", "traces", "leaks", "flame", "report", "web", "tui",
-            "info", "stats", "tags", "timeline", "sql",
+            "why", "top", "tree", "peek", "list", "traces", "leaks", "flame", "report", "web",
+            "tui", "info", "stats", "tags", "timeline", "sql",
         ],
     ),
     (

@@ -9,7 +9,7 @@ use heapprof_report::{
 
 use super::target::{self, with_advice};
 use crate::args::HeapwalkArgs;
-use crate::context::{CommandContext, row_limit};
+use crate::context::{CommandContext, row_limit, screen_width};
 use crate::{messages, name, output};
 
 pub(super) fn run(context: &CommandContext, args: &HeapwalkArgs) -> Result<()> {
@@ -75,6 +75,7 @@ fn report(
     let style = ReportStyle {
         format: args.format,
         color: context.is_coloured(None),
+        width: screen_width(None),
         unit: args.unit.clone(),
         ..ReportStyle::default()
     };
@@ -93,7 +94,7 @@ fn report(
         (.., true) => {
             let (rows, left_out) = words.most_retained();
             if left_out > 0 {
-                messages::note(&format!("{left_out} rows more are left out"));
+                messages::note(&format!("{left_out} more rows are left out"));
             }
             let retained = heapprof_report::heapwalk_retained(&name, &rows, limit, &style)?;
             Some(retained)

@@ -1,16 +1,15 @@
 //! `heapprof perl-heap`: reports what holds the memory in a Perl program.
 
-mod origin;
-
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use heapprof_inspect::{PerlFileError, PerlHeapOrigin, PerlHeapReading, PerlProgramError};
 use heapprof_perl_values::PerlValueAnalysis;
 use heapprof_report::{PerlHeap, ReportFormat, ReportStyle, UnitFormatter};
 
-use self::origin::PerlHeapOrigin;
+use super::target;
 use crate::args::PerlHeapArgs;
-use crate::context::{CommandContext, row_limit};
+use crate::context::{CommandContext, row_limit, screen_width};
 use crate::{messages, name, output};
 
 /// Number of variables that are shown if the user gives no limit.
@@ -33,7 +32,7 @@ pub(super) fn run(context: &CommandContext, args: &PerlHeapArgs) -> Result<()> {
     if args.output.as_deref() == Some(Path::new("-")) {
         bail!("-o -: stdout has the report; name a file");
     }
-    let origin = PerlHeapOrigin::open(context, args)?;
+    let origin = open(context, args)?;
     let name = name::shown(&args.target).into_owned();
     // A question without an answer fails here, before a file is written.
     let text = report(context, args, name, &origin)?;
@@ -52,6 +51,48 @@ pub(super) fn run(context: &CommandContext, args: &PerlHeapArgs) -> Result<()> {
         messages::note(&format!("{shown}: is written; next: heapprof top {shown}"));
     }
     output::text(None, &text)
+}
+
+/// Reads Perl's values from the target that the user names.
+fn open(context: &CommandContext, args: &PerlHeapArgs) -> Result<PerlHeapOrigin> {
+    let path = name::path(&args.target);
+    let shown = name::shown(&args.target);
+    let reading = PerlHeapReading {
+        keys: args.keys,
+        is_anonymous: args.anonymize,
+        wanted: args.identify.or(args.who),
+    };
+    let is_named = args.target.starts_with("core:") || args.target.starts_with("pid:");
+    if path.is_file() && !is_named {
+        if args.exe.is_some() {
+            bail!("--exe: is for core files");
+        }
+        let read = PerlHeapOrigin::from_file(&path, context.sources.options(), reading);
+        return read.map_err(|error| match error {
+            PerlFileError::Format(error) => anyhow!(
+                "{shown}: {error}; perl-heap reads files of Devel::MAT, and core:{shown} if it is \
+                 a core file"
+            ),
+            error => anyhow::Error::from(error).context(shown.clone().into_owned()),
+        });
+    }
+    let (target, image, notes) = target::open(&args.target, args.exe.as_deref())?;
+    let read = PerlHeapOrigin::from_program((target, image), notes, reading);
+    read.map_err(|error| match error {
+        PerlProgramError::NoProgram => {
+            anyhow!("{shown}: {error}; --exe FILE says where the program's file is now")
+        }
+        error => anyhow!("{shown}: {error}"),
+    })
+}
+
+/// Returns the text of a value, if the user wants it.
+fn contents(origin: &PerlHeapOrigin, number: u32, limit: Option<u32>) -> Result<Option<String>> {
+    let text = limit.map(|limit| {
+        let text = origin.contents(number, limit);
+        text.context("--contents: needs the program's memory, a process or a core file")
+    });
+    text.transpose()
 }
 
 /// Returns the command-line word for a report format.
@@ -73,6 +114,7 @@ fn report(
     let style = ReportStyle {
         format: args.format,
         color: context.is_coloured(None),
+        width: screen_width(None),
         unit: args.unit.clone(),
         ..ReportStyle::default()
     };
@@ -82,7 +124,7 @@ fn report(
         (Some(variable), ..) => {
             let number = origin.variable(variable, args.anonymize);
             let number = number.with_context(|| variable.clone())?;
-            let contents = origin.contents(number, args.contents)?;
+            let contents = contents(origin, number, args.contents)?;
             let size = found.size(number);
             let contents = contents.as_deref();
             Some(heapprof_report::perl_size(
@@ -163,5 +205,5 @@ fn at_address(
     let owner = |at: u64| found.values().number(at).or(found.values().number(at | 1));
     let number = number.or_else(|| owner(origin.owner?));
     let number = number.with_context(|| format!("{at:#x}: no value is there"))?;
-    Ok((number, origin.contents(number, args.contents)?))
+    Ok((number, contents(origin, number, args.contents)?))
 }

@@ -37,11 +37,33 @@ use crate::perl_offer::{self, ModuleUse};
 use crate::{log, messages, perl_module, preload};
 
 pub(super) fn run(args: &RecordArgs, color: ColorMode) -> Result<ExitCode> {
-    record(args, color).map(|(code, _)| code)
+    record(args, color).map(RecordedRun::end)
 }
 
-/// Records a program. Returns its exit code, and the path of its main profile if there is one.
-pub(super) fn record(args: &RecordArgs, color: ColorMode) -> Result<(ExitCode, Option<PathBuf>)> {
+/// A program that was recorded.
+pub(super) struct RecordedRun {
+    /// The path of the profile of the process with the most memory, if there is one.
+    pub(super) profile: Option<PathBuf>,
+    /// Number of profiles.
+    pub(super) profiles: usize,
+    code: u8,
+    /// Whether Ctrl-C ended the program.
+    by_key: bool,
+}
+
+impl RecordedRun {
+    /// Returns the exit code. If Ctrl-C ended the program, this process ends by it, too: a shell
+    /// then ends its loop or script. If a program exits with 130, the shell goes on.
+    pub(super) fn end(self) -> ExitCode {
+        if self.by_key {
+            let _ = emulate_default_handler(SIGINT);
+        }
+        ExitCode::from(self.code)
+    }
+}
+
+/// Records a program.
+pub(super) fn record(args: &RecordArgs, color: ColorMode) -> Result<RecordedRun> {
     let program = &args.command[0];
     let found = find_program(program);
     let mut preloads = true;
@@ -107,25 +129,30 @@ pub(super) fn record(args: &RecordArgs, color: ColorMode) -> Result<(ExitCode, O
                 text += &format!("; --follow-lines={} is one word", program.display());
             }
             messages::error(&anyhow::anyhow!(text));
-            return Ok((ExitCode::from(code), None));
+            return Ok(RecordedRun {
+                profile: None,
+                profiles: 0,
+                code,
+                by_key: false,
+            });
         }
     };
     let has_all = outcome::report(&outcome, args);
     let (code, by_key) = (outcome.ended.code, outcome.ended.by_key);
-    let main = outcome
-        .main
-        .map(|main| outcome.profiles[main].written.path.clone());
+    let profiles = outcome.profiles.len();
+    let main = outcome.main.map(|main| &outcome.profiles[main]);
+    let largest = main.map(|main| outcome::largest_process(&outcome.profiles, main));
+    let largest = largest.map(|largest| largest.written.path.clone());
     drop(outcome);
-    if by_key {
-        // If Ctrl-C ended the program, a shell ends its loop or script. If a program exits with
-        // 130, the shell goes on.
-        let _ = emulate_default_handler(SIGINT);
-    }
-    let code = match (code, has_all) {
-        (0, false) => ExitCode::from(2),
-        (code, _) => ExitCode::from(code),
-    };
-    Ok((code, main))
+    Ok(RecordedRun {
+        profile: largest,
+        profiles,
+        code: match (code, has_all) {
+            (0, false) => 2,
+            (code, _) => code,
+        },
+        by_key,
+    })
 }
 
 /// Returns the names of the profiles that a recording of `program` writes to `output`.

@@ -7,13 +7,16 @@ use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 use std::thread;
+use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use heapprof_analysis::{QuestionSource, comment, coverage};
 use heapprof_inspect::{
-    CORE_TYPE, UnseenMemory, core_answer, elf_type, process_answer, profile_answer,
+    CORE_TYPE, PeakBreakdowns, PeakWatch, UnseenMemory, core_answer, elf_type, process_answer,
+    profile_answer,
 };
 use heapprof_live::LiveError;
+use heapprof_process::MemoryBreakdown;
 use heapprof_profile::PEAK;
 use heapprof_recorder::outside::{OutsideProcess, ProcessFindError};
 use heapprof_recorder::rights::is_root;
@@ -54,13 +57,13 @@ pub(super) fn run(context: &CommandContext, args: &WhyArgs) -> Result<ExitCode> 
     }
     let answer = match &target {
         WhyTarget::Process(pid) => {
-            let first = ask_process(*pid)?;
+            let (first, moment) = ask_process(*pid)?;
             match args.time {
                 None => first,
                 Some(time) => {
                     thread::sleep(time);
-                    let mut second = ask_process(*pid)?;
-                    second.add_growth(&first, time);
+                    let (mut second, later) = ask_process(*pid)?;
+                    second.add_growth(&first, later.duration_since(moment));
                     second
                 }
             }
@@ -70,7 +73,7 @@ pub(super) fn run(context: &CommandContext, args: &WhyArgs) -> Result<ExitCode> 
             let found = core_answer(&name::path(path), program);
             found.map_err(|error| target::with_advice(&format!("core:{path}"), error))?
         }
-        WhyTarget::Profile(name) => ask_profile(context, name, None)?,
+        WhyTarget::Profile(name) => ask_profile(context, name, None, &PeakBreakdowns::default())?,
     };
     print(context, args, &target, &answer)?;
     Ok(ExitCode::SUCCESS)
@@ -80,6 +83,10 @@ pub(super) fn run(context: &CommandContext, args: &WhyArgs) -> Result<ExitCode> 
 fn run_command(context: &CommandContext, args: &WhyArgs) -> Result<ExitCode> {
     if args.exe.is_some() {
         bail!("--exe: is for core files; a command says itself what it runs");
+    }
+    let report = &args.report;
+    if report.format != ReportFormat::Text && report.output.file().is_none() {
+        bail!("--format: the command writes to standard output, too; name a file with -o");
     }
     let words = ["heapprof", "record", "--quiet", "--"].map(OsString::from);
     let words: Vec<OsString> = words
@@ -93,16 +100,34 @@ fn run_command(context: &CommandContext, args: &WhyArgs) -> Result<ExitCode> {
     else {
         bail!("{}: cannot be recorded", args.command[0].display());
     };
-    let (code, profile) = record::record(&recorded, context.color)?;
-    let Some(profile) = profile else {
-        return Ok(code);
-    };
-    let here = std::env::current_dir().unwrap_or_default();
-    let profile = name::encode_name(profile.strip_prefix(&here).unwrap_or(&profile).as_os_str());
-    let answer = ask_profile(context, &profile, Some(PEAK))?;
-    let target = WhyTarget::Profile(profile);
-    print(context, args, &target, &answer)?;
-    Ok(code)
+    let watch = PeakWatch::start();
+    let run = record::record(&recorded, context.color);
+    let peaks = watch.end();
+    let run = run?;
+    if let Some(profile) = &run.profile {
+        let here = std::env::current_dir().unwrap_or_default();
+        let profile = profile.strip_prefix(&here).unwrap_or(profile);
+        let profile = name::encode_name(profile.as_os_str());
+        let mut answer = ask_profile(context, &profile, Some(PEAK), &peaks)?;
+        let resident = |of: &&MemoryBreakdown| of.total.rss;
+        if let Some(other) = peaks.values().max_by_key(resident)
+            && other.total.rss / 2 > answer.total
+        {
+            answer.notes.push(format!(
+                "its child {} had {} resident, nearly all of which malloc knows nothing of; \
+                 record --keep-small keeps its profile",
+                other.identity.name,
+                shown(other.total.rss)
+            ));
+        } else if run.profiles > 1 {
+            answer.notes.push(format!(
+                "this is the process with the most memory of {} that have profiles in this folder",
+                run.profiles
+            ));
+        }
+        print(context, args, &WhyTarget::Profile(profile), &answer)?;
+    }
+    Ok(run.end())
 }
 
 fn print(
@@ -113,7 +138,6 @@ fn print(
 ) -> Result<()> {
     let file = args.report.output.file();
     let style = ReportStyle {
-        width: output::is_terminal(file).then(output::console_columns),
         ..proc::style(context, &args.report)
     };
     if matches!(style.format, ReportFormat::Csv | ReportFormat::Markdown) {
@@ -145,20 +169,28 @@ fn find(context: &CommandContext, target: &str) -> Result<WhyTarget> {
     if !is_program && context.sources.is_known(target) {
         return Ok(WhyTarget::Profile(target.to_string()));
     }
-    let base = target.rsplit('/').next().unwrap_or(target);
-    let found = named_process::find_own(base);
-    found
-        .map(WhyTarget::Process)
-        .map_err(|error| match is_program {
-            true => anyhow!("{target}: is a program; to record it: heapprof why -- {target}"),
-            false => anyhow!("{error}; nor is there a file or a stored profile of this name"),
-        })
+    let pids = match is_program {
+        true => named_process::running(&path),
+        false => named_process::own(target)?,
+    };
+    match (pids.as_slice(), is_program) {
+        ([pid], _) => Ok(WhyTarget::Process(*pid)),
+        ([], true) => bail!("{target}: is a program; to record it: heapprof why -- {target}"),
+        ([], false) => bail!("{target}: is no file, no stored profile and no process of yours"),
+        (several, _) => Err(named_process::several(target, several)),
+    }
 }
 
-/// Asks all instruments about a process.
-fn ask_process(pid: u32) -> Result<MemoryAnswer> {
+/// Asks all instruments about a process. Also returns the moment of the answer.
+fn ask_process(pid: u32) -> Result<(MemoryAnswer, Instant)> {
     let mut notes = Vec::new();
     let profile = match OutsideProcess::find(&pid.to_string()) {
+        Ok(process) if process.has_stopped_recording() => {
+            notes.push(format!(
+                "its recording has ended; heapprof top pid:{pid} shows what it had by then"
+            ));
+            None
+        }
         Ok(mut process) => match process.read() {
             Ok(profile) => Some(profile),
             Err(error) => {
@@ -176,46 +208,50 @@ fn ask_process(pid: u32) -> Result<MemoryAnswer> {
         Err(_) => None,
     };
     let found = process_answer(pid, profile).map_err(|error| {
-        let why = error.downcast_ref::<io::Error>();
-        let is_gone = why.is_some_and(|why| {
-            why.kind() == io::ErrorKind::NotFound || why.raw_os_error() == Some(libc::ESRCH)
-        });
-        match is_gone {
-            true => anyhow!("process {pid}: has ended"),
-            false => error.context(format!("process {pid}")),
+        let is_gone =
+            error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH);
+        match (is_gone, named_process::is_there(pid)) {
+            (true, false) => anyhow!("process {pid}: has ended"),
+            (true, true) => anyhow!(
+                "process {pid}: has no memory of its own: it is a thread of the kernel, or has \
+                 ended and its parent has not asked how"
+            ),
+            (false, _) => anyhow::Error::from(error).context(format!("process {pid}")),
         }
     })?;
     let mut answer = found.answer;
     notes.extend(found.unseen.map(|unseen| unseen_text(&unseen)));
     answer.notes.extend(notes);
-    Ok(answer)
+    Ok((answer, found.moment))
 }
 
 /// Says why a process could not be looked into.
 fn unseen_text(unseen: &UnseenMemory) -> String {
     let why = match unseen {
         UnseenMemory::NotAllowed if is_root() => {
-            format!(
-                "the kernel does not allow it{}",
-                heapprof_process::REFUSED_TO_ROOT
-            )
+            let why = heapprof_process::REFUSED_TO_ROOT.trim_start_matches(": ");
+            format!("the kernel does not allow it, because {why}")
         }
         UnseenMemory::NotAllowed => "the kernel does not allow it; ask as its user or as root \
                                      (where kernel.yama.ptrace_scope is not 0, as root)"
             .to_string(),
-        UnseenMemory::TooLarge(_) => {
-            "a copy of its memory would take most of the memory that is free".to_string()
-        }
+        UnseenMemory::TooLarge { copied, free } => format!(
+            "a copy of {} does not fit into the {} that are free",
+            shown(*copied),
+            shown(*free)
+        ),
         UnseenMemory::Other(error) => error.to_string(),
     };
-    format!("not looked into: {why}")
+    format!("The parts within it are not known: {why}.")
 }
 
-/// Asks about a profile, by its default values or by those of `sample_type`.
+/// Asks about a profile, by its default values or by those of `sample_type`. `peaks` has how the
+/// memory of processes was divided at their peaks.
 fn ask_profile(
     context: &CommandContext,
     name: &str,
     sample_type: Option<&str>,
+    peaks: &PeakBreakdowns,
 ) -> Result<MemoryAnswer> {
     let source: QuestionSource = context.sources.read(&[name.to_string()])?;
     let comments = source.profile.comment.iter();
@@ -224,10 +260,17 @@ fn ask_profile(
         .collect();
     let [_, peak] = coverage::resident(&comments, [None, None]);
     let peak = peak.and_then(|peak| u64::try_from(peak.program_bytes()).ok());
-    let program = comment::program_and_title(&comments);
-    let mut answer = profile_answer(source, sample_type, peak).with_context(|| name.to_string())?;
-    if let Some(program) = program {
+    let pid = comment::find_single_value(&comments, "pid");
+    let breakdown = pid.and_then(|pid| peaks.get(&pid.parse().ok()?));
+    let answer = profile_answer(source, sample_type, peak, breakdown);
+    let mut answer = answer.with_context(|| name.to_string())?;
+    if let Some(program) = comment::program_and_title(&comments) {
         answer.name = program;
     }
     Ok(answer)
+}
+
+/// Returns bytes as text.
+fn shown(bytes: u64) -> String {
+    UnitFormatter::new("bytes", None).map_or_else(|_| bytes.to_string(), |unit| unit.show(bytes))
 }

@@ -84,7 +84,10 @@ pub fn heapwalk_retained(
     if raw {
         return table.render(style);
     }
-    let head = format!("{}: what would go if a block went\n\n", printable(name));
+    let head = format!(
+        "{}: what would be freed with each block\n\n",
+        printable(name)
+    );
     Ok(match table.is_empty() {
         true => head + "no block is reached through another one alone\n",
         false => head + &table.render(style)?,

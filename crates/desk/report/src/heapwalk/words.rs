@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use heapprof_heap::{
-    BlockKinds, ChunkMarks, ChunkState, HeapChunk, ImageRegion, ImageThread, MallocHeap,
-    PointerSource, ProcessImage, referrers, retained_sizes,
+    BlockKinds, ChunkMarks, ChunkState, ImageRegion, ImageThread, MallocHeap, PointerSource,
+    ProcessImage, referrers, retained_sizes,
 };
 use heapprof_text::printable;
 
@@ -124,23 +124,9 @@ impl HeapDescriber<'_> {
     /// Returns the blocks and variables that retain other blocks, largest first, and the number of
     /// rows that are left out.
     pub fn most_retained(&mut self) -> (Vec<RetainedBlock>, usize) {
-        self.rank_retained(|chunk| chunk.size)
-    }
-
-    /// Returns what [`most_retained`](Self::most_retained) returns, by the bytes that the image
-    /// has. A program need not have touched all of a block.
-    pub fn most_resident(&mut self) -> (Vec<RetainedBlock>, usize) {
-        let image = self.image;
-        self.rank_retained(|chunk| image.present(chunk.bytes()))
-    }
-
-    fn rank_retained(
-        &mut self,
-        size_of: impl Fn(&HeapChunk) -> u64,
-    ) -> (Vec<RetainedBlock>, usize) {
         let mut holders: Vec<(u64, String)> = Vec::new();
         let mut numbers: HashMap<(u64, String), u32> = HashMap::new();
-        let retained = retained_sizes(self.image, self.heap, self.marks, size_of, |root| {
+        let retained = retained_sizes(self.image, self.heap, self.marks, |root| {
             let holder = self.holder(root);
             *numbers.entry(holder).or_insert_with_key(|holder| {
                 holders.push(holder.clone());

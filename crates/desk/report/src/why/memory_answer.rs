@@ -37,6 +37,8 @@ pub struct MemoryAnswer {
     pub parts: Vec<AnswerPart>,
     /// Bytes that are swapped out. They are in no part.
     pub swapped: u64,
+    /// Bytes in huge pages of `hugetlbfs`. They are in no part.
+    pub hugetlb: u64,
     /// Bytes of the kernel's page tables for the process. They are in no part.
     pub page_tables: u64,
     /// Bytes of the total that other processes have, too.
@@ -77,6 +79,10 @@ pub enum PartKind {
     PythonObjects,
     /// Private memory of no file, which others than malloc have mapped.
     Anonymous,
+    /// Private memory of no file of a process that may not be looked into.
+    UnseenPrivate,
+    /// Memory of files of a process that may not be looked into.
+    UnseenFiles,
     /// The stacks of threads.
     Stacks,
     /// The program's file and its libraries, with their variables.
@@ -104,7 +110,9 @@ impl PartKind {
             Self::MallocFree => "malloc, free but kept",
             Self::Malloc => "malloc",
             Self::PythonObjects => "Python's objects",
-            Self::Anonymous => "mapped, of no file",
+            Self::Anonymous => "anonymous mappings",
+            Self::UnseenPrivate => "of no file",
+            Self::UnseenFiles => "code and files",
             Self::Stacks => "stacks",
             Self::Code => "program and libraries",
             Self::Files => "mapped files",
@@ -122,7 +130,9 @@ impl PartKind {
             Self::MallocInUse | Self::Malloc => "malloc",
             Self::MallocFree => "free in malloc",
             Self::PythonObjects => "Python",
-            Self::Anonymous => "mapped",
+            Self::Anonymous => "anonymous",
+            Self::UnseenPrivate => "of no file",
+            Self::UnseenFiles => "files",
             Self::Stacks => "stacks",
             Self::Code => "code",
             Self::Files => "files",
@@ -157,10 +167,33 @@ pub struct PartHolder {
     pub bytes: u64,
     /// Its name.
     pub name: String,
-    /// Where it is, or what it has.
-    pub detail: String,
+    /// The file that it is in, with the line if that is known; empty if there is none.
+    pub place: String,
+    /// How many blocks, objects or mappings it has, or how large they are, in words.
+    pub extent: String,
     /// Bytes that it grew in a minute, if that is known.
     pub growth: Option<i64>,
+}
+
+impl AnswerPart {
+    /// Makes a part without holders.
+    #[must_use]
+    pub fn new(kind: PartKind, bytes: u64) -> Self {
+        Self {
+            kind,
+            bytes,
+            detail: String::new(),
+            holders: Vec::new(),
+            growth: None,
+        }
+    }
+
+    /// Returns the bytes of the part that none of its first `shown` holders has.
+    #[must_use]
+    pub fn rest(&self, shown: usize) -> u64 {
+        let held = self.holders.iter().take(shown).map(|holder| holder.bytes);
+        self.bytes.saturating_sub(held.sum())
+    }
 }
 
 impl MemoryAnswer {
@@ -178,18 +211,31 @@ impl MemoryAnswer {
     }
 
     /// Adds the growth since an earlier answer about the same program, which was given `span`
-    /// before. A holder that was not among the earlier ones has no growth.
+    /// before. A holder that was not among the earlier ones has no growth. Answers of which only
+    /// one looked into the process have different parts, so there is no growth.
     pub fn add_growth(&mut self, before: &Self, span: Duration) {
+        if self.hold.is_some() != before.hold.is_some() {
+            let other = "the process could be looked into only once, so growth is not known";
+            self.notes.push(other.to_string());
+            return;
+        }
         let minutes = span.as_secs_f64() / 60.0;
         let growth = |now: u64, then: u64| ((now as f64 - then as f64) / minutes) as i64;
         self.span = Some(span);
+        let gone = before
+            .parts
+            .iter()
+            .filter(|part| self.part(part.kind).is_none());
+        let gone: Vec<AnswerPart> = gone.map(|part| AnswerPart::new(part.kind, 0)).collect();
+        self.parts.extend(gone);
         for part in &mut self.parts {
             let then = before.part(part.kind);
             part.growth = Some(growth(part.bytes, then.map_or(0, |part| part.bytes)));
             for holder in &mut part.holders {
                 let mut all = then.iter().flat_map(|part| &part.holders);
-                let found =
-                    all.find(|then| (&then.name, &then.detail) == (&holder.name, &holder.detail));
+                let is_same =
+                    |then: &&PartHolder| (&then.name, &then.place) == (&holder.name, &holder.place);
+                let found = all.find(is_same);
                 holder.growth = found.map(|then| growth(holder.bytes, then.bytes));
             }
         }

@@ -8,8 +8,8 @@ fn holder(bytes: u64, name: &str) -> PartHolder {
     PartHolder {
         bytes,
         name: name.to_string(),
-        detail: "file.cc:12".to_string(),
-        growth: None,
+        place: "file.cc:12".to_string(),
+        ..PartHolder::default()
     }
 }
 
@@ -17,11 +17,9 @@ fn part(kind: PartKind, bytes: u64, holders: usize) -> AnswerPart {
     let long = "a_function_with_a_name_that_is_too_long_for_a_line_of_eighty_columns";
     let holders = (0..holders).map(|at| holder(bytes >> at.min(30), &format!("{long}_{at}")));
     AnswerPart {
-        kind,
-        bytes,
         detail: "a detail that is too long for the columns that are left".to_string(),
         holders: holders.collect(),
-        growth: None,
+        ..AnswerPart::new(kind, bytes)
     }
 }
 
@@ -94,12 +92,23 @@ fn growth_is_that_of_a_minute() {
     now.parts[0].bytes += 10 << 20;
     now.parts[0].holders[0].bytes += 5 << 20;
     now.parts[1].holders[0].name = "new".to_string();
+    // A count that changes does not make another holder.
+    now.parts[0].holders[0].extent = "7 blocks".to_string();
+    now.parts.pop();
     now.add_growth(&before, Duration::from_secs(30));
     assert_eq!(now.parts[0].growth, Some(20 << 20));
     assert_eq!(now.parts[0].holders[0].growth, Some(10 << 20));
     assert_eq!(now.parts[1].growth, Some(0));
     assert_eq!(now.parts[1].holders[0].growth, None);
     assert!(text(&now, false).contains("+20MiB/min"));
+    assert_eq!(
+        now.part(PartKind::Stacks).map(|part| part.growth),
+        Some(Some(-2 << 20))
+    );
+    let mut refused = answer(1);
+    refused.hold = None;
+    refused.add_growth(&before, Duration::from_secs(30));
+    assert_eq!(refused.parts[0].growth, None);
 }
 
 #[test]

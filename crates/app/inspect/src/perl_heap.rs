@@ -1,37 +1,72 @@
 //! Reads Perl's values from a process, a core file, or a Devel::MAT file.
 
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, anyhow, bail};
+use heapprof_formats::{FormatError, FormatReadOptions};
 use heapprof_heap::{MallocHeap, ProcessImage};
-use heapprof_inspect::{WalkTarget, WalkTargetKind, is_same};
 use heapprof_perl_snapshot::{PerlSnapshot, PerlWalkError, walk};
 use heapprof_perl_values::{ElementLookup, PerlValueAnalysis, ValueGraph, VariableError};
 use heapprof_profile::Profile;
 use sha2::{Digest, Sha256};
 
-use crate::args::PerlHeapArgs;
-use crate::command::target;
-use crate::context::CommandContext;
-use crate::name;
+use crate::target::{WalkTarget, WalkTargetKind, is_same};
+
+/// How Perl's values are read.
+#[derive(Clone, Copy, Debug)]
+pub struct PerlHeapReading {
+    /// Keys are in paths only for hashes with at most this number of keys.
+    pub keys: usize,
+    /// Whether keys are replaced by their hashes.
+    pub is_anonymous: bool,
+    /// An address whose owner is wanted.
+    pub wanted: Option<u64>,
+}
+
+/// Why a file of Devel::MAT can't be read.
+#[derive(Debug, thiserror::Error)]
+pub enum PerlFileError {
+    /// The file can't be opened.
+    #[error("cannot be read")]
+    Unreadable(#[source] io::Error),
+    /// The file is of another format, or damaged.
+    #[error("{0}")]
+    Format(FormatError),
+}
+
+/// Why Perl's values can't be read from a program.
+#[derive(Debug, thiserror::Error)]
+pub enum PerlProgramError {
+    /// The rights of the program's user can't be taken.
+    #[error("{0}")]
+    Rights(io::Error),
+    /// No perl was found, and the program's file is not where it was.
+    #[error("{}", PerlWalkError::NoPerl)]
+    NoProgram,
+    /// There is no perl that can be read.
+    #[error("{0}")]
+    Walk(PerlWalkError),
+}
 
 /// Perl's values, and the source that they were read from.
-pub(super) struct PerlHeapOrigin {
-    pub(super) found: PerlValueAnalysis,
+pub struct PerlHeapOrigin {
+    /// The values, with their paths and retained bytes.
+    pub found: PerlValueAnalysis,
     /// Version of perl and number of interpreters, as text; empty if they are not known.
-    pub(super) perl: String,
+    pub perl: String,
     /// Notes about how the program was opened.
-    pub(super) notes: Vec<String>,
+    pub notes: Vec<String>,
     /// Notes about parts that could not be read.
-    pub(super) lacks: Vec<String>,
+    pub lacks: Vec<String>,
     /// The value counts of each interpreter: the number that it reports itself, and the number of
     /// values of each type that were found.
-    pub(super) interpreters: Vec<(u64, Vec<(&'static str, u64)>)>,
+    pub interpreters: Vec<(u64, Vec<(&'static str, u64)>)>,
     /// Bytes that malloc has allocated to the program, and free bytes in the caches of threads.
-    pub(super) malloc: Option<(u64, u64)>,
+    pub malloc: Option<(u64, u64)>,
     /// Address of the value that owns the memory at the address that the user gave.
-    pub(super) owner: Option<u64>,
+    pub owner: Option<u64>,
     /// The program's memory, if it is available.
     memory: Option<(WalkTarget, ProcessImage)>,
     /// The Devel::MAT file that was read.
@@ -62,30 +97,19 @@ impl ElementLookup for OriginMemory<'_> {
 }
 
 impl PerlHeapOrigin {
-    pub(super) fn open(context: &CommandContext, args: &PerlHeapArgs) -> Result<Self> {
-        let path = name::path(&args.target);
-        let is_named = args.target.starts_with("core:") || args.target.starts_with("pid:");
-        match path.is_file() && !is_named {
-            true if args.exe.is_some() => bail!("--exe: is for core files"),
-            true => Self::open_file(context, args, &path),
-            false => Self::open_program(args),
-        }
-    }
-}
-
-impl PerlHeapOrigin {
-    fn open_file(context: &CommandContext, args: &PerlHeapArgs, path: &Path) -> Result<Self> {
-        let shown = path.display().to_string();
-        let file = std::fs::File::open(path).with_context(|| format!("{shown}: cannot be read"))?;
-        let options = context.sources.options();
-        let values = heapprof_formats::perl_values(file, options).map_err(|error| {
-            anyhow!(
-                "{shown}: {error}; perl-heap reads files of Devel::MAT, and core:{shown} if it is a \
-                 core file"
-            )
-        })?;
+    /// Reads a file of Devel::MAT.
+    ///
+    /// # Errors
+    /// The file may not be readable, or be no such file.
+    pub fn from_file(
+        path: &Path,
+        options: &FormatReadOptions,
+        reading: PerlHeapReading,
+    ) -> Result<Self, PerlFileError> {
+        let file = File::open(path).map_err(PerlFileError::Unreadable)?;
+        let values = heapprof_formats::perl_values(file, options).map_err(PerlFileError::Format)?;
         Ok(Self {
-            found: find_paths(values, args),
+            found: find_paths(values, reading),
             perl: String::new(),
             notes: Vec::new(),
             lacks: Vec::new(),
@@ -97,8 +121,15 @@ impl PerlHeapOrigin {
         })
     }
 
-    fn open_program(args: &PerlHeapArgs) -> Result<Self> {
-        let (target, image, notes) = target::open(&args.target, args.exe.as_deref())?;
+    /// Reads the values of a program from its memory. `notes` are about how it was opened.
+    ///
+    /// # Errors
+    /// The program may be no perl that can be read.
+    pub fn from_program(
+        (target, image): (WalkTarget, ProcessImage),
+        notes: Vec<String>,
+        reading: PerlHeapReading,
+    ) -> Result<Self, PerlProgramError> {
         let mut lacks = Vec::new();
         let heap = match MallocHeap::walk(&image) {
             Ok(heap) => Some(heap),
@@ -107,14 +138,17 @@ impl PerlHeapOrigin {
                 None
             }
         };
-        let wanted = args.identify.or(args.who);
+        let wanted = reading.wanted;
         let walked = target.rights.acting(|| match &target.what {
             WalkTargetKind::Process(_, memory) => walk(&image, memory, heap.as_ref(), wanted),
             WalkTargetKind::Core(_, core) => walk(&image, core, heap.as_ref(), wanted),
+        });
+        let walked = walked.map_err(PerlProgramError::Rights)?;
+        let has_program = target.has_program().map_err(PerlProgramError::Rights)?;
+        let walked = walked.map_err(|error| match error {
+            PerlWalkError::NoPerl if !has_program => PerlProgramError::NoProgram,
+            error => PerlProgramError::Walk(error),
         })?;
-        let name = name::shown(&args.target);
-        let has_program = target.has_program()?;
-        let walked = walked.map_err(|error| with_advice(&name, has_program, error))?;
         lacks.extend(find_missing_parts(&walked, &image));
         let interpreters = match walked.interpreters.len() {
             1 => String::new(),
@@ -123,7 +157,7 @@ impl PerlHeapOrigin {
         let counts = walked.interpreters.iter();
         let counts = counts.map(|one| (one.reported_count, one.named_types().collect()));
         Ok(Self {
-            found: find_paths(walked.values, args),
+            found: find_paths(walked.values, reading),
             perl: format!("perl {}{interpreters}", walked.version),
             notes,
             lacks,
@@ -136,7 +170,8 @@ impl PerlHeapOrigin {
     }
 
     /// Makes the profile of all values, with the time of the reading if it is known.
-    pub(super) fn profile(&self) -> Profile {
+    #[must_use]
+    pub fn profile(&self) -> Profile {
         let mut profile = self.found.profile();
         if let Some((
             WalkTarget {
@@ -158,7 +193,8 @@ impl PerlHeapOrigin {
     }
 
     /// Whether a path leads to the file that the values come from.
-    pub(super) fn is_file(&self, path: &Path) -> bool {
+    #[must_use]
+    pub fn is_file(&self, path: &Path) -> bool {
         let target = self.memory.as_ref();
         let is_core = target.is_some_and(|(target, _)| target.is_file(path));
         is_core || self.file.as_ref().is_some_and(|file| is_same(file, path))
@@ -166,7 +202,10 @@ impl PerlHeapOrigin {
 
     /// Returns the number of the value that a Perl variable refers to. `text` is the variable as
     /// Perl code spells it.
-    pub(super) fn variable(&self, text: &str, is_anonymous: bool) -> Result<u32, VariableError> {
+    ///
+    /// # Errors
+    /// The value may not exist, or the text may be no such expression.
+    pub fn variable(&self, text: &str, is_anonymous: bool) -> Result<u32, VariableError> {
         let memory = self.memory.as_ref();
         let inside = OriginMemory {
             memory: memory.map(|(_, image)| heapprof_perl_snapshot::ImageElements(image)),
@@ -175,37 +214,25 @@ impl PerlHeapOrigin {
         self.found.variable(text, &inside)
     }
 
-    /// Returns the text of a value, up to `limit` bytes. Returns `None` if `limit` is `None`.
-    pub(super) fn contents(&self, number: u32, limit: Option<u32>) -> Result<Option<String>> {
-        let Some(limit) = limit else {
-            return Ok(None);
-        };
-        let Some((_, image)) = &self.memory else {
-            bail!("--contents: needs the program's memory, a process or a core file");
-        };
+    /// Returns the text of a value, up to `limit` bytes; `None` if the program's memory is not
+    /// available.
+    #[must_use]
+    pub fn contents(&self, number: u32, limit: u32) -> Option<String> {
+        let (_, image) = self.memory.as_ref()?;
         let value = self.found.values().get(number);
         let found = heapprof_perl_snapshot::contents(image, value.address, limit);
-        Ok(Some(found.unwrap_or_else(|| {
-            format!("(a {} has none that can be shown)", value.kind.name())
-        })))
+        Some(
+            found
+                .unwrap_or_else(|| format!("(a {} has none that can be shown)", value.kind.name())),
+        )
     }
 }
 
-fn find_paths(mut values: ValueGraph, args: &PerlHeapArgs) -> PerlValueAnalysis {
-    if args.anonymize {
+fn find_paths(mut values: ValueGraph, reading: PerlHeapReading) -> PerlValueAnalysis {
+    if reading.is_anonymous {
         values.rename_keys(hash_key);
     }
-    PerlValueAnalysis::with_keys(values, args.keys)
-}
-
-fn with_advice(name: &str, has_program: bool, error: PerlWalkError) -> anyhow::Error {
-    let advice = match error {
-        PerlWalkError::NoPerl if !has_program => {
-            "; --exe FILE says where the program's file is now"
-        }
-        _ => "",
-    };
-    anyhow!("{name}: {error}{advice}")
+    PerlValueAnalysis::with_keys(values, reading.keys)
 }
 
 /// The note about missing figures for a program whose malloc blocks are not known.
