@@ -1,4 +1,4 @@
-//! Files that `heapprof symbolize` may replace if no output is given.
+//! Files that `heapprof convert symbolize` may replace if no output is given.
 
 use heapprof_tests::harness;
 

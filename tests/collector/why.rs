@@ -244,7 +244,7 @@ fn parts_add_up_to_what_the_kernel_counts() {
     );
     let first: Vec<&str> = text.lines().take(6).collect();
     assert!(first.join("\n").contains("table"), "{text}");
-    assert!(text.contains("heapprof heapwalk"), "{text}");
+    assert!(text.contains("heapprof heap blocks"), "{text}");
 }
 
 #[test]
@@ -451,7 +451,7 @@ fn perl_s_variables_are_spelled_as_in_perl() {
     let first: Vec<&str> = text.lines().take(6).collect();
     assert!(first.join("\n").contains("@main::rows"), "{text}");
     assert!(
-        text.contains(&format!("heapprof perl-heap {}", program.pid)),
+        text.contains(&format!("heapprof heap values {}", program.pid)),
         "{text}"
     );
 }

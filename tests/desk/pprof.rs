@@ -450,7 +450,7 @@ fn the_binary_comes_before_the_sources() {
     assert!(run.out.ends_with("0x0  abc \n"), "{}", run.out);
 }
 
-/// Addresses get the names that `heapprof symbolize` finds, shortened as in pprof.
+/// Addresses get the names that `heapprof convert symbolize` finds, shortened as in pprof.
 #[test]
 fn addresses_are_symbolized() {
     let raw = |flag: &str| pprof(&["-raw", flag, "programs/basket", "programs/basket.pb.gz"]).out;

@@ -54,7 +54,7 @@ fn habits_are_told_what_they_are_called_here() {
         ),
         (
             &["summary", "a"],
-            "unrecognized subcommand 'summary'; here that is heapprof stats; --help says more",
+            "unrecognized subcommand 'summary'; here that is heapprof info stats; --help says more",
         ),
         (
             &["flame", "--diff-base", "a"],

@@ -412,7 +412,7 @@ fn rows_of_profiles_of_pprof() {
             &["jeprof", "--text", "--dot", AFTER],
             "Only specify one output mode",
         ),
-        (&["jeprof", "--raw", AFTER], "heapprof symbolize"),
+        (&["jeprof", "--raw", AFTER], "heapprof convert symbolize"),
         (
             &["jeprof", "--thread=7", AFTER],
             "the profile has no such thread",

@@ -9,7 +9,9 @@ use std::sync::OnceLock;
 use crate::waits;
 
 /// The beginnings of the names of commands in a group.
-const GROUPS: [&str; 3] = ["db-", "setup-", "alive-"];
+const GROUPS: [&str; 10] = [
+    "db-", "setup-", "alive-", "info-", "tree-", "growth-", "convert-", "bench-", "watch-", "heap-",
+];
 
 /// Returns all commands of heapprof, such as `top` and `db load`. They are the names of its man
 /// pages.

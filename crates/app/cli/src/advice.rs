@@ -15,9 +15,9 @@ fn word_advice(advice: ReportAdvice<'_>) -> String {
         ReportAdvice::AllColumns => "--width 0 shows all",
         ReportAdvice::OtherType(name) => return format!("try -t {}", short_type_name(name)),
         ReportAdvice::EndOfProgram => "-t inuse shows that",
-        ReportAdvice::Symbolize => "heapprof symbolize looks for them",
+        ReportAdvice::Symbolize => "heapprof convert symbolize looks for them",
         ReportAdvice::DebugFiles => {
-            "heapprof symbolize --debug-dir DIR takes them from debug files in DIR"
+            "heapprof convert symbolize --debug-dir DIR takes them from debug files in DIR"
         }
         ReportAdvice::CountForCallers(pattern) => {
             return format!("--wrappers {} counts its memory as theirs", quote(pattern));
@@ -66,12 +66,12 @@ pub(crate) fn question_note_text(note: &QuestionNote<'_>) -> String {
             match found.is_rebuilt {
                 true => format!(
                     "{rows} of {file} may be new or gone only because the two sides have \
-                     different builds of it, and its code has no names: heapprof symbolize names \
-                     both sides"
+                     different builds of it, and its code has no names: heapprof convert symbolize \
+                     names both sides"
                 ),
                 false => format!(
                     "{rows} of {file} may be new or gone only because its code has names on one \
-                     side: heapprof symbolize names the other one"
+                     side: heapprof convert symbolize names the other one"
                 ),
             }
         }

@@ -12,6 +12,7 @@ mod files;
 mod flame;
 mod fork_audit;
 mod gate;
+mod groups;
 mod heapwalk;
 mod kind;
 mod leaks;
@@ -58,6 +59,10 @@ pub(crate) use files::{ConvertArgs, ConvertFormat, MergeArgs, SymbolizeArgs};
 pub(crate) use flame::{FlameArgs, FlameFormat, FlameRoot};
 pub(crate) use fork_audit::ForkAuditArgs;
 pub(crate) use gate::GateArgs;
+pub(crate) use groups::{
+    BenchCommand, ConvertCommand, GroupArgs, GrowthCommand, HeapArgs, HeapCommand, InfoCommand,
+    TreeCommand, WatchCommand,
+};
 pub(crate) use heapwalk::HeapwalkArgs;
 pub(crate) use kind::CommandKind;
 pub(crate) use leaks::LeaksArgs;
@@ -236,37 +241,22 @@ pub(crate) enum CliCommand {
     /// Functions by the memory they hold
     #[command(after_help = "Example: heapprof top --sort cum -n 10 profile.pb.gz")]
     Top(TopArgs),
-    /// The call tree, from the roots down or from the leaves up
+    /// The call tree; tree peek: callers, tree traces: stacks
     #[command(after_help = "Example: heapprof tree --min-percent 5 profile.pb.gz")]
-    Tree(TreeArgs),
-    /// Callers and callees of the functions that match
-    #[command(after_help = "Example: heapprof peek 'parseExpr$' profile.pb.gz")]
-    Peek(MatchArgs),
+    Tree(GroupArgs<TreeArgs, TreeCommand>),
+    #[command(flatten)]
+    TreePart(TreeCommand),
     /// Source lines of functions that match, with their values
     #[command(
         after_help = "Example: heapprof list 'parser.*parseIdent$' --source-path ~/go/src \
                       profile.pb.gz"
     )]
     List(ListArgs),
-    /// Each stack with its labels and value, the largest first
-    #[command(after_help = "Example: heapprof traces -n 3 profile.pb.gz")]
-    Traces(TracesArgs),
-    /// How the memory divides among the values of each label
-    #[command(after_help = "Example: heapprof tags profile.pb.gz")]
-    Tags(TagsArgs),
-    /// What a profile contains: types, totals, times, mappings
+    /// What a profile contains; info stats and tags have sums
     #[command(after_help = "Example: heapprof info profile.pb.gz")]
-    Info(InfoArgs),
-    /// Totals, mean and median sizes, and a histogram of sizes
-    #[command(after_help = "Example: heapprof stats profile.pb.gz")]
-    Stats(StatsArgs),
-    /// The heap over time, in a recording or in several profiles
-    #[command(
-        after_help = "For one profile, timeline shows the history that record noted in it. Each of \
-                      several profiles, or of the profiles in a folder, is one moment.\n\nExample: \
-                      heapprof timeline profile.pb.gz"
-    )]
-    Timeline(TimelineArgs),
+    Info(GroupArgs<InfoArgs, InfoCommand>),
+    #[command(flatten)]
+    InfoPart(InfoCommand),
     /// What is in use at the end, by stack, with object counts
     #[command(
         mut_arg("granularity", |arg| arg.default_value("lines")),
@@ -324,7 +314,7 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       server.\n\nExample: heapprof web profile.pb.gz"
     )]
     Web(WebArgs),
-    /// A profile in the terminal, controlled by keys
+    /// A profile or a recorded process in the terminal
     #[command(
         after_help = "Several profiles, or the profiles in a folder, are moments of a series and \
                       are not added up. The keys [ and ] show the previous and the next moment. \
@@ -336,16 +326,9 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     #[command(
         after_help = "The process is read from outside. It is not stopped, and it continues when \
                       the view ends. heapprof proc --recorded lists the recorded processes. The \
-                      key ? shows all keys.\n\nExample: heapprof live 1234"
+                      key ? shows all keys.\n\nExample: heapprof tui 1234"
     )]
     Live(LiveArgs),
-    /// Report which lines of a recorded process grow
-    #[command(
-        after_help = "The process is read from outside, twice a second. record --follow-lines \
-                      prints the same reports for a program that it starts, and misses no growth \
-                      between two readings.\n\nExample: heapprof follow 1234 --min 10MiB"
-    )]
-    Follow(FollowArgs),
     /// Write a profile of what a recorded process has in use now
     #[command(
         after_help = "The process is read from outside. It is not stopped, and it does no work for \
@@ -370,6 +353,13 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     /// List the recorded processes of this machine
     #[command(after_help = "Example: heapprof proc --recorded")]
     Ps(PsArgs),
+    /// What is in a heap: Perl's values, or leaked blocks
+    #[command(
+        after_help = "heap shows the values of a perl by variable, and of any other program the \
+                      blocks that leaked. heap values and heap blocks have more options.\n\n\
+                      Example: heapprof heap 1234"
+    )]
+    Heap(GroupArgs<HeapArgs, HeapCommand>),
     /// Leaked blocks in the heap of any process or core file
     #[command(
         after_help = "A process is suspended only while its memory is copied. A line shows how \
@@ -383,7 +373,7 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
         after_help = "TARGET is a process, a core file, or a file of Devel::MAT (.pmat). A process \
                       is suspended only while its memory is copied. Nothing is loaded into it. In \
                       the profile, the stack of a value is its path, so you can use top, diff, \
-                      flame, report and sql on it.\n\nExample: heapprof perl-heap pid:1234 -o \
+                      flame, report and sql on it.\n\nExample: heapprof heap values pid:1234 -o \
                       h.pb.gz"
     )]
     PerlHeap(PerlHeapArgs),
@@ -413,37 +403,38 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       all processes together.\n\nExample: heapprof watch 1234 --until 'rss > 2GiB' \
                       --then 'gcore {pid}'"
     )]
-    Watch(WatchArgs),
-    /// Add a mark to a watch: something begins here
-    #[command(after_help = "Example: heapprof mark 'cache is warm'")]
-    Mark(MarkArgs),
+    Watch(GroupArgs<WatchArgs, WatchCommand>),
+    #[command(flatten)]
+    WatchPart(WatchCommand),
     /// What another malloc would cost and save
     #[command(
         after_help = "Each run is measured as a whole, with the kernel's values of time, memory, \
                       page faults and context switches. A difference is shown if it is more than \
                       noise. One further run is recorded. It shows how much of the memory was in \
-                      use.\n\nExample: heapprof compare-allocators --allocators \
+                      use.\n\nExample: heapprof bench allocators --allocators \
                       glibc,jemalloc,glibc:arena_max=1 -- ./server --once"
     )]
     CompareAllocators(CompareAllocatorsArgs),
-    /// The exact memory peak of programs, or of Perl code
+    /// Exact peaks of programs; bench allocators tries mallocs
     #[command(
         after_help = "Every allocation is recorded, so a peak counts even if it lasts only a \
                       millisecond.\n\nExample: heapprof bench --perl 'my @a = 1 .. 1e5' 'my %h = \
                       map { $_ => 1 } 1 .. 1e5'"
     )]
-    Bench(BenchArgs),
+    Bench(GroupArgs<BenchArgs, BenchCommand>),
     /// Report that code runs, to the address in HEAPPROF_WIRETAP
     #[command(after_help = "Example: heapprof alive backup.weekly --site backup.sh:12")]
     Alive(AliveArgs),
     #[command(flatten)]
     OldAlive(AliveCommand),
-    /// What grows over all moments of a series
+    /// What grows in a series; growth timeline, growth follow
     #[command(
         after_help = "Rows that grow steadily come first. A row that levels off is bounded, such \
                       as a cache that is full.\n\nExample: heapprof growth service=shop,since=2d"
     )]
-    Growth(GrowthArgs),
+    Growth(GroupArgs<GrowthArgs, GrowthCommand>),
+    #[command(flatten)]
+    GrowthPart(GrowthCommand),
     /// Keep profiles in a database, and compare their series
     #[command(
         subcommand,
@@ -462,20 +453,11 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       ORDER BY flat DESC LIMIT 5\""
     )]
     Sql(SqlArgs),
-    /// Add profiles up into one file
-    #[command(after_help = "Example: heapprof merge -o sum.pb.gz one.pb.gz two.pb.gz")]
-    Merge(MergeArgs),
-    /// Write a profile in another format
+    /// Another format; convert merge and symbolize
     #[command(after_help = "Example: heapprof convert --to folded profile.pb.gz | head")]
-    Convert(ConvertArgs),
-    /// Give addresses functions, files, lines and inlined frames
-    #[command(
-        after_help = "Without -o, the file is replaced. symbolize searches for debug files beside \
-                      the binary, in each --debug-dir and below /usr/lib/debug, by build id and \
-                      .gnu_debuglink. It does not use a file whose build id differs from the one \
-                      in the profile.\n\nExample: heapprof symbolize heapprof.server.4711.pb.gz"
-    )]
-    Symbolize(SymbolizeArgs),
+    Convert(GroupArgs<ConvertArgs, ConvertCommand>),
+    #[command(flatten)]
+    ConvertPart(ConvertCommand),
     /// Take pprof's flags and print pprof's output, byte for byte
     #[command(disable_help_flag = true, after_help = heapprof_dropin::pprof_help())]
     Pprof(DropInArgs),

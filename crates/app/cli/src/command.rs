@@ -15,6 +15,7 @@ mod fork_audit;
 mod forks;
 mod gate;
 mod growth;
+mod heap;
 mod heap_run;
 mod heapwalk;
 mod info;
@@ -62,10 +63,13 @@ use anyhow::{Context, Result, bail};
 use heapprof_analysis::series::MomentAggregation;
 use heapprof_stores::StoreBackend;
 
-use crate::args::{AliveCommand, Cli, CliCommand, CommandKind, DbCommand, SetupCommand};
+use crate::args::{
+    AliveCommand, Cli, CliCommand, CommandKind, ConvertCommand, DbCommand, GrowthCommand,
+    InfoCommand, LiveArgs, SetupCommand, TreeCommand, WatchCommand,
+};
 use crate::context::CommandContext;
 use crate::drop_in::CommandLineHost;
-use crate::sources;
+use crate::{outside, sources};
 
 /// Runs the command and returns its exit code.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
@@ -78,49 +82,58 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         CliCommand::Record(args) => return record::run(&args, cli.color),
         CliCommand::Top(args) => return top::run(&context, &args),
-        CliCommand::Tree(args) => tree::run(&context, &args)?,
-        CliCommand::Peek(args) => peek::run(&context, &args)?,
+        CliCommand::Tree(args) => tree::run(&context, &args.own)?,
+        CliCommand::TreePart(TreeCommand::Peek(args)) => peek::run(&context, &args)?,
         CliCommand::List(args) => list::run(&context, &args)?,
-        CliCommand::Traces(args) => traces::run(&context, &args)?,
-        CliCommand::Tags(args) => tags::run(&context, &args)?,
-        CliCommand::Info(args) => return info::run(&context, &args),
-        CliCommand::Stats(args) => stats::run(&context, &args)?,
-        CliCommand::Timeline(args) => timeline::run(&context, &args)?,
+        CliCommand::TreePart(TreeCommand::Traces(args)) => traces::run(&context, &args)?,
+        CliCommand::InfoPart(InfoCommand::Tags(args)) => tags::run(&context, &args)?,
+        CliCommand::Info(args) => return info::run(&context, &args.own),
+        CliCommand::InfoPart(InfoCommand::Stats(args)) => stats::run(&context, &args)?,
+        CliCommand::GrowthPart(GrowthCommand::Timeline(args)) => timeline::run(&context, &args)?,
         CliCommand::Leaks(args) => return leaks::run(&context, &args),
         CliCommand::Diff(args) => return diff::run(&context, &args),
         CliCommand::ForkAudit(args) => return fork_audit::run(&context, &args),
         CliCommand::Flame(args) => flame::run(&context, &args)?,
         CliCommand::Report(args) => report::run(&context, &args)?,
         CliCommand::Web(args) => web::run(context, &args)?,
-        CliCommand::Tui(args) => tui::run(&context, &args)?,
+        CliCommand::Tui(args) => match args.profiles.profiles.as_slice() {
+            [one] if outside::is_process(one) => {
+                let process = one.clone();
+                live::run(&context, &LiveArgs { process })?;
+            }
+            _ => tui::run(&context, &args)?,
+        },
         CliCommand::Dump(args) => dump::run(&args)?,
         CliCommand::Attach(args) if args.stop => attach::detach(&args.processes)?,
         CliCommand::Attach(args) => attach::run(&args)?,
         CliCommand::Detach(args) => attach::detach(&args.processes)?,
         CliCommand::Ps(args) => ps::run(&args.report)?,
-        CliCommand::Follow(args) => follow::run(&args)?,
+        CliCommand::GrowthPart(GrowthCommand::Follow(args)) => follow::run(&args)?,
         CliCommand::Live(args) => live::run(&context, &args)?,
+        CliCommand::Heap(args) => heap::run(&context, &args.own)?,
         CliCommand::Heapwalk(args) => heapwalk::run(&context, &args)?,
         CliCommand::PerlHeap(args) => perl_heap::run(&context, &args)?,
         CliCommand::Why(args) => return why::run(&context, &args),
         CliCommand::Proc(args) if args.recorded => ps::run(&args.report)?,
         CliCommand::Proc(args) => proc::run(&context, &args)?,
-        CliCommand::Watch(args) => return watch::run(&context, &args),
-        CliCommand::Mark(args) => mark::run(&args)?,
+        CliCommand::Watch(args) => return watch::run(&context, &args.own),
+        CliCommand::WatchPart(WatchCommand::Mark(args)) => mark::run(&args)?,
         CliCommand::CompareAllocators(args) => compare_allocators::run(&context, &args)?,
-        CliCommand::Bench(args) => bench::run(&context, &args)?,
+        CliCommand::Bench(args) => bench::run(&context, &args.own)?,
         CliCommand::Alive(args) => match (args.command, args.report) {
             (Some(command), _) => return run_alive(&context, &command),
             (None, report) => alive::run(&report.context("name the code that runs")?)?,
         },
         CliCommand::OldAlive(command) => return run_alive(&context, &command),
-        CliCommand::Growth(args) => growth::run(&context, &args)?,
+        CliCommand::Growth(args) => growth::run(&context, &args.own)?,
         CliCommand::Db(command) | CliCommand::OldDb(command) => run_db(&context, &command)?,
         CliCommand::Setup(command) | CliCommand::OldSetup(command) => run_setup(&command)?,
         CliCommand::Sql(args) => sql::run(&context, &args)?,
-        CliCommand::Merge(args) => merge::run(&context, &args)?,
-        CliCommand::Convert(args) => convert::run(&context, &args)?,
-        CliCommand::Symbolize(args) => symbolize::run(&context, &args)?,
+        CliCommand::ConvertPart(ConvertCommand::Merge(args)) => merge::run(&context, &args)?,
+        CliCommand::Convert(args) => convert::run(&context, &args.own)?,
+        CliCommand::ConvertPart(ConvertCommand::Symbolize(args)) => {
+            symbolize::run(&context, &args)?;
+        }
         CliCommand::Pprof(args) => {
             heapprof_dropin::pprof(&drop_in_host(&context, "pprof"), &args.words)?
         }

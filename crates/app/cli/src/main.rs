@@ -87,7 +87,7 @@ fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
     let args = prepare_own_words(typed, typed.len());
     let cli = args::parse(&args)?;
     let own = match &cli.command {
-        CliCommand::Record(_) | CliCommand::Mark(_) => 0,
+        CliCommand::Record(_) | CliCommand::WatchPart(_) => 0,
         // These commands run the words behind `--`.
         CliCommand::ForkAudit(_)
         | CliCommand::Watch(_)

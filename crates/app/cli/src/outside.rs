@@ -90,7 +90,7 @@ fn with_advice(error: ProcessFindError) -> anyhow::Error {
 fn advice_on_reading(error: &LiveError) -> &'static str {
     match error {
         LiveError::NotRecorded => {
-            "; heapprof attach records it from now on, and heapprof heapwalk shows its heap"
+            "; heapprof attach records it from now on, and heapprof heap blocks shows its heap"
         }
         LiveError::NotAllowed if rights::is_root() => heapprof_process::REFUSED_TO_ROOT,
         LiveError::NotAllowed => {

@@ -19,16 +19,22 @@ const FOREIGN_COMMANDS: &[(&str, &str)] = &[
     ("delete", "db rm"),
     ("disasm", "list"),
     ("dot", "pprof -dot"),
+    ("doctor", "why"),
+    ("dumpheap", "dump"),
+    ("explain", "why"),
     ("firefox", "convert --to firefox"),
     ("flamegraph", "flame"),
     ("folded", "convert --to folded"),
     ("functions", "top"),
     ("graph", "tree"),
     ("histogram", "stats"),
+    ("gui", "web"),
     ("history", "timeline"),
     ("hotspots", "top"),
     ("icicle", "flame --root top"),
     ("labels", "tags"),
+    ("memleak", "heap blocks"),
+    ("parse", "convert"),
     ("print", "top"),
     ("profile", "record"),
     ("query", "sql"),
@@ -41,8 +47,10 @@ const FOREIGN_COMMANDS: &[(&str, &str)] = &[
     ("summary", "stats"),
     ("svg", "flame"),
     ("symbols", "symbolize"),
+    ("table", "top"),
     ("text", "top"),
     ("trace", "record"),
+    ("transform", "convert"),
     ("weblist", "list"),
 ];
 
@@ -50,7 +58,7 @@ const FOREIGN_COMMANDS: &[(&str, &str)] = &[
 pub(crate) fn suggest_command(typed: &str) -> Option<String> {
     let plain: String = typed.to_lowercase().replace(['-', '_'], "");
     if let Some((_, ours)) = FOREIGN_COMMANDS.iter().find(|(word, _)| *word == plain) {
-        return Some(format!("here that is heapprof {ours}"));
+        return Some(format!("here that is heapprof {}", current_name(ours)));
     }
     let cli = cli_command();
     let commands = cli.get_subcommands().map(|command| command.get_name());
@@ -73,14 +81,14 @@ mod tests {
         for (typed, expected) in [
             ("tpo", "perhaps heapprof top"),
             ("tops", "perhaps heapprof top"),
-            ("summary", "here that is heapprof stats"),
+            ("summary", "here that is heapprof info stats"),
             ("reprot", "perhaps heapprof report"),
             ("call-tree", "here that is heapprof tree"),
             ("recrod", "perhaps heapprof record"),
             ("leak", "perhaps heapprof leaks"),
             ("dif", "perhaps heapprof diff"),
             ("flmae", "perhaps heapprof flame"),
-            ("symbolise", "perhaps heapprof symbolize"),
+            ("symbolise", "perhaps heapprof convert symbolize"),
             ("LS", "perhaps heapprof db ls"),
         ] {
             assert_eq!(suggest_command(typed).as_deref(), Some(expected), "{typed}");

@@ -7,6 +7,7 @@
 
 mod blocks_profile;
 mod elf_file;
+pub mod has_perl;
 mod memory_answer;
 mod memory_division;
 pub mod named_process;

@@ -37,6 +37,7 @@ mod outcome;
 pub mod outside;
 mod path_text;
 mod peer;
+mod process_feed;
 mod profile_entries;
 mod program;
 mod recorded_processes;
@@ -64,6 +65,7 @@ pub use observer::{LineOutputError, ProgramStream, RecordingEvent, RecordingObse
 pub use oom::OomKill;
 pub use outcome::{RecordedProfile, RecordingOutcome};
 pub use path_text::{path_from_here, shown_path};
+pub use process_feed::ProcessFeed;
 pub use profile_entries::{PrivateLedger, UnrecordedProcess, WriteFailure, WrittenProfile};
 pub use program::{PreloadCheck, RaisedRights, SanitizerError, find_program};
 pub use recorded_processes::recorded_processes;

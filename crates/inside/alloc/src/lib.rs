@@ -18,8 +18,8 @@
 //! ```
 //!
 //! `heapprof top heap.pb.gz` shows the file, as does any reader of pprof's format. The profile
-//! holds only build ids and addresses; `heapprof symbolize` adds the names of functions, and needs
-//! the executable for that.
+//! holds only build ids and addresses; `heapprof convert symbolize` adds the names of functions,
+//! and needs the executable for that.
 //!
 //! Nothing is recorded before [`start`]. Until then, an allocation costs one more load and one more
 //! branch. After that, in sampled mode (the default), it costs a few more instructions, and one

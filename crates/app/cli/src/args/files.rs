@@ -45,8 +45,8 @@ pub(crate) struct ConvertArgs {
     #[command(flatten)]
     pub(crate) profiles: ProfileArgs,
     /// The format to write
-    #[arg(long, value_enum)]
-    pub(crate) to: ConvertFormat,
+    #[arg(long, value_enum, required = true)]
+    pub(crate) to: Option<ConvertFormat>,
     /// For folded, the sample type whose values are written
     #[arg(short = 't', long, value_name = "TYPE")]
     pub(crate) sample_type: Option<String>,
@@ -86,4 +86,11 @@ pub(crate) struct SymbolizeArgs {
     /// Write to this file (- is stdout), and leave the profile as it is
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     pub(crate) output: Option<PathBuf>,
+}
+
+impl ConvertArgs {
+    /// Returns the format to write, without which a command line is not valid.
+    pub(crate) fn format(&self) -> ConvertFormat {
+        self.to.unwrap_or(ConvertFormat::Pprof)
+    }
 }

@@ -1,6 +1,6 @@
 //! What each command is about. The compiler asks for it of a new command.
 
-use super::{CliCommand, DbCommand};
+use super::{CliCommand, ConvertCommand, DbCommand, InfoCommand};
 
 /// What a command is about, which decides whether the options that choose a store mean something to
 /// it.
@@ -20,44 +20,43 @@ impl CliCommand {
         match self {
             Self::Top(_)
             | Self::Tree(_)
-            | Self::Peek(_)
             | Self::List(_)
-            | Self::Traces(_)
-            | Self::Tags(_)
+            | Self::TreePart(_)
+            | Self::InfoPart(InfoCommand::Tags(_))
             | Self::Info(_)
             | Self::Leaks(_)
             | Self::Diff(_)
             | Self::Flame(_)
             | Self::Report(_)
-            | Self::Merge(_)
+            | Self::ConvertPart(ConvertCommand::Merge(_))
             | Self::Convert(_) => CommandKind::ProfileQuestion,
             Self::Growth(_)
             | Self::Db(DbCommand::Ls(_) | DbCommand::Series(_))
             | Self::OldDb(DbCommand::Ls(_) | DbCommand::Series(_)) => CommandKind::SeriesList,
             Self::Record(_)
-            | Self::Stats(_)
-            | Self::Timeline(_)
+            | Self::InfoPart(InfoCommand::Stats(_))
+            | Self::GrowthPart(_)
+            | Self::WatchPart(_)
+            | Self::ConvertPart(ConvertCommand::Symbolize(_))
             | Self::ForkAudit(_)
             | Self::Web(_)
             | Self::Tui(_)
             | Self::Live(_)
-            | Self::Follow(_)
             | Self::Dump(_)
             | Self::Attach(_)
             | Self::Detach(_)
             | Self::Ps(_)
+            | Self::Heap(_)
             | Self::Heapwalk(_)
             | Self::PerlHeap(_)
             | Self::Proc(_)
             | Self::Why(_)
             | Self::Watch(_)
-            | Self::Mark(_)
             | Self::CompareAllocators(_)
             | Self::Bench(_)
             | Self::Alive(_)
             | Self::OldAlive(_)
             | Self::Sql(_)
-            | Self::Symbolize(_)
             | Self::Pprof(_)
             | Self::Jeprof(_)
             | Self::Db(_)

@@ -93,7 +93,7 @@ pub(crate) struct RecordArgs {
     /// contain
     #[arg(long, hide_short_help = true)]
     pub(crate) command_line: bool,
-    /// Leave addresses without names, for heapprof symbolize later
+    /// Leave addresses without names, for heapprof convert symbolize later
     #[arg(long)]
     pub(crate) no_symbolize: bool,
     /// The program and its arguments

@@ -10,43 +10,27 @@ use super::Cli;
 /// The commands that `heapprof -h` shows.
 const FIRST_COMMANDS: [&str; 12] = [
     "why", "record", "attach", "top", "tree", "diff", "leaks", "growth", "flame", "report", "web",
-    "heapwalk",
+    "heap",
 ];
 
 /// The groups of commands that `heapprof --help` shows, in the order of a user's questions.
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Record", &["record", "attach", "dump", "fork-audit"]),
     (
         "Look",
         &[
-            "why", "top", "tree", "peek", "list", "traces", "leaks", "flame", "report", "web",
-            "tui", "info", "stats", "tags", "timeline", "sql",
+            "why", "top", "tree", "list", "leaks", "flame", "report", "web", "tui", "info", "sql",
         ],
     ),
-    (
-        "Compare",
-        &["diff", "growth", "bench", "compare-allocators"],
-    ),
-    (
-        "Processes",
-        &[
-            "proc",
-            "watch",
-            "mark",
-            "live",
-            "follow",
-            "heapwalk",
-            "perl-heap",
-            "alive",
-        ],
-    ),
+    ("Record", &["record", "attach", "dump", "fork-audit"]),
+    ("Compare", &["diff", "growth", "bench"]),
+    ("Processes", &["proc", "heap", "watch", "alive"]),
     ("Store", &["db"]),
-    ("Files", &["convert", "merge", "symbolize", "pprof"]),
+    ("Files", &["convert", "pprof"]),
     ("Setup", &["setup", "help"]),
 ];
 
 /// Names that commands had before, and what they are called now. The old names go on working.
-const OLD_NAMES: [(&str, &str); 16] = [
+const OLD_NAMES: [(&str, &str); 29] = [
     ("load", "db load"),
     ("ls", "db ls"),
     ("series", "db series"),
@@ -63,6 +47,19 @@ const OLD_NAMES: [(&str, &str); 16] = [
     ("ps", "proc --recorded"),
     ("listen", "alive listen"),
     ("wiretap", "alive wiretap"),
+    ("stats", "info stats"),
+    ("tags", "info tags"),
+    ("peek", "tree peek"),
+    ("traces", "tree traces"),
+    ("timeline", "growth timeline"),
+    ("follow", "growth follow"),
+    ("merge", "convert merge"),
+    ("symbolize", "convert symbolize"),
+    ("compare-allocators", "bench allocators"),
+    ("mark", "watch mark"),
+    ("heapwalk", "heap blocks"),
+    ("perl-heap", "heap values"),
+    ("live", "tui"),
 ];
 
 /// Commands that show all code, unless the user asks for own code.
@@ -75,16 +72,25 @@ pub(crate) fn cli_command() -> Command {
         command = command.mut_subcommand(name, |old| old.hide(true));
     }
     for name in ALL_CODE_COMMANDS {
-        command = command.mut_subcommand(name, |command| {
-            let own_help = "Count the memory of libraries for the program's own code";
-            command
-                .mut_arg("all_code", |option| option.hide(true))
-                .mut_arg("own_code", |option| {
-                    option.help(own_help).hide_short_help(false)
-                })
-        });
+        command = command.mut_subcommand(name, showing_all_code);
+        // The command's present name may be a part of another command.
+        if let Some((group, part)) = current_name(name).split_once(' ') {
+            command = command.mut_subcommand(group, |command| {
+                command.mut_subcommand(part, showing_all_code)
+            });
+        }
     }
     command
+}
+
+/// Returns a command that shows all code, unless the user asks for own code.
+fn showing_all_code(command: Command) -> Command {
+    let own_help = "Count the memory of libraries for the program's own code";
+    command
+        .mut_arg("all_code", |option| option.hide(true))
+        .mut_arg("own_code", |option| {
+            option.help(own_help).hide_short_help(false)
+        })
 }
 
 /// Returns the definition of the command line without hidden commands, for completions.
@@ -121,7 +127,11 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
         command = command.override_help(help);
     }
     let matches = command.try_get_matches_from_mut(words)?;
-    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+    Ok(Cli {
+        command: cli.command.ungrouped(),
+        ..cli
+    })
 }
 
 /// Returns a line for a command: its name and what it does.

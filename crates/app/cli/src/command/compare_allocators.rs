@@ -1,4 +1,4 @@
-//! `heapprof compare-allocators`: runs the same program with several allocators, in turn.
+//! `heapprof bench allocators`: runs the same program with several allocators, in turn.
 
 use std::ffi::OsStr;
 

@@ -18,12 +18,12 @@ use crate::{messages, output};
 pub(super) fn run(context: &CommandContext, args: &ConvertArgs) -> Result<()> {
     let file = args.output.file();
     let lines = splits_lines(args)?;
-    if args.to == ConvertFormat::Pprof && output::is_terminal(file) {
+    if args.format() == ConvertFormat::Pprof && output::is_terminal(file) {
         bail!("a profile is not text for a terminal; write it to a file with -o");
     }
     let names = context.sources.or_newest(&args.profiles.profiles)?;
     let source = context.sources.read(&names)?;
-    match args.to {
+    match args.format() {
         ConvertFormat::Pprof => output::profile(args.file_mode.mode()?, file, |writer| {
             Ok(encode(&source.profile, writer)?)
         }),
@@ -95,13 +95,13 @@ fn with_profile_name<T>(source: &QuestionSource, result: Result<T, WriteError>) 
 /// stacks this is false, because `run` itself reads their `--granularity`. Fails if an option does
 /// not fit the format, so that no option is silently ignored.
 fn splits_lines(args: &ConvertArgs) -> Result<bool> {
-    if args.to == ConvertFormat::Folded {
+    if args.format() == ConvertFormat::Folded {
         return Ok(false);
     }
     if args.sample_type.is_some() {
         bail!("--sample-type is for --to folded; the other forms hold all types");
     }
-    match (args.to, args.granularity) {
+    match (args.format(), args.granularity) {
         (_, None) => Ok(false),
         (ConvertFormat::Speedscope, Some(Granularity::Functions | Granularity::FileFunctions)) => {
             Ok(false)

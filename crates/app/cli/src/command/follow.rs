@@ -1,4 +1,4 @@
-//! `heapprof follow`: prints which lines of a recorded process have grown, while it runs.
+//! `heapprof growth follow`: prints which lines of a recorded process have grown, while it runs.
 
 use std::collections::HashMap;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! `heapprof heapwalk`: reports which blocks of a heap have leaked, from outside.
+//! `heapprof heap blocks`: reports which blocks of a heap have leaked, from outside.
 
 use anyhow::{Context, Result, bail};
 use heapprof_heap::{BlockKinds, ChunkMarks, HeapSummary, MallocHeap};

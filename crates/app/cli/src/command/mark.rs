@@ -1,5 +1,5 @@
-//! `heapprof mark`: sends a mark to a running watch, and waits for the answer. The mark names what
-//! begins at this moment.
+//! `heapprof watch mark`: sends a mark to a running watch, and waits for the answer. The mark names
+//! what begins at this moment.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,4 +1,4 @@
-//! `heapprof merge`: adds up profiles into one file.
+//! `heapprof convert merge`: adds up profiles into one file.
 
 use anyhow::{Result, bail};
 use heapprof_profile::encode;
@@ -11,7 +11,7 @@ pub(super) fn run(context: &CommandContext, args: &MergeArgs) -> Result<()> {
     let file = args.output.file();
     if output::is_terminal(file) {
         bail!(
-            "a profile is not text for a terminal; write it to a file: heapprof merge … -o \
+            "a profile is not text for a terminal; write it to a file: heapprof convert merge … -o \
              sum.pb.gz"
         );
     }

@@ -1,4 +1,4 @@
-//! `heapprof peek REGEX`: prints callers and callees.
+//! `heapprof tree peek REGEX`: prints callers and callees.
 
 use anyhow::Result;
 use heapprof_analysis::Query;

@@ -1,4 +1,4 @@
-//! `heapprof perl-heap`: reports what holds the memory in a Perl program.
+//! `heapprof heap values`: reports what holds the memory in a Perl program.
 
 use std::path::Path;
 

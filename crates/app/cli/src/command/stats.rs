@@ -1,4 +1,4 @@
-//! `heapprof stats`: prints totals and sizes of a profile.
+//! `heapprof info stats`: prints totals and sizes of a profile.
 
 use anyhow::Result;
 use heapprof_page::StatsQuestion;

@@ -1,5 +1,5 @@
-//! `heapprof symbolize`: gives names to the addresses in a profile, from the binaries and debug
-//! files of this machine.
+//! `heapprof convert symbolize`: gives names to the addresses in a profile, from the binaries and
+//! debug files of this machine.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! `heapprof tags`: prints the labels of a profile.
+//! `heapprof info tags`: prints the labels of a profile.
 
 use anyhow::Result;
 use heapprof_page::TagsQuestion;

@@ -1,4 +1,4 @@
-//! `heapprof timeline`: prints the heap over time, of one profile or of a series.
+//! `heapprof growth timeline`: prints the heap over time, of one profile or of a series.
 
 use anyhow::Result;
 use heapprof_page::TimelineQuestion;

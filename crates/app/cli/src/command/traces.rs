@@ -1,4 +1,4 @@
-//! `heapprof traces`: prints stacks one by one.
+//! `heapprof tree traces`: prints stacks one by one.
 
 use anyhow::Result;
 use heapprof_analysis::Query;

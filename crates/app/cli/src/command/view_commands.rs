@@ -26,10 +26,10 @@ pub(super) fn view_commands(
         ("flame", format!("heapprof flame {last} > flame.svg")),
         ("table", format!("heapprof top {last}")),
         ("map", format!("heapprof top -n 0 {last}")),
-        ("sizes", format!("heapprof stats {last}")),
-        ("timeline", format!("heapprof timeline {all}")),
+        ("sizes", format!("heapprof info stats {last}")),
+        ("timeline", format!("heapprof growth timeline {all}")),
         ("growth", format!("heapprof report {all} -o report.html")),
-        ("pivot", format!("heapprof peek '{{pattern}}' {last}")),
+        ("pivot", format!("heapprof tree peek '{{pattern}}' {last}")),
     ] {
         commands.insert(view.to_string(), command);
     }

@@ -91,7 +91,7 @@ pub(super) fn describe_refused(refused: &[(PathBuf, std::io::Error)]) -> Option<
         n => format!(" (and {} more)", n - 1),
     };
     Some(format!(
-        "{}: is left as it is ({why}){more}; heapprof symbolize -o OUT FILE writes it with names \
+        "{}: is left as it is ({why}){more}; heapprof convert symbolize -o OUT FILE writes it with names \
          elsewhere",
         path.display()
     ))
@@ -418,7 +418,7 @@ fn explain_missing_names(unnamed: &[&anyhow::Error]) -> Option<String> {
         n => format!("{n} profiles are without names, the first one because"),
     };
     Some(format!(
-        "{which}: {first:#}{advice}; heapprof symbolize -o OUT FILE writes a profile with names \
+        "{which}: {first:#}{advice}; heapprof convert symbolize -o OUT FILE writes a profile with names \
          elsewhere"
     ))
 }

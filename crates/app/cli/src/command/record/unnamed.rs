@@ -51,7 +51,7 @@ pub(super) fn mostly_nameless(
     };
     text += &format!(
         ", most of it in {file}, which was {became} after the program had loaded it; with a copy \
-         of the old file in DIR, heapprof symbolize --debug-dir DIR {} names them",
+         of the old file in DIR, heapprof convert symbolize --debug-dir DIR {} names them",
         quoted(path)
     );
     Some(text)
@@ -71,7 +71,7 @@ fn how_to_name(unnamed: &UnnamedCode, file: &str, path: &Path) -> String {
         );
     }
     text += &format!(
-        "heapprof symbolize --debug-dir DIR {} reads them from DIR",
+        "heapprof convert symbolize --debug-dir DIR {} reads them from DIR",
         quoted(path)
     );
     text

@@ -45,7 +45,7 @@ fn of_process(pid: u32, answer: &MemoryAnswer) -> Vec<NextCommand> {
     let mut all = Vec::new();
     if answer.is_perl {
         all.push(command(
-            format!("heapprof perl-heap {pid}"),
+            format!("heapprof heap values {pid}"),
             "every Perl variable",
         ));
     }
@@ -60,14 +60,14 @@ fn of_process(pid: u32, answer: &MemoryAnswer) -> Vec<NextCommand> {
     }
     if has_leaked(answer) {
         all.push(command(
-            format!("heapprof heapwalk {pid}"),
+            format!("heapprof heap blocks {pid}"),
             "what leaked, block by block",
         ));
     }
     if is_large(PartKind::MallocFree) {
         let shows = "why malloc keeps free memory";
         all.push(command(
-            format!("heapprof heapwalk {pid} --allocator"),
+            format!("heapprof heap blocks {pid} --allocator"),
             shows,
         ));
     }
@@ -102,18 +102,18 @@ fn of_core(core: &str, answer: &MemoryAnswer) -> Vec<NextCommand> {
     }
     if answer.is_perl {
         all.push(command(
-            format!("heapprof perl-heap {core}"),
+            format!("heapprof heap values {core}"),
             "every Perl variable",
         ));
     }
     if answer.part(PartKind::MallocInUse).is_some() {
         all.push(command(
-            format!("heapprof heapwalk {core}"),
+            format!("heapprof heap blocks {core}"),
             "what leaked, block by block",
         ));
         let shows = "malloc's memory by arena";
         all.push(command(
-            format!("heapprof heapwalk {core} --allocator"),
+            format!("heapprof heap blocks {core} --allocator"),
             shows,
         ));
     }

@@ -1,0 +1,34 @@
+//! `heapprof heap`: reports what is in a heap: of a perl its values, of any other program the
+//! blocks that leaked.
+
+use anyhow::{Context, Result, bail};
+use heapprof_inspect::{has_perl, named_process};
+
+use super::{heapwalk, perl_heap};
+use crate::args::{Cli, CliCommand, HeapArgs, parse};
+use crate::context::CommandContext;
+use crate::name;
+
+pub(super) fn run(context: &CommandContext, args: &HeapArgs) -> Result<()> {
+    let target = args
+        .target
+        .as_deref()
+        .context("name a process or core:FILE")?;
+    let is_perl = match target.strip_prefix("core:") {
+        Some(path) => has_perl::core(&name::path(path)),
+        // A file that is named without core: is one of Devel::MAT.
+        None if name::path(target).is_file() => true,
+        None => has_perl::process(named_process::find(target)?),
+    };
+    let part = match is_perl {
+        true => "values",
+        false => "blocks",
+    };
+    let words = ["heapprof", "heap", part, "--", target].map(Into::into);
+    let Cli { command, .. } = parse(&words)?;
+    match command {
+        CliCommand::PerlHeap(args) => perl_heap::run(context, &args),
+        CliCommand::Heapwalk(args) => heapwalk::run(context, &args),
+        _ => bail!("{target}: is no process and no core file"),
+    }
+}

@@ -1,0 +1,54 @@
+//! Tells whether a program is a perl, without looking into its memory.
+
+use std::path::Path;
+
+use heapprof_heap::CoreMemory;
+use heapprof_process::maps;
+use heapprof_recorder::outside::open_core;
+
+use crate::words::base_name;
+
+/// Whether a process is a perl, or has one in it.
+#[must_use]
+pub fn process(pid: u32) -> bool {
+    let text = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    maps::parse(&text).iter().any(|map| is_perl(&map.path))
+}
+
+/// Whether a core file is of a perl, or of a program that has one in it.
+#[must_use]
+pub fn core(path: &Path) -> bool {
+    let core = open_core(path)
+        .ok()
+        .map(|(file, _)| CoreMemory::open(file, None));
+    let image = core.and_then(|core| core.ok()?.image().ok());
+    image.is_some_and(|image| image.files.iter().any(|map| is_perl(&map.path)))
+}
+
+/// Whether a file is a perl, or its library.
+fn is_perl(path: &[u8]) -> bool {
+    let path = String::from_utf8_lossy(path);
+    let name = base_name(&path);
+    let version = name.strip_prefix("perl").unwrap_or("x");
+    version.chars().all(|c| c.is_ascii_digit() || c == '.') || name.starts_with("libperl.so")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn perls_are_known_by_their_files() {
+        for (path, expected) in [
+            ("/usr/bin/perl", true),
+            ("/usr/bin/perl5.36.0", true),
+            ("/usr/lib/libperl.so.5.36", true),
+            ("/usr/bin/perldoc-server", false),
+            ("/usr/bin/python3", false),
+            ("", false),
+        ] {
+            assert_eq!(is_perl(path.as_bytes()), expected, "{path}");
+        }
+        assert!(!process(std::process::id()));
+    }
+}
