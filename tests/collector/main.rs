@@ -24,8 +24,9 @@ mod preload_path;
 mod c_api;
 // Memory that forked children share, load and copy.
 mod fork_audit;
-// Datagrams that report which code ran.
+// Where all of the memory of a program is.
 mod why;
+// Datagrams that report which code ran.
 mod wiretap;
 // The heap, walked from outside.
 mod heapwalk;
@@ -100,6 +101,8 @@ mod unloaded;
 // Programs with other C libraries, and static ones, that are started by a recorded program.
 mod other_libc;
 mod own_code;
+// Recordings without names.
+mod own_recordings;
 mod shown_type;
 // Each thread's share, with `record --threads`.
 mod threads;

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use anyhow::Result;
 use heapprof_analysis::{QuestionSource, series::MomentAggregation};
 use heapprof_formats::FormatReadOptions;
+use heapprof_profile::Profile;
 use heapprof_sources::{ProfileSources, SourceError, SourceHost, SourceSettings};
+use heapprof_symbolize::{SymbolizeOptions, symbolize};
 
-use crate::args::{Cli, CliCommand, DbCommand, OverTimeMode};
+use crate::args::{Cli, CliCommand, ConvertCommand, DbCommand, OverTimeMode};
 use crate::progress::WorkBar;
 use crate::{messages, now, outside};
 
@@ -34,11 +36,22 @@ pub(crate) fn from_command_line(cli: &Cli) -> ProfileSources {
         },
         clock: now::nanos,
     };
-    ProfileSources::new(settings, Arc::new(CommandLineReader))
+    // A server must not open files for what a profile names, and other tools show what is written.
+    let names_code = !matches!(
+        cli.command,
+        CliCommand::Web(_)
+            | CliCommand::Pprof(_)
+            | CliCommand::Jeprof(_)
+            | CliCommand::ConvertPart(ConvertCommand::Symbolize(_))
+    );
+    ProfileSources::new(settings, Arc::new(CommandLineReader { names_code }))
 }
 
 /// This program as the host of the sources of profiles: it prints their notes and progress.
-struct CommandLineReader;
+struct CommandLineReader {
+    /// Whether code without names gets names where that is safe.
+    names_code: bool,
+}
 
 impl SourceHost for CommandLineReader {
     fn note(&self, text: &str) {
@@ -56,6 +69,16 @@ impl SourceHost for CommandLineReader {
             error @ SourceError::SameProcess { .. } => {
                 anyhow::anyhow!("{error}: take the last, use diff, or say --sum")
             }
+        }
+    }
+
+    fn name_own_code(&self, profile: &mut Profile) {
+        if self.names_code {
+            let options = SymbolizeOptions {
+                number_functions: true,
+                ..SymbolizeOptions::default()
+            };
+            symbolize(profile, &options);
         }
     }
 

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use anyhow::Result;
 use heapprof_analysis::QuestionSource;
 use heapprof_formats::FormatError;
+use heapprof_profile::Profile;
 
 /// An error whose advice depends on the front end.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +42,10 @@ pub trait SourceHost: Send + Sync {
 
     /// Whether an argument names a process or a core file.
     fn is_outside(&self, argument: &str) -> bool;
+
+    /// Gives names to the code of a recording that was read from a file of this user. All of its
+    /// code without names is in files with build ids.
+    fn name_own_code(&self, profile: &mut Profile);
 
     /// Reads the process or the core file that an argument names; `None` if it names neither.
     fn read_outside(&self, argument: &str) -> Result<Option<QuestionSource>>;

@@ -11,6 +11,7 @@
 mod default_profile;
 mod fetch;
 mod host;
+mod own_recording;
 mod source;
 mod url;
 

@@ -4,6 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,8 +20,10 @@ use heapprof_formats::{FormatReadOptions, MprofCall, PartSelector, ProfileFormat
 use heapprof_profile::{Profile, merge_all};
 use heapprof_stores::{StoreBackend, read_selection};
 use heapprof_text::file_name as name;
+use rustix::process::geteuid;
 
 use crate::host::{ProgressReader, SourceError, SourceHost};
+use crate::own_recording::is_own_recording;
 use crate::{default_profile, fetch};
 
 /// The settings for finding and reading profiles.
@@ -290,8 +293,12 @@ impl ProfileSources {
         // A path is tried before a name.
         let path = name::path(whole);
         if path.exists() {
-            let reading = self.read_file(name, &path, options.clone().part(part))?;
-            return Ok(QuestionSource::new(name::shown(name), keep(reading)).into());
+            let (reading, is_own) = self.read_file(name, &path, options.clone().part(part))?;
+            let mut profile = keep(reading);
+            if is_own && is_own_recording(&profile) {
+                self.host.name_own_code(&mut profile);
+            }
+            return Ok(QuestionSource::new(name::shown(name), profile).into());
         }
         let is_elsewhere = !matches!(self.settings.backend, StoreBackend::Database(_))
             && !self.settings.is_loading;
@@ -385,12 +392,13 @@ impl ProfileSources {
         Ok(Some(store))
     }
 
+    /// Reads a file. Also returns whether it is a regular file of this user.
     fn read_file(
         &self,
         name: &str,
         path: &Path,
         options: FormatReadOptions,
-    ) -> Result<ProfileReading> {
+    ) -> Result<(ProfileReading, bool)> {
         let file = File::open(path).with_context(|| format!("{name}: cannot be read"))?;
         let metadata = file
             .metadata()
@@ -399,7 +407,8 @@ impl ProfileSources {
             bail!("{name}: is a folder, not a profile; name a file in it");
         }
         let length = metadata.is_file().then_some(metadata.len());
-        self.decode(name, file, length, options)
+        let is_own = metadata.is_file() && metadata.uid() == geteuid().as_raw();
+        Ok((self.decode(name, file, length, options)?, is_own))
     }
 
     fn decode(

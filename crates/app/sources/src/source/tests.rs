@@ -28,6 +28,8 @@ impl SourceHost for NoteKeeper {
         anyhow::anyhow!("{error}; explained")
     }
 
+    fn name_own_code(&self, _profile: &mut Profile) {}
+
     fn is_outside(&self, argument: &str) -> bool {
         argument.starts_with("outside:")
     }
