@@ -473,7 +473,11 @@ impl SeenMemory<'_> {
                 PartKind::MallocFree => {
                     let trimmable = heap.map_or(0, |heap| trimmable_bytes(image, heap));
                     let trimmable = trimmable.min(part.bytes);
-                    format!("malloc_trim(0) would give back {}", shown(trimmable))
+                    // A hole that is smaller than a page can't be given back.
+                    match trimmable.saturating_mul(10) < part.bytes {
+                        true => format!("fragmented: malloc_trim would free {}", shown(trimmable)),
+                        false => format!("malloc_trim(0) would give back {}", shown(trimmable)),
+                    }
                 }
                 PartKind::PythonObjects => {
                     format!(

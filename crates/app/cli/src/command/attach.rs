@@ -355,10 +355,10 @@ impl AttachedRecording {
     /// Prints how the recording ended.
     fn say(&self, over: AttachEndReason, written: Option<String>) {
         let why = match over {
-            AttachEndReason::TimeLimit | AttachEndReason::Interrupted => "left",
-            AttachEndReason::ProgramEnded => "it has ended",
-            AttachEndReason::ProgramReplaced => "it has become another program",
-            AttachEndReason::DetachedElsewhere => "somebody else has left it",
+            AttachEndReason::TimeLimit | AttachEndReason::Interrupted => "its recording has ended, and it goes on",
+            AttachEndReason::ProgramEnded => "has ended",
+            AttachEndReason::ProgramReplaced => "has become another program",
+            AttachEndReason::DetachedElsewhere => "another heapprof has ended its recording",
         };
         let before = match (over, &self.ledger_process) {
             (AttachEndReason::ProgramEnded | AttachEndReason::ProgramReplaced, None) => {

@@ -1,6 +1,7 @@
 //! The commands that answer the next question about a program's memory, by what was found.
 
-use heapprof_report::{AnswerTotal, MemoryAnswer, NextCommand, PartKind};
+use heapprof_profile::PEAK;
+use heapprof_report::{MemoryAnswer, NextCommand, PartKind};
 
 use super::WhyTarget;
 use crate::name;
@@ -121,12 +122,13 @@ fn of_core(core: &str, answer: &MemoryAnswer) -> Vec<NextCommand> {
 }
 
 fn of_profile(profile: &str, answer: &MemoryAnswer) -> Vec<NextCommand> {
-    let when = match answer.basis {
-        AnswerTotal::PeakResident => " -t peak_space",
-        _ => "",
+    let recorded = answer.part(PartKind::Recorded);
+    let when = match recorded.is_some_and(|part| part.detail.starts_with(PEAK)) {
+        true => " -t peak",
+        false => "",
     };
     vec![
-        command(format!("heapprof top{when} {profile}"), "all functions"),
+        command(format!("heapprof top{when} -g lines {profile}"), "by line"),
         command(format!("heapprof tree{when} {profile}"), "who calls them"),
         command(
             format!("heapprof report {profile} -o page.html"),
