@@ -388,7 +388,8 @@ fn what_is_left_attached_is_seen_taken_over_and_left() {
     assert_eq!(program.run(&["detach", &pid]).code, 0);
     let said = attach.finish();
     assert!(
-        said.err.contains("another heapprof has ended its recording"),
+        said.err
+            .contains("another heapprof has ended its recording"),
         "{}",
         said.err
     );

@@ -11,8 +11,8 @@ use heapprof_analysis::QuestionSource;
 use heapprof_heap::{HeapWalkError, ImageRegion, MallocHeap, ProcessImage, trimmable_bytes};
 use heapprof_live::CoreLedger;
 use heapprof_process::{
-    Cgroup, MappingHints, MappingKind, MeasuredMapping, MemoryBreakdown, MemoryUsage, SmapsMapping,
-    StatusCounters, explain, measured_mappings,
+    Cgroup, MappingHints, MappingKind, MeasuredMapping, MemoryBreakdown, MemoryTexts, MemoryUsage,
+    SmapsMapping, StatusCounters, explain, measured_mappings,
 };
 use heapprof_profile::Profile;
 use heapprof_recorder::outside::{open_core, process_title, read_core};
@@ -262,15 +262,16 @@ type OpenedProcess = (
 fn open(pid: u32) -> Result<OpenedProcess, UnseenMemory> {
     let copied = copied_bytes(pid);
     let free = free_memory();
-    // The lists of blocks and pointers may need half as much again.
-    if copied / 2 * 3 > free {
+    // The lists of blocks and pointers may need as much again, or more if the blocks are small.
+    if copied.saturating_mul(2) > free {
         return Err(UnseenMemory::TooLarge { copied, free });
     }
-    let opened = WalkTarget::from_process_with(pid, || explain(pid));
-    opened.map_err(|error| match error {
+    let opened = WalkTarget::from_process_with(pid, || MemoryTexts::read(pid));
+    let (target, image, hold, texts) = opened.map_err(|error| match error {
         HeapWalkError::NotAllowed => UnseenMemory::NotAllowed,
         error => UnseenMemory::Other(error),
-    })
+    })?;
+    Ok((target, image, hold, texts.map(MemoryTexts::divide)))
 }
 
 /// Returns the number of bytes that a copy of a process's memory has, or a little more.
@@ -437,6 +438,8 @@ impl SeenMemory<'_> {
         let division = MemoryDivision::new(mappings, Some(&view));
         let perl = perl_findings(target, image, heap);
         // Of a perl, Perl's values say more.
+        let in_use = division.parts.get(&PartKind::MallocInUse);
+        let in_use = in_use.copied().unwrap_or(0);
         let walks_blocks = heap.filter(|_| perl.is_none());
         let mut malloc = walks_blocks
             .map(|heap| malloc_findings(target, image, heap, &pools))
@@ -444,7 +447,7 @@ impl SeenMemory<'_> {
         (answer.leaked, answer.is_perl) = (malloc.leaked, perl.is_some());
         add_divided(answer, &division, &mut |part| match part {
             PartKind::MallocInUse => match &perl {
-                Some(perl) => perl.holders.clone(),
+                Some(perl) => perl.holders_within(in_use),
                 None => std::mem::take(&mut malloc.holders),
             },
             PartKind::MallocFree => {
@@ -460,7 +463,7 @@ impl SeenMemory<'_> {
                 PartKind::MallocInUse => match &perl {
                     Some(perl) => {
                         let values = count_of(perl.values, "Perl value");
-                        format!("{} in {values}", shown(perl.bytes))
+                        format!("{} in {values}", shown(perl.bytes.min(in_use)))
                     }
                     None => {
                         let blocks = count_of(malloc.blocks, "block");

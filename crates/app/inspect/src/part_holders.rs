@@ -234,6 +234,18 @@ pub(crate) struct PerlFindings {
     pub(crate) bytes: u64,
 }
 
+impl PerlFindings {
+    /// Returns the holders with at most `most` bytes each. The length of a value is what the
+    /// program says, and may be anything.
+    pub(crate) fn holders_within(&self, most: u64) -> Vec<PartHolder> {
+        let within = |holder: &PartHolder| PartHolder {
+            bytes: holder.bytes.min(most),
+            ..holder.clone()
+        };
+        self.holders.iter().map(within).collect()
+    }
+}
+
 /// Finds what Perl's variables retain; `None` if the program is no perl that can be read.
 pub(crate) fn perl_findings(
     target: &WalkTarget,

@@ -37,7 +37,7 @@ const MAX_HASH_CHAIN: u64 = 100_000;
 /// Iterates over the objects in the list of the `r_debug` at `at`, which glibc exports as
 /// `_r_debug`.
 pub fn objects<M: Memory>(memory: M, at: u64) -> impl Iterator<Item = LoadedObject> {
-    let mut map = memory.u64(at + 8).unwrap_or(0);
+    let mut map = memory.u64(at.wrapping_add(8)).unwrap_or(0);
     let next = move || {
         if map == 0 {
             return None;
@@ -126,7 +126,10 @@ impl LoadedObject {
         let value = self.entry(memory, tag)?;
         // Old versions of glibc overwrite the value from the file with the address.
         let is_address = value >= self.base;
-        Some(if is_address { value } else { self.base + value })
+        Some(match is_address {
+            true => value,
+            false => self.base.wrapping_add(value),
+        })
     }
 
     /// Returns the value with a `tag` in the dynamic section.
@@ -135,8 +138,8 @@ impl LoadedObject {
             return None;
         }
         for i in 0..MAX_DYNAMIC_ENTRIES {
-            let at = self.dynamic + 16 * i;
-            let (found, value) = (memory.u64(at)?, memory.u64(at + 8)?);
+            let at = self.dynamic.wrapping_add(16 * i);
+            let (found, value) = (memory.u64(at)?, memory.u64(at.wrapping_add(8))?);
             if found == 0 {
                 return None;
             }
@@ -154,29 +157,30 @@ impl LoadedObject {
         const DT_GNU_HASH: u64 = 0x6fff_fef5;
         let table = self.section(memory, DT_GNU_HASH)?;
         let hash = gnu_hash(name);
-        let (buckets, first) = (memory.u32(table)?, memory.u32(table + 4)?);
-        let (words, shift) = (memory.u32(table + 8)?, memory.u32(table + 12)?);
+        let head = |offset: u64| memory.u32(table.wrapping_add(offset));
+        let (buckets, first, words, shift) = (head(0)?, head(4)?, head(8)?, head(12)?);
         if buckets == 0 || words == 0 {
             return None;
         }
         // A Bloom filter tells for most names that the object does not define them.
-        let word = memory.u64(table + 16 + 8 * u64::from((hash / 64) % words))?;
+        let bloom = table.wrapping_add(16);
+        let word = memory.u64(bloom.wrapping_add(8 * u64::from((hash / 64) % words)))?;
         let bits = 1u64 << (hash % 64) | 1u64 << (hash.checked_shr(shift).unwrap_or(0) % 64);
         if word & bits != bits {
             return None;
         }
-        let bucket = table + 16 + 8 * u64::from(words);
-        let chain = bucket + 4 * u64::from(buckets);
-        let begin = memory.u32(bucket + 4 * u64::from(hash % buckets))?;
+        let bucket = bloom.wrapping_add(8 * u64::from(words));
+        let chain = bucket.wrapping_add(4 * u64::from(buckets));
+        let begin = memory.u32(bucket.wrapping_add(4 * u64::from(hash % buckets)))?;
         if begin < first {
             return None;
         }
         let texts = self.section(memory, DT_STRTAB)?;
         let symbols = self.section(memory, DT_SYMTAB)?;
         for i in u64::from(begin)..u64::from(begin) + MAX_HASH_CHAIN {
-            let entry = memory.u32(chain + 4 * (i - u64::from(first)))?;
+            let entry = memory.u32(chain.wrapping_add(4 * (i - u64::from(first))))?;
             if entry | 1 == hash | 1 {
-                let symbol = self.symbol_at(memory, symbols + 24 * i, texts, name);
+                let symbol = self.symbol_at(memory, symbols.wrapping_add(24 * i), texts, name);
                 if symbol.is_some() {
                     return symbol;
                 }
@@ -202,22 +206,22 @@ impl LoadedObject {
         let mut found = [0; 64];
         let wanted = name.as_bytes();
         let found = found.get_mut(..=wanted.len())?;
-        let read = memory.read(texts + u64::from(memory.u32(at)?), found);
+        let read = memory.read(texts.wrapping_add(u64::from(memory.u32(at)?)), found);
         if !read || found[..wanted.len()] != *wanted || found[wanted.len()] != 0 {
             return None;
         }
-        if memory.u16(at + 6)? == SHN_UNDEF {
+        if memory.u16(at.wrapping_add(6))? == SHN_UNDEF {
             return None;
         }
-        let value = memory.u64(at + 8)?;
-        let is_local = memory.u8(at + 4)? & 15 == STT_TLS;
+        let value = memory.u64(at.wrapping_add(8))?;
+        let is_local = memory.u8(at.wrapping_add(4))? & 15 == STT_TLS;
         Some(DynamicSymbol {
             address: if is_local {
                 value
             } else {
                 self.base.wrapping_add(value)
             },
-            size: memory.u64(at + 16)?,
+            size: memory.u64(at.wrapping_add(16))?,
         })
     }
 }
@@ -226,4 +230,38 @@ impl LoadedObject {
 fn gnu_hash(name: &str) -> u32 {
     let mix = |hash: u32, byte: u8| hash.wrapping_mul(33).wrapping_add(byte.into());
     name.bytes().fold(5381, mix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Memory in which each word at an address is the same.
+    #[derive(Clone, Copy)]
+    struct UniformMemory(u64);
+
+    impl Memory for UniformMemory {
+        fn read(self, _at: u64, to: &mut [u8]) -> bool {
+            let word = self.0.to_ne_bytes();
+            to.iter_mut()
+                .zip(word.iter().cycle())
+                .for_each(|(to, byte)| *to = *byte);
+            true
+        }
+    }
+
+    /// Addresses of another program may be any numbers.
+    #[test]
+    fn addresses_at_the_end_of_memory_cause_no_overflow() {
+        for word in [5, 6, 21, 0x6fff_fef5, u64::MAX, u64::MAX / 3] {
+            for base in [0, u64::MAX - 255, u64::MAX] {
+                for dynamic in [16, u64::MAX - 7] {
+                    let object = LoadedObject::at(base, dynamic);
+                    let memory = UniformMemory(word);
+                    let _ = object.symbol(memory, "PL_revision");
+                    let _ = object.section(memory, word);
+                }
+            }
+        }
+    }
 }

@@ -32,12 +32,13 @@ static BLOCKED_SIGNALS: u64 = !(1 << 32);
 /// sendmmsg, io_uring_enter, epoll_wait, epoll_pwait, epoll_pwait2, rt_sigtimedwait, semop,
 /// semtimedop, recvfrom, recvmsg, recvmmsg, accept, accept4, sendto, sendmsg, io_getevents,
 /// io_pgetevents, msgrcv, msgsnd.
-const RESTARTED_CALLS: [i64; 23] = [
+const RESTARTED_CALLS: [i64; 24] = [
     libc::SYS_read,
     libc::SYS_readv,
     libc::SYS_write,
     libc::SYS_writev,
     libc::SYS_sendmmsg,
+    libc::SYS_sendfile,
     libc::SYS_io_uring_enter,
     libc::SYS_epoll_wait,
     libc::SYS_epoll_pwait,

@@ -105,7 +105,13 @@ pub fn capture_with<T>(
         })
         .collect();
     let (all, mut runs) = plan(whose, &pages)?;
-    let is_watched = |run: &Range<u64>| watched.iter().any(|one| one.contains(&run.start));
+    // The ranges are in order of their addresses.
+    let is_watched = |run: &Range<u64>| {
+        let next = watched.partition_point(|one| one.end <= run.start);
+        watched
+            .get(next)
+            .is_some_and(|one| one.contains(&run.start))
+    };
     let left_out = runs.iter().filter(|run| is_watched(run));
     let left_out: u64 = left_out.map(|run| run.end - run.start).sum();
     runs.retain(|run| !is_watched(run));

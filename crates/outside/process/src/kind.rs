@@ -106,6 +106,8 @@ const HEAP_MAX_SIZE: u64 = 64 << 20;
 /// The addresses at which Go's runtime puts its heap on x86-64 and aarch64 (`mallocinit` in
 /// runtime/malloc.go).
 const GO_ARENAS: std::ops::Range<u64> = 0xc0_0000_0000..0x100_0000_0000;
+/// Largest size in bytes of a mapping that is taken for a stack because of its guard alone.
+const MAX_STACK_SIZE: u64 = 32 << 20;
 /// Largest size of a stack's guard mapping in bytes.
 const MAX_GUARD_SIZE: u64 = 64 << 10;
 
@@ -194,7 +196,9 @@ fn kinds(regions: &[NamedMapping<'_>], around: &MappingHints) -> Vec<MappingKind
         let has_pointer = pointers.iter().any(|pointer| range.contains(pointer))
             // Go has the stacks of its threads in its heap.
             && !GO_ARENAS.contains(&range.start);
-        if is_writable && (has_pointer || around.threads > 1 && is_behind_guard(regions, i)) {
+        let is_like_stack =
+            || range.end - range.start <= MAX_STACK_SIZE && is_behind_guard(regions, i);
+        if is_writable && (has_pointer || around.threads > 1 && is_like_stack()) {
             return MappingKind::ThreadStack;
         }
         MappingKind::Anonymous

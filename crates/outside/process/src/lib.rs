@@ -34,7 +34,7 @@ pub use self::identity::{
 pub use self::kind::{
     MAPPING_KINDS, MappingHints, MappingKind, MeasuredMapping, measured_mappings,
 };
-pub use self::memory_breakdown::{MemoryBreakdown, MemoryPart, explain};
+pub use self::memory_breakdown::{MemoryBreakdown, MemoryPart, MemoryTexts, explain};
 pub use self::pages::{PAGE_SIZE, PageMap, PageSet, PagemapEntry};
 pub use self::region::{NamedMapping, file_name, is_ours, regions};
 pub use self::run::{MemoryAtEnd, RunUsage, run};

@@ -51,28 +51,67 @@ pub struct MemoryBreakdown {
 /// # Errors
 /// The process may be gone, or this user may not read it.
 pub fn explain(pid: u32) -> io::Result<MemoryBreakdown> {
-    let pid = thread_with_memory(pid)?;
     let mut left = MAX_READ_ATTEMPTS;
     loop {
         left -= 1;
+        let explained = MemoryTexts::read(pid)?.divide();
+        if explained.is_as_kernel_sums || left == 0 {
+            return Ok(explained);
+        }
+    }
+}
+
+/// The kernel's texts about a process's memory. To read them takes less time than to divide the
+/// memory by them, so a process that is suspended meanwhile goes on sooner.
+#[derive(Clone, Debug)]
+pub struct MemoryTexts {
+    identity: ProcessIdentity,
+    smaps: String,
+    /// The kernel's sums; `None` if it has none.
+    rollup: Option<MemoryUsage>,
+    counters: StatusCounters,
+    hints: MappingHints,
+}
+
+impl MemoryTexts {
+    /// Reads the texts.
+    ///
+    /// # Errors
+    /// The process may be gone, or this user may not read it.
+    pub fn read(pid: u32) -> io::Result<Self> {
+        let pid = thread_with_memory(pid)?;
         let identity = ProcessIdentity::from_pid(pid)?;
-        let text = crate::read(pid, "smaps")?;
+        let smaps = crate::read(pid, "smaps")?;
         let rollup = match MemoryUsage::from_pid(pid) {
             Ok(rollup) => Some(rollup),
             // Kernels before 4.14 have no such file.
             Err(error) if error.kind() == io::ErrorKind::NotFound && crate::is_there(pid) => None,
             Err(error) => return Err(error),
         };
-        let counters = StatusCounters::from_pid(pid)?;
-        let around = MappingHints {
+        let hints = MappingHints {
             program: program_file(pid),
             stack_pointers: stack_pointers(pid),
             threads: usize::try_from(identity.threads).unwrap_or(0),
         };
-        let explained = break_down(identity, &text, rollup, counters, &around);
-        if explained.is_as_kernel_sums || left == 0 {
-            return Ok(explained);
-        }
+        Ok(Self {
+            identity,
+            smaps,
+            rollup,
+            counters: StatusCounters::from_pid(pid)?,
+            hints,
+        })
+    }
+
+    /// Divides the memory by purpose.
+    #[must_use]
+    pub fn divide(self) -> MemoryBreakdown {
+        break_down(
+            self.identity,
+            &self.smaps,
+            self.rollup,
+            self.counters,
+            &self.hints,
+        )
     }
 }
 

@@ -355,7 +355,9 @@ impl AttachedRecording {
     /// Prints how the recording ended.
     fn say(&self, over: AttachEndReason, written: Option<String>) {
         let why = match over {
-            AttachEndReason::TimeLimit | AttachEndReason::Interrupted => "its recording has ended, and it goes on",
+            AttachEndReason::TimeLimit | AttachEndReason::Interrupted => {
+                "its recording has ended, and it goes on"
+            }
             AttachEndReason::ProgramEnded => "has ended",
             AttachEndReason::ProgramReplaced => "has become another program",
             AttachEndReason::DetachedElsewhere => "another heapprof has ended its recording",

@@ -52,6 +52,11 @@ pub(super) struct RecordedRun {
 }
 
 impl RecordedRun {
+    /// Whether the program exited with 0.
+    pub(super) fn is_success(&self) -> bool {
+        self.code == 0
+    }
+
     /// Returns the exit code. If Ctrl-C ended the program, this process ends by it, too: a shell
     /// then ends its loop or script. If a program exits with 130, the shell goes on.
     pub(super) fn end(self) -> ExitCode {

@@ -16,7 +16,7 @@ use heapprof_inspect::{
     profile_answer,
 };
 use heapprof_live::LiveError;
-use heapprof_process::MemoryBreakdown;
+use heapprof_process::{MemoryBreakdown, ProcessIdentity};
 use heapprof_profile::PEAK;
 use heapprof_recorder::outside::{OutsideProcess, ProcessFindError};
 use heapprof_recorder::rights::is_root;
@@ -57,12 +57,16 @@ pub(super) fn run(context: &CommandContext, args: &WhyArgs) -> Result<ExitCode> 
     }
     let answer = match &target {
         WhyTarget::Process(pid) => {
+            let program = program_of(*pid);
             let (first, moment) = ask_process(*pid)?;
             match args.time {
                 None => first,
                 Some(time) => {
                     thread::sleep(time);
                     let (mut second, later) = ask_process(*pid)?;
+                    if program_of(*pid) != program {
+                        bail!("process {pid}: has become another program between the two looks");
+                    }
                     second.add_growth(&first, later.duration_since(moment));
                     second
                 }
@@ -100,6 +104,9 @@ fn run_command(context: &CommandContext, args: &WhyArgs) -> Result<ExitCode> {
     else {
         bail!("{}: cannot be recorded", args.command[0].display());
     };
+    if let Some(file) = report.output.file() {
+        output::must_be_writable(file)?;
+    }
     let watch = PeakWatch::start();
     let run = record::record(&recorded, context.color);
     let peaks = watch.end();
@@ -125,7 +132,16 @@ fn run_command(context: &CommandContext, args: &WhyArgs) -> Result<ExitCode> {
                 run.profiles
             ));
         }
-        print(context, args, &WhyTarget::Profile(profile), &answer)?;
+        // The command's exit code stands, whoever reads the answer.
+        match print(context, args, &WhyTarget::Profile(profile), &answer) {
+            Err(error) if !output::is_broken_pipe(&error) => {
+                messages::error(&error);
+                if run.is_success() {
+                    return Ok(ExitCode::from(2));
+                }
+            }
+            _ => {}
+        }
     }
     Ok(run.end())
 }
@@ -223,6 +239,13 @@ fn ask_process(pid: u32) -> Result<(MemoryAnswer, Instant)> {
     notes.extend(found.unseen.map(|unseen| unseen_text(&unseen)));
     answer.notes.extend(notes);
     Ok((answer, found.moment))
+}
+
+/// Returns what tells a program that a process runs from one that it becomes later: when the
+/// process began, and where its stack begins.
+fn program_of(pid: u32) -> Option<(u64, u64)> {
+    let found = ProcessIdentity::from_pid(pid).ok()?;
+    Some((found.began, found.stack))
 }
 
 /// Says why a process could not be looked into.
