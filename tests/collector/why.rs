@@ -346,6 +346,46 @@ fn what_was_not_touched_costs_no_time() {
     assert!(number(&answer["leaked"]) < MIB, "{answer}");
 }
 
+/// A forked child shares its parent's memory, and goes on sharing it when it was looked into.
+#[test]
+fn shared_pages_stay_shared() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    const FORKED: &str = r#"
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        int main(void) {
+            char *volatile block = malloc(32 << 20);
+            memset(block, 1, 32 << 20);
+            if (!fork()) {
+                puts("ready");
+                fflush(stdout);
+                return getchar() > 0;
+            }
+            wait(0);
+            return block[5] == 0;
+        }
+    "#;
+    let built = build(FORKED, "gcc -O1 -g");
+    let program = WaitingProgram::start(Command::new(&built.program), true);
+    let shared = || {
+        let path = format!("/proc/{}/smaps_rollup", program.pid);
+        let text = std::fs::read_to_string(path).unwrap();
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("Shared_Dirty:"));
+        let kib = line.unwrap().split_whitespace().next().unwrap();
+        kib.parse::<i64>().unwrap() << 10
+    };
+    let answer = json(&ok(&["why", &program.id(), "-f", "json"]));
+    assert!(number(&answer["shared"]) >= 32 * MIB, "{answer}");
+    assert!(shared() >= 32 * MIB, "{}", shared());
+}
+
 #[test]
 fn processes_are_found_by_name() {
     if !have(&["gcc"]) {

@@ -1,6 +1,7 @@
 //! Composes the answer to "where is the memory of this program?" from all instruments. The program
 //! is held once: the kernel's figures and the copy of its memory are of one moment.
 
+use std::fmt;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::path::Path;
@@ -12,10 +13,11 @@ use heapprof_heap::{HeapWalkError, ImageRegion, MallocHeap, ProcessImage, trimma
 use heapprof_live::CoreLedger;
 use heapprof_process::{
     Cgroup, MappingHints, MappingKind, MeasuredMapping, MemoryBreakdown, MemoryTexts, MemoryUsage,
-    SmapsMapping, StatusCounters, explain, measured_mappings,
+    ProcessIdentity, SmapsMapping, StatusCounters, explain, measured_mappings,
 };
 use heapprof_profile::Profile;
 use heapprof_recorder::outside::{open_core, process_title, read_core};
+use heapprof_recorder::rights::is_root;
 use heapprof_report::{
     AnswerPart, AnswerRecording, AnswerTotal, MemoryAnswer, PartHolder, PartKind, unwalked_parts,
 };
@@ -53,6 +55,9 @@ pub struct ProcessAnswer {
     pub answer: MemoryAnswer,
     /// The moment of the answer.
     pub moment: Instant,
+    /// What tells the program that the process runs from one that it becomes later: when the
+    /// process began, and where its stack begins.
+    pub program: Option<(u64, u64)>,
     /// Why the process could not be looked into, if it could not.
     pub unseen: Option<UnseenMemory>,
 }
@@ -102,11 +107,35 @@ pub fn process_answer(pid: u32, profile: Option<Profile>) -> io::Result<ProcessA
             Some(unseen)
         }
     };
+    let identity = ProcessIdentity::from_pid(pid).ok();
     Ok(ProcessAnswer {
         answer,
         moment,
+        program: identity.map(|found| (found.began, found.stack)),
         unseen,
     })
+}
+
+impl fmt::Display for UnseenMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAllowed if is_root() => {
+                let why = heapprof_process::REFUSED_TO_ROOT.trim_start_matches(": ");
+                write!(f, "the kernel does not allow it, because {why}")
+            }
+            Self::NotAllowed => f.write_str(
+                "the kernel does not allow it; ask as its user or as root (where \
+                 kernel.yama.ptrace_scope is not 0, as root)",
+            ),
+            Self::TooLarge { copied, free } => write!(
+                f,
+                "a copy of {} does not fit into the {} that are free",
+                shown(*copied),
+                shown(*free)
+            ),
+            Self::Other(error) => error.fmt(f),
+        }
+    }
 }
 
 /// Answers where the memory of a dead program is, from its core file alone. `program` is the path

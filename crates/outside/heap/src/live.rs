@@ -18,7 +18,9 @@ use std::time::{Duration, Instant};
 use heapprof_attach::SuspendedThread;
 use heapprof_memory::Memory;
 use heapprof_process::maps::{self, ProcessMapping};
-use heapprof_process::{PAGE_SIZE, PageMap, areas, regions as regions_of, status, thread_state};
+use heapprof_process::{
+    PAGE_SIZE, PageMap, SmapsMapping, areas, regions as regions_of, status, thread_state,
+};
 
 use crate::error::HeapWalkError;
 use crate::image::{ImageRegion, ImageThread, ProcessImage};
@@ -93,7 +95,7 @@ pub fn capture_with<T>(
     for run in plan(whose, &pages)?.1 {
         room.make(run.end - run.start)?;
     }
-    let (own, watched) = marked_ranges(whose).map_err(from_kernel_error)?;
+    let marked = marked_ranges(whose).map_err(from_kernel_error)?;
     let began = Instant::now();
     let held = suspend_all(pid, &memory)?;
     let threads = held
@@ -105,13 +107,7 @@ pub fn capture_with<T>(
         })
         .collect();
     let (all, mut runs) = plan(whose, &pages)?;
-    // The ranges are in order of their addresses.
-    let is_watched = |run: &Range<u64>| {
-        let next = watched.partition_point(|one| one.end <= run.start);
-        watched
-            .get(next)
-            .is_some_and(|one| one.contains(&run.start))
-    };
+    let is_watched = |run: &Range<u64>| is_in(&marked.watched, run.start);
     let left_out = runs.iter().filter(|run| is_watched(run));
     let left_out: u64 = left_out.map(|run| run.end - run.start).sum();
     runs.retain(|run| !is_watched(run));
@@ -122,13 +118,14 @@ pub fn capture_with<T>(
     let mut pieces: Vec<MemoryPiece> = pieces.collect::<Result<_, HeapWalkError>>()?;
     // The copy may bring swapped pages back, so the observer comes first.
     let observed = observe();
-    let copied = copy(whose, &mut pieces).map_err(from_kernel_error);
+    let is_shared = |at: u64| is_in(&marked.shared, at);
+    let copied = copy(whose, &memory, &mut pieces, is_shared).map_err(from_kernel_error);
     drop(held);
     let held = began.elapsed();
     drop(room);
     let missing = copied? + left_out;
     let bytes = pieces.iter().map(|(_, bytes)| bytes.len() as u64).sum();
-    let mut image = ProcessImage::new(regions(&all, &own, pieces), threads, missing);
+    let mut image = ProcessImage::new(regions(&all, &marked.own, pieces), threads, missing);
     let of_files = all
         .iter()
         .filter(|map| !map.is_writable && map.path.starts_with(b"/"));
@@ -177,20 +174,42 @@ fn from_kernel_error(error: io::Error) -> HeapWalkError {
     }
 }
 
-/// Returns two lists of ranges: heapprof's own memory in a recorded process, and memory whose pages
-/// the process itself provides (userfaultfd). Reading the second kind would wait for a suspended
-/// thread.
-fn marked_ranges(pid: u32) -> io::Result<(AddressRanges, AddressRanges)> {
+/// Ranges of a process's memory that need care, each list in order of its addresses.
+struct MarkedRanges {
+    /// heapprof's own memory in a recorded process.
+    own: AddressRanges,
+    /// Memory whose pages the process itself provides (userfaultfd). Reading it would wait for a
+    /// suspended thread.
+    watched: AddressRanges,
+    /// Private memory with pages that other processes have, too, such as a parent.
+    /// `process_vm_readv` pins pages, and the kernel gives a process copies of its own of such
+    /// pages before they are pinned.
+    shared: AddressRanges,
+}
+
+/// Finds the ranges of a process's memory that need care.
+fn marked_ranges(pid: u32) -> io::Result<MarkedRanges> {
     let text = std::fs::read(format!("/proc/{pid}/smaps"))?;
     let text = String::from_utf8_lossy(&text);
     let areas = areas(&text);
     let own = regions_of(&areas).filter(|region| region.is_own);
     let own = own.map(|region| region.area.start..region.area.end);
-    let watched = areas
-        .iter()
-        .filter(|area| area.has_flag("um") || area.has_flag("uw"));
-    let watched = watched.map(|area| area.start..area.end);
-    Ok((own.collect(), watched.collect()))
+    let range = |area: &SmapsMapping<'_>| area.start..area.end;
+    let is_watched = |area: &&SmapsMapping<'_>| area.has_flag("um") || area.has_flag("uw");
+    let is_shared = |area: &&SmapsMapping<'_>| {
+        area.rights.ends_with('p') && area.usage.shared_clean + area.usage.shared_dirty > 0
+    };
+    Ok(MarkedRanges {
+        own: own.collect(),
+        watched: areas.iter().filter(is_watched).map(range).collect(),
+        shared: areas.iter().filter(is_shared).map(range).collect(),
+    })
+}
+
+/// Whether an address is in one of the ranges, which are in order of their addresses.
+fn is_in(ranges: &AddressRanges, at: u64) -> bool {
+    let next = ranges.partition_point(|one| one.end <= at);
+    ranges.get(next).is_some_and(|one| one.contains(&at))
 }
 
 type AddressRanges = Vec<Range<u64>>;
@@ -323,11 +342,22 @@ type PiecePart<'a> = (u64, &'a mut [u8]);
 
 /// Fills the pieces with the memory of a process. Returns the number of bytes that could not be
 /// read; they are zero. There is a copying thread for each processor, up to [`MAX_COPY_THREADS`]:
-/// the suspended process does not need the processors.
-fn copy(pid: u32, pieces: &mut [MemoryPiece]) -> io::Result<u64> {
+/// the suspended process does not need the processors. Pieces for whose address `is_shared` is true
+/// are read through `memory`, which pins no pages.
+fn copy(
+    pid: u32,
+    memory: &File,
+    pieces: &mut [MemoryPiece],
+    is_shared: impl Fn(u64) -> bool,
+) -> io::Result<u64> {
     let mut calls: Vec<Vec<PiecePart<'_>>> = Vec::new();
+    let mut shared: Vec<PiecePart<'_>> = Vec::new();
     let (mut call, mut bytes) = (Vec::new(), 0);
     for (start, piece) in pieces {
+        if is_shared(*start) {
+            shared.push((*start, piece));
+            continue;
+        }
         let parts = piece.chunks_mut(MAX_BYTES_PER_CALL);
         for (at, part) in (*start..).step_by(MAX_BYTES_PER_CALL).zip(parts) {
             if call.len() == MAX_PIECES_PER_CALL || bytes + part.len() > MAX_BYTES_PER_CALL {
@@ -339,6 +369,7 @@ fn copy(pid: u32, pieces: &mut [MemoryPiece]) -> io::Result<u64> {
         }
     }
     calls.push(call);
+    let of_shared = copy_through(memory, shared);
     let count = thread::available_parallelism().map_or(1, NonZero::get);
     let count = count.min(MAX_COPY_THREADS).min(calls.len());
     let calls = Mutex::new(calls.into_iter());
@@ -357,13 +388,35 @@ fn copy(pid: u32, pieces: &mut [MemoryPiece]) -> io::Result<u64> {
         let others =
             (1..count).filter_map(|_| thread::Builder::new().spawn_scoped(scope, work).ok());
         let others: Vec<_> = others.collect();
-        let mut missing = work()?;
+        let mut missing = of_shared + work()?;
         for other in others {
             let found = other.join();
             missing += found.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         }
         Ok(missing)
     })
+}
+
+/// Fills some parts through a process's memory file, and returns the number of bytes that could not
+/// be read.
+fn copy_through(memory: &File, parts: Vec<PiecePart<'_>>) -> u64 {
+    let mut missing = 0;
+    for (start, bytes) in parts {
+        let chunks = bytes.chunks_mut(MAX_BYTES_PER_CALL);
+        for (at, chunk) in (start..).step_by(MAX_BYTES_PER_CALL).zip(chunks) {
+            if memory.read_exact_at(chunk, at).is_ok() {
+                continue;
+            }
+            let pages = chunk.chunks_mut(PAGE_SIZE as usize);
+            for (at, page) in (at..).step_by(PAGE_SIZE as usize).zip(pages) {
+                if memory.read_exact_at(page, at).is_err() {
+                    page.fill(0);
+                    missing += page.len() as u64;
+                }
+            }
+        }
+    }
+    missing
 }
 
 /// Fills some parts, and returns the number of bytes that could not be read.

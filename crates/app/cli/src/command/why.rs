@@ -7,19 +7,17 @@ use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 use std::thread;
-use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use heapprof_analysis::{QuestionSource, comment, coverage};
 use heapprof_inspect::{
-    CORE_TYPE, PeakBreakdowns, PeakWatch, UnseenMemory, core_answer, elf_type, process_answer,
+    CORE_TYPE, PeakBreakdowns, PeakWatch, ProcessAnswer, core_answer, elf_type, process_answer,
     profile_answer,
 };
 use heapprof_live::LiveError;
-use heapprof_process::{MemoryBreakdown, ProcessIdentity};
+use heapprof_process::MemoryBreakdown;
 use heapprof_profile::PEAK;
 use heapprof_recorder::outside::{OutsideProcess, ProcessFindError};
-use heapprof_recorder::rights::is_root;
 use heapprof_report::{MemoryAnswer, ReportFormat, ReportStyle, UnitFormatter};
 
 use self::next::next_commands;
@@ -57,18 +55,18 @@ pub(super) fn run(context: &CommandContext, args: &WhyArgs) -> Result<ExitCode> 
     }
     let answer = match &target {
         WhyTarget::Process(pid) => {
-            let program = program_of(*pid);
-            let (first, moment) = ask_process(*pid)?;
+            let first = ask_process(*pid)?;
             match args.time {
-                None => first,
+                None => first.answer,
                 Some(time) => {
                     thread::sleep(time);
-                    let (mut second, later) = ask_process(*pid)?;
-                    if program_of(*pid) != program {
+                    let mut second = ask_process(*pid)?;
+                    if second.program != first.program {
                         bail!("process {pid}: has become another program between the two looks");
                     }
-                    second.add_growth(&first, later.duration_since(moment));
-                    second
+                    let span = second.moment.duration_since(first.moment);
+                    second.answer.add_growth(&first.answer, span);
+                    second.answer
                 }
             }
         }
@@ -197,8 +195,8 @@ fn find(context: &CommandContext, target: &str) -> Result<WhyTarget> {
     }
 }
 
-/// Asks all instruments about a process. Also returns the moment of the answer.
-fn ask_process(pid: u32) -> Result<(MemoryAnswer, Instant)> {
+/// Asks all instruments about a process.
+fn ask_process(pid: u32) -> Result<ProcessAnswer> {
     let mut notes = Vec::new();
     let profile = match OutsideProcess::find(&pid.to_string()) {
         Ok(process) if process.has_stopped_recording() => {
@@ -223,7 +221,7 @@ fn ask_process(pid: u32) -> Result<(MemoryAnswer, Instant)> {
         }
         Err(_) => None,
     };
-    let found = process_answer(pid, profile).map_err(|error| {
+    let mut found = process_answer(pid, profile).map_err(|error| {
         let is_gone =
             error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH);
         match (is_gone, named_process::is_there(pid)) {
@@ -235,37 +233,11 @@ fn ask_process(pid: u32) -> Result<(MemoryAnswer, Instant)> {
             (false, _) => anyhow::Error::from(error).context(format!("process {pid}")),
         }
     })?;
-    let mut answer = found.answer;
-    notes.extend(found.unseen.map(|unseen| unseen_text(&unseen)));
-    answer.notes.extend(notes);
-    Ok((answer, found.moment))
-}
-
-/// Returns what tells a program that a process runs from one that it becomes later: when the
-/// process began, and where its stack begins.
-fn program_of(pid: u32) -> Option<(u64, u64)> {
-    let found = ProcessIdentity::from_pid(pid).ok()?;
-    Some((found.began, found.stack))
-}
-
-/// Says why a process could not be looked into.
-fn unseen_text(unseen: &UnseenMemory) -> String {
-    let why = match unseen {
-        UnseenMemory::NotAllowed if is_root() => {
-            let why = heapprof_process::REFUSED_TO_ROOT.trim_start_matches(": ");
-            format!("the kernel does not allow it, because {why}")
-        }
-        UnseenMemory::NotAllowed => "the kernel does not allow it; ask as its user or as root \
-                                     (where kernel.yama.ptrace_scope is not 0, as root)"
-            .to_string(),
-        UnseenMemory::TooLarge { copied, free } => format!(
-            "a copy of {} does not fit into the {} that are free",
-            shown(*copied),
-            shown(*free)
-        ),
-        UnseenMemory::Other(error) => error.to_string(),
-    };
-    format!("The parts within it are not known: {why}.")
+    if let Some(unseen) = &found.unseen {
+        notes.push(format!("The parts within it are not known: {unseen}."));
+    }
+    found.answer.notes.extend(notes);
+    Ok(found)
 }
 
 /// Asks about a profile, by its default values or by those of `sample_type`. `peaks` has how the
