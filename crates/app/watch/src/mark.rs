@@ -43,9 +43,7 @@ impl WatchMark {
         let datagram = String::from_utf8_lossy(datagram);
         let (head, rest) = datagram.split_once('\n')?;
         let (statm, text) = rest.split_once('\n')?;
-        let (pid, time) = head
-            .strip_prefix("heapprof watch mark 1 ")?
-            .split_once(' ')?;
+        let (pid, time) = head.strip_prefix("heapprof mark 1 ")?.split_once(' ')?;
         let (time, is_strict) = match time.strip_suffix(STRICT_SUFFIX) {
             Some(time) => (time, true),
             None => (time, false),
@@ -99,7 +97,7 @@ pub fn make_mark(of: MarkScope, text: &str, now: i64) -> Vec<u8> {
         MarkScope::AllOthers => format!("{ALL_BUT_SEPARATOR}{}", std::process::id()),
     };
     let head = format!(
-        "heapprof watch mark 1 {} {now}{end}\n{}\n",
+        "heapprof mark 1 {} {now}{end}\n{}\n",
         pid.unwrap_or(0),
         statm.trim_end()
     );
@@ -112,34 +110,33 @@ mod tests {
 
     #[test]
     fn datagrams_are_marks_or_nothing() {
-        let mark =
-            WatchMark::parse(b"heapprof watch mark 1 7 99\n9 5 3 2 0 4 0\nwarm\nnow").unwrap();
+        let mark = WatchMark::parse(b"heapprof mark 1 7 99\n9 5 3 2 0 4 0\nwarm\nnow").unwrap();
         assert_eq!(
             (mark.pid, mark.time_ms, mark.text.as_str()),
             (Some(7), 99, "warm\nnow")
         );
         assert!(mark.statm.is_some() && !mark.is_strict);
-        let mark = WatchMark::parse(b"heapprof watch mark 1 7 99 only\n\nx").unwrap();
+        let mark = WatchMark::parse(b"heapprof mark 1 7 99 only\n\nx").unwrap();
         assert_eq!((mark.is_strict, mark.time_ms, mark.lost), (true, 99, 0));
-        let mark = WatchMark::parse(b"heapprof watch mark 1 7 99 lost 3\n\nx").unwrap();
+        let mark = WatchMark::parse(b"heapprof mark 1 7 99 lost 3\n\nx").unwrap();
         assert_eq!((mark.is_strict, mark.time_ms, mark.lost), (false, 99, 3));
-        let mark = WatchMark::parse(b"heapprof watch mark 1 0 99\n\n\xff").unwrap();
+        let mark = WatchMark::parse(b"heapprof mark 1 0 99\n\n\xff").unwrap();
         assert_eq!(
             (mark.pid, mark.statm, mark.text.as_str()),
             (None, None, "\u{fffd}")
         );
-        let long = format!("heapprof watch mark 1 0 9\n\n{}", "\u{e9}".repeat(1500));
+        let long = format!("heapprof mark 1 0 9\n\n{}", "\u{e9}".repeat(1500));
         assert_eq!(
             WatchMark::parse(long.as_bytes()).unwrap().text.len(),
             MAX_TEXT_BYTES
         );
         for wrong in [
             &b""[..],
-            b"heapprof watch mark 1 7 99",
-            b"heapprof watch mark 2 7 99\n\nx",
-            b"heapprof watch mark 1 -7 99\n\nx",
-            b"heapprof watch mark 1 7\n\nx",
-            b"heapprof watch mark 1 0 99 all but x\n\nx",
+            b"heapprof mark 1 7 99",
+            b"heapprof mark 2 7 99\n\nx",
+            b"heapprof mark 1 -7 99\n\nx",
+            b"heapprof mark 1 7\n\nx",
+            b"heapprof mark 1 0 99 all but x\n\nx",
         ] {
             assert_eq!(WatchMark::parse(wrong), None, "{wrong:?}");
         }

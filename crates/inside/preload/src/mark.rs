@@ -92,7 +92,7 @@ fn send(watch: &libc::sockaddr_un, name: &[u8]) {
     let lost = LOST_MARKS.swap(0, Ordering::Relaxed);
     let _ = writeln!(
         datagram,
-        "heapprof watch mark 1 {} {now} lost {lost}",
+        "heapprof mark 1 {} {now} lost {lost}",
         std::process::id()
     );
     push_statm(&mut datagram);
@@ -222,7 +222,7 @@ mod tests {
         let second = receive(b"a\nb");
         let third = receive(&[b'x'; 2 * MAX_DATAGRAM_LEN]);
         std::fs::remove_file(&path).unwrap();
-        let head = format!("heapprof watch mark 1 {} ", std::process::id());
+        let head = format!("heapprof mark 1 {} ", std::process::id());
         assert!(
             second[0].starts_with(&head) && second[0].ends_with(" lost 1"),
             "{second:?}"
