@@ -379,20 +379,26 @@ impl<'a> LeaksView<'a> {
     ) -> Result<(), ReportError> {
         rows.for_each(|row| table.row(row));
         let mut names = self.names();
-        let left = match self.style.width.filter(|_| !self.style.full_names) {
-            Some(width) => width
-                .saturating_sub(table.width_of_others())
-                .max(MIN_CUT_COLUMNS),
-            None => usize::MAX,
-        };
-        table.cut_last(left);
+        // Without a screen, nothing is cut, and no widths are measured.
+        let left = self.style.width.filter(|_| !self.style.full_names);
+        let left = left.map(|width| {
+            let left = width.saturating_sub(table.width_of_others());
+            left.max(MIN_CUT_COLUMNS)
+        });
+        if let Some(left) = left {
+            table.cut_last(left);
+        }
         Ok(table.write_text(self.style.color, out, |row, line| {
             let Some(leak) = self.leaks.rows.get(row) else {
                 return Ok(());
             };
             names.fetch(leak.stack.iter().copied());
             for &place in leak.stack.iter().skip(1) {
-                line(&cut(names.name_of(&self.leaks.places, place), left))?;
+                let name = names.name_of(&self.leaks.places, place);
+                match left {
+                    Some(left) => line(&cut(name, left))?,
+                    None => line(name)?,
+                }
             }
             line("")
         })?)
