@@ -166,8 +166,8 @@ fn owner_of(
 fn sort(holders: &mut Vec<PartHolder>) {
     holders.retain(|holder| holder.bytes > 0);
     holders.sort_by(|one, other| {
-        let key = |of: &PartHolder| (Reverse(of.bytes), of.name.clone(), of.place.clone());
-        key(one).cmp(&key(other))
+        let one_key = (Reverse(one.bytes), &one.name, &one.place);
+        one_key.cmp(&(Reverse(other.bytes), &other.name, &other.place))
     });
     holders.truncate(MAX_HOLDERS);
 }
