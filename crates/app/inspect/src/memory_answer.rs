@@ -265,9 +265,7 @@ pub fn profile_answer(
         holders: functions.holders,
         ..AnswerPart::new(PartKind::Recorded, recorded)
     });
-    answer
-        .parts
-        .sort_by_key(|part| std::cmp::Reverse(part.bytes));
+    answer.sort_parts();
     Ok(answer)
 }
 
@@ -370,9 +368,7 @@ fn add_counters(answer: &mut MemoryAnswer, counters: &StatusCounters) {
         ..AnswerPart::new(kind, bytes)
     });
     answer.parts = parts.collect();
-    answer
-        .parts
-        .sort_by_key(|part| std::cmp::Reverse(part.bytes));
+    answer.sort_parts();
 }
 
 /// Adds the parts of a division, the largest first.
@@ -386,9 +382,7 @@ fn add_divided(
         ..AnswerPart::new(*kind, *bytes)
     });
     answer.parts.extend(parts);
-    answer
-        .parts
-        .sort_by_key(|part| std::cmp::Reverse(part.bytes));
+    answer.sort_parts();
 }
 
 /// Makes the functions of a recording the holders of the part that they allocated most likely:

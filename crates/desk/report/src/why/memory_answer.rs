@@ -197,6 +197,11 @@ impl AnswerPart {
 }
 
 impl MemoryAnswer {
+    /// Sorts the parts, the largest first.
+    pub fn sort_parts(&mut self) {
+        self.parts.sort_by_key(|part| std::cmp::Reverse(part.bytes));
+    }
+
     /// Returns the part of a kind.
     #[must_use]
     pub fn part(&self, kind: PartKind) -> Option<&AnswerPart> {
