@@ -1,13 +1,10 @@
 //! Small words of answers: numbers with nouns, bytes, and the names of files.
 
-use heapprof_report::UnitFormatter;
+use heapprof_report::{UnitFormatter, plural};
 
 /// Returns a number with its noun.
 pub(crate) fn count_of(number: u64, one: &str) -> String {
-    match number {
-        1 => format!("1 {one}"),
-        number => format!("{number} {one}s"),
-    }
+    plural(&number.to_string(), one)
 }
 
 /// Returns bytes as text.

@@ -77,7 +77,7 @@ pub use crate::{
     leaks::{leaks, value_line},
     line_growth::LineGrowth,
     list::{SourceText, list},
-    measure::{UnitFormatter, percent, time_utc},
+    measure::{UnitFormatter, percent, plural, time_utc},
     peek::peek,
     perl_heap::{
         PerlHeap, perl_cycles, perl_heap, perl_leaked, perl_pads,

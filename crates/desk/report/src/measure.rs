@@ -199,7 +199,8 @@ pub fn time_utc(nanos: i64) -> String {
 }
 
 /// Returns a number that was formatted already, with its noun in the singular or plural.
-pub(crate) fn plural(number: &str, one: &str) -> String {
+#[must_use]
+pub fn plural(number: &str, one: &str) -> String {
     match number {
         "1" => format!("1 {one}"),
         number if one.ends_with('s') => format!("{number} {one}es"),
