@@ -239,7 +239,7 @@ fn parts_add_up_to_what_the_kernel_counts() {
     let text = ok(&[&program.id()]);
     assert!(text.lines().count() <= 24, "{text}");
     assert!(
-        text.lines().all(|line| line.chars().count() <= 80),
+        text.lines().all(|line| line.chars().count() <= 120),
         "{text}"
     );
     let first: Vec<&str> = text.lines().take(6).collect();
@@ -473,9 +473,58 @@ fn a_command_is_recorded_and_behaves_as_it_does() {
         "{text} {}",
         found.err
     );
-    // The recording is there for the next question.
+    // The recording has the parts, so it answers the same later.
     let again = run(place.path(), &["why"]);
     assert_eq!(again.code, 0, "{}", again.err);
+    let parts = |text: &str| text.split("\n\nnext").next().unwrap().to_string();
+    assert_eq!(parts(text), parts(&again.out));
+}
+
+/// A parent with 32 MiB waits until its child has 24 MiB more and has ended.
+const FORKING: &str = r#"
+    #include <stdlib.h>
+    #include <string.h>
+    #include <sys/wait.h>
+    #include <unistd.h>
+    enum { MIB = 1 << 20 };
+    char *volatile table, *volatile rows;
+    __attribute__((noinline)) void fill_table(void) { table = memset(malloc(32 * MIB), 1, 32 * MIB); }
+    __attribute__((noinline)) void add_rows(void) { rows = memset(malloc(24 * MIB), 1, 24 * MIB); }
+    int main(void) {
+        fill_table();
+        if (!fork()) {
+            add_rows();
+            return 0;
+        }
+        wait(0);
+        return 0;
+    }
+"#;
+
+#[test]
+fn of_several_processes_the_largest_is_shown() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = build(FORKING, "gcc -O1 -g");
+    let place = tempfile::tempdir().unwrap();
+    let found = run(
+        place.path(),
+        &["why", "--", built.program.to_str().unwrap()],
+    );
+    assert_eq!(found.code, 0, "{}", found.err);
+    let first: Vec<&str> = found.out.lines().take(6).collect();
+    let first = first.join("\n");
+    assert!(
+        first.contains("fill_table") && first.contains("add_rows"),
+        "{}",
+        found.out
+    );
+    assert!(
+        found.out.contains("2 processes were recorded"),
+        "{}",
+        found.out
+    );
 }
 
 #[test]

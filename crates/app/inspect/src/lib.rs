@@ -12,8 +12,8 @@ mod memory_answer;
 mod memory_division;
 pub mod named_process;
 mod part_holders;
-mod peak_watch;
 mod perl_heap;
+mod profile_answer;
 mod python_pools;
 mod recorded_functions;
 mod target;
@@ -21,9 +21,7 @@ mod words;
 
 pub use self::blocks_profile::{BlocksProfile, MissingStacks, blocks_profile};
 pub use self::elf_file::{CORE_TYPE, elf_type};
-pub use self::memory_answer::{
-    ProcessAnswer, UnseenMemory, core_answer, process_answer, profile_answer,
-};
-pub use self::peak_watch::{PeakBreakdowns, PeakWatch};
+pub use self::memory_answer::{ProcessAnswer, UnseenMemory, core_answer, process_answer};
 pub use self::perl_heap::{PerlFileError, PerlHeapOrigin, PerlHeapReading, PerlProgramError};
+pub use self::profile_answer::profile_answer;
 pub use self::target::{ProcessHold, WalkTarget, WalkTargetKind, is_same};

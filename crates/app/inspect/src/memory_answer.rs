@@ -25,12 +25,12 @@ use heapprof_report::{
 use crate::memory_division::{AllocatorView, MemoryDivision};
 use crate::part_holders::{
     anonymous_holders, free_holders, malloc_findings, mapped_holders, other_allocator,
-    perl_findings, python_holders,
+    perl_findings, python_holders, scaled_holders,
 };
 use crate::python_pools::PythonPools;
 use crate::recorded_functions::RecordedFunctions;
-use crate::target::{ProcessHold, WalkTarget};
-use crate::words::{count_of, shown};
+use crate::target::{ProcessHold, WalkTarget, WalkTargetKind};
+use crate::words::{V8_DETAIL, count_of, shown};
 
 /// Why a process can't be looked into.
 #[derive(Debug)]
@@ -191,93 +191,6 @@ fn recorded_functions(
     }
 }
 
-/// Answers where the memory of a profile is, by the values of `sample_type` or by the profile's
-/// default. `peak_resident` is the largest resident memory of its process, and `breakdown` how that
-/// was divided, if these are known. They are of the peak, so they help only with values of a peak.
-///
-/// # Errors
-/// The profile may have no values in bytes.
-pub fn profile_answer(
-    source: QuestionSource,
-    sample_type: Option<&str>,
-    peak_resident: Option<u64>,
-    breakdown: Option<&MemoryBreakdown>,
-) -> Result<MemoryAnswer> {
-    let name = source.name.clone();
-    let functions = RecordedFunctions::new(source, sample_type)?;
-    let is_peak = functions.sample_type == heapprof_profile::PEAK;
-    let mut answer = MemoryAnswer {
-        name,
-        ..MemoryAnswer::default()
-    };
-    answer.recording = (functions.period > 0).then_some(AnswerRecording {
-        period: functions.period,
-        bytes: functions.bytes,
-    });
-    let mut recorded = functions.bytes;
-    // A look that missed the peak says nothing of it.
-    let is_of_peak = |breakdown: &&MemoryBreakdown| {
-        let own = |mapping: &&MeasuredMapping| mapping.kind == MappingKind::Own;
-        let own = breakdown.regions.iter().filter(own);
-        let own: u64 = own.map(|mapping| mapping.usage.rss).sum();
-        let seen = (breakdown.total.rss - own).saturating_mul(10);
-        is_peak && peak_resident.is_none_or(|peak| seen >= peak.saturating_mul(9))
-    };
-    if let Some(breakdown) = breakdown.filter(is_of_peak) {
-        let division = MemoryDivision::new(&breakdown.regions, None);
-        add_divided(&mut answer, &division, &mut |part| match part {
-            PartKind::Own => Vec::new(),
-            part => mapped_holders(&division, part),
-        });
-        // What was recorded lies in memory of no file.
-        let of_no_file =
-            |part: &AnswerPart| matches!(part.kind, PartKind::Malloc | PartKind::Anonymous);
-        let private = answer.parts.iter().filter(|part| of_no_file(part));
-        let private: u64 = private.map(|part| part.bytes).sum();
-        answer.parts.retain(|part| !of_no_file(part));
-        recorded = recorded.min(private);
-        answer.total = breakdown.total.rss;
-        add_unrecorded(
-            &mut answer,
-            private - recorded,
-            "free in malloc, or of other allocators",
-        );
-        answer.basis = AnswerTotal::PeakResident;
-        answer.peak = breakdown.counters.get("VmHWM");
-    } else if let Some(resident) = peak_resident.filter(|of| is_peak && *of > functions.bytes) {
-        answer.total = resident;
-        let rest = resident - functions.bytes;
-        add_unrecorded(&mut answer, rest, "code, stacks, free memory");
-        answer.basis = AnswerTotal::PeakResident;
-    } else {
-        answer.total = functions.bytes;
-        answer.basis = AnswerTotal::InProfile;
-    }
-    let mut detail = functions.sample_type.clone();
-    if recorded < functions.bytes {
-        detail += &format!(", {} requested", shown(functions.bytes));
-    }
-    if !functions.error.is_empty() {
-        detail += &format!(", {}", functions.error);
-    }
-    answer.parts.push(AnswerPart {
-        detail,
-        holders: functions.holders,
-        ..AnswerPart::new(PartKind::Recorded, recorded)
-    });
-    answer.sort_parts();
-    Ok(answer)
-}
-
-fn add_unrecorded(answer: &mut MemoryAnswer, bytes: u64, detail: &str) {
-    if bytes > 0 {
-        answer.parts.push(AnswerPart {
-            detail: detail.to_string(),
-            ..AnswerPart::new(PartKind::Unrecorded, bytes)
-        });
-    }
-}
-
 type OpenedProcess = (
     WalkTarget,
     ProcessImage,
@@ -336,6 +249,12 @@ fn add_figures(answer: &mut MemoryAnswer, breakdown: &MemoryBreakdown) {
     answer.total = total.rss;
     answer.swapped = total.swap;
     answer.shared = total.shared_clean + total.shared_dirty;
+    // Libraries are shared, too, but clean.
+    let is_private = |mapping: &&MeasuredMapping| {
+        !matches!(mapping.kind, MappingKind::Shared | MappingKind::Huge)
+    };
+    let private = breakdown.regions.iter().filter(is_private);
+    answer.shared_by_fork = private.map(|mapping| mapping.usage.shared_dirty).sum();
     answer.peak = breakdown.counters.get("VmHWM");
     answer.page_tables = breakdown.counters.get("VmPTE").unwrap_or(0);
     answer.hugetlb = total.hugetlb;
@@ -386,9 +305,11 @@ fn add_divided(
 }
 
 /// Makes the functions of a recording the holders of the part that they allocated most likely:
-/// malloc's, unless that is far too small for them, as it is beside another allocator. Then it is
-/// the largest of the parts that allocators have. If the recording knows less than half of the
-/// part, the part keeps its holders.
+/// malloc's, with Python's if the functions have more than malloc, unless both are far too small
+/// for them, as they are beside another allocator. Then it is the largest of the parts that
+/// allocators have. If the functions have more than their part, each has its share of the part. If
+/// the recording knows less than half of the part, or if the holders are Perl's variables, the part
+/// keeps its holders.
 fn add_functions(answer: &mut MemoryAnswer, functions: Option<RecordedFunctions>) {
     let Some(functions) = functions else {
         return;
@@ -397,42 +318,59 @@ fn add_functions(answer: &mut MemoryAnswer, functions: Option<RecordedFunctions>
         period: functions.period,
         bytes: functions.bytes,
     });
-    let is_malloc = |part: &AnswerPart| {
+    let is_malloc = |kind| {
         matches!(
-            part.kind,
+            kind,
             PartKind::MallocInUse | PartKind::Malloc | PartKind::PythonObjects
         )
     };
-    let is_allocators = |part: &AnswerPart| {
-        let is_other = matches!(part.kind, PartKind::Anonymous | PartKind::UnseenPrivate);
-        is_malloc(part) || is_other
-    };
-    let of_malloc: u64 = answer
-        .parts
-        .iter()
-        .filter(|part| is_malloc(part))
-        .map(|part| part.bytes)
-        .sum();
+    let is_other = |kind| matches!(kind, PartKind::Anonymous | PartKind::UnseenPrivate);
+    let of_malloc = answer.parts.iter().filter(|part| is_malloc(part.kind));
+    let of_malloc: u64 = of_malloc.map(|part| part.bytes).sum();
     let is_all_malloc = of_malloc.saturating_mul(2) >= functions.bytes;
     // The parts are in order of their sizes.
-    let mut parts = answer.parts.iter_mut();
-    let found = parts.find(|part| is_malloc(part) || !is_all_malloc && is_allocators(part));
-    let Some(part) = found else {
+    let mut parts = answer.parts.iter();
+    let found =
+        parts.position(|part| is_malloc(part.kind) || !is_all_malloc && is_other(part.kind));
+    let Some(mut found) = found else {
         return;
     };
+    if functions.bytes > answer.parts[found].bytes && is_malloc(answer.parts[found].kind) {
+        found = join_python(answer, found);
+    }
+    let is_perl = answer.is_perl;
+    let part = &mut answer.parts[found];
     let mut recorded = format!("{} recorded", shown(functions.bytes));
     if !functions.error.is_empty() {
         recorded += &format!(", {}", functions.error);
     }
-    if functions.bytes > part.bytes && is_all_malloc {
-        recorded += ", in all parts";
-    }
     let words = [&*recorded, &*part.detail].into_iter();
     let words: Vec<&str> = words.filter(|words| !words.is_empty()).collect();
     part.detail = words.join("; ");
-    if functions.bytes.saturating_mul(2) >= part.bytes && !functions.holders.is_empty() {
-        part.holders = functions.holders;
+    let is_most = functions.bytes.saturating_mul(2) >= part.bytes;
+    if is_most && !functions.holders.is_empty() && !is_perl {
+        part.holders = scaled_holders(functions.holders, functions.bytes, part.bytes);
     }
+}
+
+/// Joins malloc's part with that of Python's objects, if there are both. One of them is at `at`.
+/// Returns the position of the part then.
+fn join_python(answer: &mut MemoryAnswer, at: usize) -> usize {
+    let is_python = |part: &AnswerPart| part.kind == PartKind::PythonObjects;
+    let is_malloc =
+        |part: &AnswerPart| matches!(part.kind, PartKind::MallocInUse | PartKind::Malloc);
+    let python = answer.parts.iter().position(is_python);
+    let malloc = answer.parts.iter().position(is_malloc);
+    let (Some(python), Some(malloc)) = (python, malloc) else {
+        return at;
+    };
+    let bytes = answer.parts[python].bytes;
+    let part = &mut answer.parts[malloc];
+    (part.kind, part.bytes) = (PartKind::MallocAndPython, part.bytes + bytes);
+    answer.parts.remove(python);
+    answer.sort_parts();
+    let joined = |part: &AnswerPart| part.kind == PartKind::MallocAndPython;
+    answer.parts.iter().position(joined).unwrap_or_default()
 }
 
 /// The memory of a program that was copied.
@@ -511,7 +449,12 @@ impl SeenMemory<'_> {
                         shown(pools.bytes_in_use().min(part.bytes))
                     )
                 }
-                PartKind::Stacks => count_of(self.image.threads.len() as u64, "thread"),
+                PartKind::Stacks => self.stack_detail(),
+                PartKind::V8Heap => V8_DETAIL.to_string(),
+                PartKind::Anonymous => match other_allocator(mappings) {
+                    Some(library) => format!("mostly of {library}, its malloc"),
+                    None => String::new(),
+                },
                 _ => String::new(),
             };
         }
@@ -526,10 +469,26 @@ impl SeenMemory<'_> {
         }
         if let Some(library) = other_allocator(mappings) {
             answer.notes.push(format!(
-                "its malloc is {library}; what that has free and in use is not told apart"
+                "Its malloc is {library}; heapprof does not see how much of that is free."
             ));
         }
         add_functions(answer, functions);
+    }
+
+    /// Returns the number of threads, and the addresses that their stacks reserve.
+    fn stack_detail(&self) -> String {
+        let stacks = self.mappings.iter();
+        let stacks = stacks.filter(|mapping| mapping.kind == MappingKind::ThreadStack);
+        let reserved: u64 = stacks
+            .map(|mapping| mapping.range.end - mapping.range.start)
+            .sum();
+        let threads = count_of(self.image.threads.len() as u64, "thread");
+        match reserved {
+            // A core file does not have what was only reserved.
+            _ if matches!(self.target.what, WalkTargetKind::Core(..)) => threads,
+            0 => threads,
+            reserved => format!("{threads}; {} reserved", shown(reserved)),
+        }
     }
 }
 

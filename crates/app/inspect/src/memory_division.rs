@@ -19,7 +19,7 @@ pub(crate) struct MemoryDivision {
     /// The bytes of each part.
     pub(crate) parts: BTreeMap<PartKind, u64>,
     /// The bytes of each named mapping, by part and name, with the number of mappings.
-    pub(crate) named: BTreeMap<(PartKind, String), (u64, usize)>,
+    pub(crate) named: BTreeMap<(PartKind, String), (u64, u64)>,
     /// Free bytes of malloc that are resident, by the number of the arena and by where malloc has
     /// them.
     pub(crate) free: BTreeMap<(u16, FreePlace), u64>,
@@ -86,7 +86,7 @@ impl MemoryDivision {
             let rss = mapping.usage.rss;
             let (part, has_blocks) = part_of(mapping);
             if !has_blocks {
-                division.add(part, &mapping.name, rss);
+                division.add_mapping(part, mapping, rss);
                 continue;
             }
             let touched = resident(mapping, malloc[at]);
@@ -95,23 +95,23 @@ impl MemoryDivision {
                 (true, Some(_)) if malloc[at] > 0 => rss,
                 // Without a walk, malloc's own mappings are one part.
                 (true, None) => {
-                    division.add(PartKind::Malloc, "", rss);
+                    division.add(PartKind::Malloc, rss);
                     continue;
                 }
                 _ => touched,
             };
             let kept = division.add_free(mapping, of_malloc, free.get(&at));
-            division.add(PartKind::MallocInUse, "", of_malloc - kept);
+            division.add(PartKind::MallocInUse, of_malloc - kept);
             let objects = resident(mapping, python[at]).min(rss - of_malloc);
-            division.add(PartKind::PythonObjects, "", objects);
+            division.add(PartKind::PythonObjects, objects);
             let rest = rss - of_malloc - objects;
             match part {
-                PartKind::Code => division.add(PartKind::Code, &mapping.name, rest),
+                PartKind::Code | PartKind::V8Heap => division.add_mapping(part, mapping, rest),
                 PartKind::Stacks if of_malloc + objects == 0 => {
-                    division.add(PartKind::Stacks, "", rest);
+                    division.add_mapping(PartKind::Stacks, mapping, rest);
                 }
                 _ if rest > 0 => {
-                    division.add(PartKind::Anonymous, "", rest);
+                    division.add(PartKind::Anonymous, rest);
                     division.anonymous.push(AnonymousMemory {
                         range: mapping.range.clone(),
                         name: mapping.name.clone(),
@@ -137,20 +137,31 @@ impl MemoryDivision {
             let bytes = resident(mapping, *bytes).min(left);
             left -= bytes;
             *self.free.entry(*key).or_default() += bytes;
-            self.add(PartKind::MallocFree, "", bytes);
+            self.add(PartKind::MallocFree, bytes);
         }
         of_malloc - left
     }
 
-    fn add(&mut self, part: PartKind, name: &str, bytes: u64) {
-        if bytes == 0 {
-            return;
-        }
-        *self.parts.entry(part).or_default() += bytes;
-        if !name.is_empty() {
+    /// Adds bytes of a mapping to a part, and to the name of the mapping.
+    fn add_mapping(&mut self, part: PartKind, mapping: &MeasuredMapping, bytes: u64) {
+        self.add(part, bytes);
+        let name = match mapping.kind {
+            MappingKind::Stack => "first thread",
+            MappingKind::ThreadStack => "threads",
+            _ => &mapping.name,
+        };
+        if bytes > 0 && !name.is_empty() {
             let (sum, count) = self.named.entry((part, name.to_string())).or_default();
-            *sum += bytes;
-            *count += 1;
+            *sum = sum.saturating_add(bytes);
+            *count = count.saturating_add(mapping.mappings);
+        }
+    }
+
+    /// Adds bytes to a part.
+    fn add(&mut self, part: PartKind, bytes: u64) {
+        if bytes > 0 {
+            let sum = self.parts.entry(part).or_default();
+            *sum = sum.saturating_add(bytes);
         }
     }
 }
@@ -160,6 +171,7 @@ fn part_of(mapping: &MeasuredMapping) -> (PartKind, bool) {
     match mapping.kind {
         MappingKind::Heap | MappingKind::Arena => (PartKind::Malloc, true),
         MappingKind::Anonymous => (PartKind::Anonymous, true),
+        MappingKind::V8Heap => (PartKind::V8Heap, true),
         // The guard before a stack may also be the one before another allocator's memory.
         MappingKind::ThreadStack => (PartKind::Stacks, true),
         MappingKind::Stack => (PartKind::Stacks, false),
@@ -262,6 +274,7 @@ mod tests {
             kind,
             name: String::new(),
             is_anonymous: true,
+            mappings: 1,
             usage: MemoryUsage {
                 rss,
                 swap,

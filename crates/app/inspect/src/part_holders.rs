@@ -311,6 +311,22 @@ fn variable_name(path: &str) -> String {
     format!("{sigil}{package}{name}{}", rest.collect::<String>())
 }
 
+/// Returns the holders of `bytes` as holders of `part` bytes: each has its share of what is left if
+/// that is less.
+pub(crate) fn scaled_holders(
+    mut holders: Vec<PartHolder>,
+    bytes: u64,
+    part: u64,
+) -> Vec<PartHolder> {
+    if part < bytes {
+        for holder in &mut holders {
+            let share = u128::from(holder.bytes) * u128::from(part) / u128::from(bytes);
+            holder.bytes = u64::try_from(share).unwrap_or(part);
+        }
+    }
+    holders
+}
+
 /// Returns the sizes of Python's small objects, the size with the most bytes first.
 pub(crate) fn python_holders(pools: &PythonPools) -> Vec<PartHolder> {
     let by_size = pools.by_size().into_iter();
@@ -328,20 +344,20 @@ pub(crate) fn python_holders(pools: &PythonPools) -> Vec<PartHolder> {
 /// Returns the named mappings of a part.
 pub(crate) fn mapped_holders(division: &MemoryDivision, part: PartKind) -> Vec<PartHolder> {
     let named = division.named.iter().filter(|((of, _), _)| *of == part);
-    let holder =
-        |((_, name), (bytes, mappings)): (&(PartKind, String), &(u64, usize))| PartHolder {
-            bytes: *bytes,
-            name: match part {
-                // A library is known by its name, a file by its path.
-                PartKind::Code => base_name(name).to_string(),
-                _ => name.clone(),
-            },
-            extent: match (part, mappings) {
-                (PartKind::Code, _) | (_, 1) => String::new(),
-                (_, mappings) => count_of(*mappings as u64, "mapping"),
-            },
-            ..PartHolder::default()
-        };
+    let holder = |((_, name), (bytes, mappings)): (&(PartKind, String), &(u64, u64))| PartHolder {
+        bytes: *bytes,
+        name: match part {
+            // A library is known by its name, a file by its path.
+            PartKind::Code => base_name(name).to_string(),
+            _ => name.clone(),
+        },
+        extent: match (part, mappings) {
+            (PartKind::Code, _) | (_, 1) => String::new(),
+            (PartKind::Stacks, mappings) => count_of(*mappings, "stack"),
+            (_, mappings) => count_of(*mappings, "mapping"),
+        },
+        ..PartHolder::default()
+    };
     let mut holders: Vec<PartHolder> = named.map(holder).collect();
     sort(&mut holders);
     holders

@@ -2,6 +2,9 @@
 
 use heapprof_report::{UnitFormatter, plural};
 
+/// What V8's heap has.
+pub(crate) const V8_DETAIL: &str = "JavaScript's objects and code";
+
 /// Returns a number with its noun.
 pub(crate) fn count_of(number: u64, one: &str) -> String {
     plural(&number.to_string(), one)

@@ -3,6 +3,7 @@
 
 use crate::executables::OpenExecutables;
 use crate::kept_ledger::ProcessDeath;
+use crate::peak_divisions::PeakDivisions;
 use crate::profile_entries::{PrivateLedger, UnrecordedProcess};
 use crate::residents::ResidentHistories;
 
@@ -21,6 +22,8 @@ pub struct ProcessEndings {
     pub unrecorded: Vec<UnrecordedProcess>,
     /// The resident memory of the program and of its descendants.
     pub(crate) residents: ResidentHistories,
+    /// How the memory of these processes was divided at its peak.
+    pub(crate) divisions: PeakDivisions,
     /// The executables that the processes ran.
     pub(crate) executables: OpenExecutables,
 }

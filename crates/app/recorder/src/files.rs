@@ -19,6 +19,7 @@ use heapprof_symbolize::SymbolizeOptions;
 use heapprof_symbolize::allocators::UnhookedAllocator;
 
 use crate::executables::OpenExecutables;
+use crate::peak_divisions::PeakDivisions;
 use crate::profile_entries::WrittenProfile;
 use crate::residents::ResidentHistories;
 use crate::rights::{ProcessNamer, ProcessRights};
@@ -239,12 +240,12 @@ fn is_kernel_link(place: &FilePlace) -> bool {
 }
 
 /// Reads the details of each profile. If `with_symbols` is true, also names the frames of each
-/// profile, and adds the resident memory to the profile's history. `executables` are the files that
-/// the processes ran.
+/// profile, and adds the resident memory to the profile's history and the parts of its peak to the
+/// comments. `executables` are the files that the processes ran.
 pub(crate) fn read(
     entries: &[&WrittenProfile],
     with_symbols: bool,
-    residents: &ResidentHistories,
+    (residents, divisions): (&ResidentHistories, &PeakDivisions),
     executables: &OpenExecutables,
 ) -> Vec<Result<ProfileDetails>> {
     let read = |namer: &mut ProcessNamer, one: &WrittenProfile| {
@@ -255,7 +256,8 @@ pub(crate) fn read(
         let mut profile = decode_with(opened.file, options)
             .map_err(anyhow::Error::from)
             .with_context(unreadable)?;
-        let has_residents = with_symbols && residents.put_into(&mut profile, one.process);
+        let mut is_changed = with_symbols && residents.put_into(&mut profile, one.process);
+        is_changed |= with_symbols && divisions.put_into(&mut profile, one.process);
         let mut details = read_details(&profile, one);
         let unhooked = unhooked_allocators::note_in(&mut profile, namer, one.rights);
         details.unhooked = unhooked.with_context(unreadable)?;
@@ -265,7 +267,7 @@ pub(crate) fn read(
             let summary = namer.symbolize(&mut profile, one.rights);
             let summary = summary.with_context(unreadable)?;
             let is_named = summary.resolved() + summary.numbered() > 0;
-            if has_residents || is_named || !details.unhooked.is_empty() {
+            if is_changed || is_named || !details.unhooked.is_empty() {
                 let shown = one.path.display().to_string();
                 let access = FileAccess::Exactly(opened.stat.st_mode & 0o777);
                 replace_file(&place, &shown, access, |writer| -> Result<()> {

@@ -36,6 +36,7 @@ mod oom;
 mod outcome;
 pub mod outside;
 mod path_text;
+mod peak_divisions;
 mod peer;
 mod process_feed;
 mod profile_entries;
@@ -65,6 +66,7 @@ pub use observer::{LineOutputError, ProgramStream, RecordingEvent, RecordingObse
 pub use oom::OomKill;
 pub use outcome::{RecordedProfile, RecordingOutcome};
 pub use path_text::{path_from_here, shown_path};
+pub use peak_divisions::UnprofiledPeak;
 pub use process_feed::ProcessFeed;
 pub use profile_entries::{PrivateLedger, UnrecordedProcess, WriteFailure, WrittenProfile};
 pub use program::{PreloadCheck, RaisedRights, SanitizerError, find_program};

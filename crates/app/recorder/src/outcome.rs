@@ -12,6 +12,7 @@ use crate::files::{self, EntryTarget, ProfileDetails};
 use crate::list::ProfileList;
 use crate::names::{CHILDREN_SUFFIX, ProfileNamePatterns};
 use crate::observer::{RecordingEvent, RecordingObserver};
+use crate::peak_divisions::UnprofiledPeak;
 use crate::profile_entries::{ListContents, WrittenProfile};
 use crate::rights::ProcessRights;
 use crate::small_children;
@@ -22,6 +23,15 @@ pub struct RecordedProfile {
     pub written: WrittenProfile,
     /// The details, or why they could not be read and symbolized.
     pub details: Result<ProfileDetails>,
+}
+
+impl RecordingOutcome {
+    /// Returns the process with the most resident memory that left no profile, if the memory of
+    /// processes was divided at their peaks.
+    pub fn largest_without_profile(&self) -> Option<UnprofiledPeak> {
+        let has_profile = |pid| self.profiles.iter().any(|one| one.written.process == pid);
+        self.ending.divisions.largest_without(has_profile)
+    }
 }
 
 impl RecordedProfile {
@@ -123,7 +133,7 @@ pub(crate) fn settle(
     let details = files::read(
         &entries,
         options.symbolizes,
-        &outcome.ending.residents,
+        (&outcome.ending.residents, &outcome.ending.divisions),
         &outcome.ending.executables,
     );
     files::touch(&written[main]);

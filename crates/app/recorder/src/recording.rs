@@ -156,7 +156,7 @@ impl Recording {
             one.rights = one.rights.with(self.rights.least_observed(one.process));
         }
         let mut ending = add_saved(&mut said, saved, &ended, &*self.observer);
-        ending.residents = residents;
+        (ending.residents, ending.divisions) = (residents.histories, residents.divisions);
         let list = self.list.path();
         if !list.exists() {
             self.observer.event(RecordingEvent::ListRemoved(list));
@@ -178,6 +178,7 @@ impl Recording {
         preloads: bool,
         reader: &mut Option<ResidentReader>,
     ) -> io::Result<ProgramExit> {
+        let divides_peaks = self.wanted.divides_peaks;
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).args(&self.wanted.command[1..]);
         if preloads {
@@ -197,7 +198,7 @@ impl Recording {
         }
         child::run(
             &mut command,
-            |process| *reader = Some(ResidentReader::start(process)),
+            |process| *reader = Some(ResidentReader::start(process, divides_peaks)),
             self.wanted.on_signal,
             self.view.as_mut(),
             self.keeper.as_mut().ok(),

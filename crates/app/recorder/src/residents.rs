@@ -2,7 +2,8 @@
 //! the program does no work and opens no file for it.
 //!
 //! The program and its descendants are read one after another, and less often if there are many:
-//! reading takes at most a hundredth of the time of one processor.
+//! reading takes at most a hundredth of the time of one processor, or a tenth if the memory of each
+//! process is divided at its peak.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,43 +15,72 @@ use heapprof_process::{StatmSizes, descendants};
 use heapprof_profile::{HeapHistory, Profile, ResidentMoment, recording_texts};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::peak_divisions::PeakDivisions;
+
 /// The resident memory of each process: times (nanoseconds since 1970) and bytes.
 #[derive(Debug, Default)]
 pub(crate) struct ResidentHistories(BTreeMap<u32, Vec<(i64, i64)>>);
+
+/// The resident memory of the processes of a recording.
+#[derive(Debug, Default)]
+pub(crate) struct ResidentMemory {
+    pub(crate) histories: ResidentHistories,
+    /// How the memory was divided at its peak; empty if nobody asked.
+    pub(crate) divisions: PeakDivisions,
+}
 
 /// The handle of a thread that reads resident memory.
 pub(crate) struct ResidentReader {
     ends: Arc<AtomicBool>,
     /// The thread; `None` if none could be made.
-    thread: Option<JoinHandle<ResidentHistories>>,
+    thread: Option<JoinHandle<ResidentMemory>>,
 }
+
+/// How often processes are read.
+#[derive(Clone, Copy)]
+struct ReadPace {
+    /// Initial time between two readings.
+    interval: Duration,
+    /// Time between two searches for descendants, if a search is quick.
+    search_interval: Duration,
+    /// Reading takes at most one part in this number of the time.
+    time_divisor: u32,
+}
+
+/// The pace of readings of sizes.
+const SIZE_PACE: ReadPace = ReadPace {
+    interval: Duration::from_millis(10),
+    search_interval: Duration::from_millis(100),
+    time_divisor: 100,
+};
+/// The pace of readings that also divide the memory of each process at its peak. A program may end
+/// soon.
+const DIVISION_PACE: ReadPace = ReadPace {
+    interval: Duration::from_millis(2),
+    search_interval: Duration::from_millis(4),
+    time_divisor: 10,
+};
 
 /// Maximum number of moments in the history of a process.
 const MAX_MOMENTS: usize = 1000;
 /// Maximum number of processes whose resident memory is read.
 const MAX_PROCESSES: usize = 1000;
-/// Initial time between two readings.
-const INITIAL_READ_INTERVAL: Duration = Duration::from_millis(10);
 /// Time between two checks whether the program has ended.
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// The divisor that limits the cost of reading: reading takes at most 1/`READ_TIME_DIVISOR` of the
-/// time.
-const READ_TIME_DIVISOR: u32 = 100;
-/// Time between two searches for descendants, if a search is quick.
-const DESCENDANT_SEARCH_INTERVAL: Duration = Duration::from_millis(100);
 
 impl ResidentReader {
-    /// Starts to read the resident memory of a program and its descendants.
-    pub(crate) fn start(program: u32) -> Self {
+    /// Starts to read the resident memory of a program and its descendants, and, if wanted, how it
+    /// is divided at its peak.
+    pub(crate) fn start(program: u32, divides_peaks: bool) -> Self {
         let ends = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&ends);
-        let read = move || read_until(program, &seen);
+        let read = move || read_until(program, divides_peaks, &seen);
         let thread = thread::Builder::new().spawn(read).ok();
         Self { ends, thread }
     }
 
-    /// Ends the thread, and returns the histories that it read.
-    pub(crate) fn end(self) -> ResidentHistories {
+    /// Ends the thread, and returns what it read.
+    pub(crate) fn end(self) -> ResidentMemory {
         self.ends.store(true, Ordering::Release);
         let thread = self.thread.and_then(|thread| {
             thread.thread().unpark();
@@ -60,25 +90,35 @@ impl ResidentReader {
     }
 }
 
-fn read_until(program: u32, ends: &AtomicBool) -> ResidentHistories {
+fn read_until(program: u32, divides_peaks: bool, ends: &AtomicBool) -> ResidentMemory {
     let mut residents = ResidentHistories::default();
+    let mut divisions = divides_peaks.then(PeakDivisions::new);
+    let pace = if divides_peaks {
+        DIVISION_PACE
+    } else {
+        SIZE_PACE
+    };
     let mut processes = BTreeSet::from([program]);
-    let (mut spacing, mut next_search) = (INITIAL_READ_INTERVAL, Instant::now());
+    let (mut spacing, mut next_search) = (pace.interval, Instant::now());
     while !ends.load(Ordering::Acquire) {
         let (began, worked) = (Instant::now(), work_so_far());
         if began >= next_search {
             processes = descendants(program);
             next_search = began
-                + DESCENDANT_SEARCH_INTERVAL.max((work_so_far() - worked) * READ_TIME_DIVISOR);
+                + pace
+                    .search_interval
+                    .max((work_so_far() - worked) * pace.time_divisor);
         }
         for &process in &processes {
-            residents.read(process);
+            if let (Some(resident), Some(divisions)) = (residents.read(process), &mut divisions) {
+                divisions.read(process, resident);
+            }
         }
         if residents.0.values().any(|curve| curve.len() >= MAX_MOMENTS) {
             residents.thin();
             spacing *= 2;
         }
-        let until = began + spacing.max((work_so_far() - worked) * READ_TIME_DIVISOR);
+        let until = began + spacing.max((work_so_far() - worked) * pace.time_divisor);
         while !ends.load(Ordering::Acquire) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -87,7 +127,10 @@ fn read_until(program: u32, ends: &AtomicBool) -> ResidentHistories {
             thread::park_timeout(left.min(END_CHECK_INTERVAL));
         }
     }
-    residents
+    ResidentMemory {
+        histories: residents,
+        divisions: divisions.unwrap_or_default(),
+    }
 }
 
 /// Returns the resident memory of a process in bytes; `None` if the process has ended.
@@ -104,7 +147,8 @@ fn work_so_far() -> Duration {
 }
 
 impl ResidentHistories {
-    fn read(&mut self, process: u32) {
+    /// Reads the resident memory of a process, and returns it if the process has any.
+    fn read(&mut self, process: u32) -> Option<i64> {
         let resident = resident(process);
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.ok().and_then(|now| i64::try_from(now.as_nanos()).ok());
@@ -114,6 +158,7 @@ impl ResidentHistories {
             let curve = self.0.entry(process).or_default();
             curve.push((now, resident));
         }
+        resident
     }
 
     /// Halves each history. Of each pair of moments, the one with more memory stays.
@@ -185,9 +230,9 @@ mod tests {
             .map(Duration::from_millis)
             .into_iter();
         let own = times.find_map(|time| {
-            let reader = ResidentReader::start(std::process::id());
+            let reader = ResidentReader::start(std::process::id(), false);
             thread::sleep(time);
-            let own = reader.end().0.remove(&std::process::id());
+            let own = reader.end().histories.0.remove(&std::process::id());
             own.filter(|own| own.len() > 1)
         });
         let own = own.expect("it was read more than once");

@@ -26,6 +26,8 @@ pub struct RecordingSettings {
     pub names: ProfileNamePatterns,
     /// The mode of the profiles.
     pub file_mode: u32,
+    /// Whether the profiles have the parts of the resident memory at its peak.
+    pub divides_peaks: bool,
     /// Whether every allocation is recorded.
     pub is_exact: bool,
     /// Average bytes between samples.

@@ -57,6 +57,7 @@ mod merge;
 mod model;
 mod pack;
 mod parts;
+mod peak_parts;
 #[allow(missing_docs, unreachable_pub, dead_code)]
 #[cfg(test)]
 mod proto;
@@ -87,6 +88,7 @@ pub use crate::{
         Function, FunctionIndex, Label, LabelSetIndex, LabelSets, Line, Location, LocationIndex,
         Mapping, MappingIndex, Profile, Samples, ValueType, is_place_of_code, spread::SampleSpread,
     },
+    peak_parts::PeakPart,
     sample_type::{
         IN_USE, PEAK, SampleTypeError, common_default, default_of_finished_program,
         default_sample_type, find_sample_type,

@@ -68,7 +68,7 @@ pub fn find_single_value(comments: &[String], key: &str) -> Option<String> {
 
 /// Returns the moment when a profile was dumped. For a sum of several profiles, returns the first
 /// moment that was not an exit.
-pub(crate) fn dump_time(comments: &[String]) -> DumpTime {
+pub fn dump_time(comments: &[String]) -> DumpTime {
     let mut dumped = DumpTime::Unknown;
     for value in values(comments, "dump") {
         if value.split_whitespace().next() != Some("exit") {

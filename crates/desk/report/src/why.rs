@@ -27,8 +27,8 @@ pub struct NextCommand {
 
 /// Number of lines of the screen on which an answer fits.
 const SCREEN_LINES: usize = 24;
-/// Number of columns of the screen.
-const SCREEN_COLUMNS: usize = 80;
+/// Least number of columns of an answer.
+const MIN_COLUMNS: usize = 80;
 /// Least number of columns for the name of the program.
 const MIN_NAME_COLUMNS: usize = 12;
 /// Number of columns for a part's name.
@@ -149,7 +149,7 @@ fn screen(
     style: &ReportStyle,
     measure: &UnitFormatter,
 ) -> String {
-    let width = style.width.unwrap_or(SCREEN_COLUMNS).max(SCREEN_COLUMNS);
+    let width = style.columns().max(MIN_COLUMNS);
     let mut lines = vec![head(answer, width, measure), String::new()];
     let is_large = |part: &&AnswerPart| all || part.bytes as f64 >= MIN_SHARE * answer.total as f64;
     let large: Vec<&AnswerPart> = answer.parts.iter().filter(is_large).collect();

@@ -1,6 +1,7 @@
 //! Finds the purpose of each mapping: heap, stack, library … The kernel names some mappings. The
-//! others are recognized by their addresses: glibc's arenas begin at multiples of 64 MiB, and a
-//! thread's stack is where its stack pointer leads, or has a guard page before it.
+//! others are recognized by their addresses: glibc's arenas begin at multiples of 64 MiB, pages of
+//! V8's heap at multiples of 256 KiB, and a thread's stack is where its stack pointer leads, or has
+//! a guard page before it.
 
 use std::ops::Range;
 
@@ -17,6 +18,8 @@ pub enum MappingKind {
     Arena,
     /// Private memory that belongs to no file and has no other known purpose.
     Anonymous,
+    /// The heap of V8, the JavaScript engine.
+    V8Heap,
     /// The stack of the first thread.
     Stack,
     /// The stack of another thread.
@@ -53,6 +56,11 @@ pub const MAPPING_KINDS: &[(MappingKind, &str, &str)] = &[
         MappingKind::Anonymous,
         "anonymous",
         "Private memory of no file: malloc's large blocks, other allocators, interpreters.",
+    ),
+    (
+        MappingKind::V8Heap,
+        "V8's heap",
+        "Objects and code of JavaScript, in pages of 256 KiB that V8 maps itself.",
     ),
     (
         MappingKind::Stack,
@@ -103,6 +111,20 @@ pub const MAPPING_KINDS: &[(MappingKind, &str, &str)] = &[
 
 /// glibc's HEAP_MAX_SIZE: each part of an arena begins at a multiple of this number of bytes.
 const HEAP_MAX_SIZE: u64 = 64 << 20;
+/// Each page of V8's heap begins at a multiple of this number of bytes (`kPageSizeBits` in
+/// src/base/build_config.h of V8).
+const V8_PAGE_SIZE: u64 = 256 << 10;
+/// The beginnings of the names of programs and libraries that have V8 inside.
+const V8_FILES: [&str; 8] = [
+    "node",
+    "nodejs",
+    "libnode.so",
+    "libv8.so",
+    "d8",
+    "chrome",
+    "chromium",
+    "electron",
+];
 /// The addresses at which Go's runtime puts its heap on x86-64 and aarch64 (`mallocinit` in
 /// runtime/malloc.go).
 const GO_ARENAS: std::ops::Range<u64> = 0xc0_0000_0000..0x100_0000_0000;
@@ -153,6 +175,8 @@ pub struct MeasuredMapping {
     /// Whether the mapping itself belongs to no file. It may have the name of the file whose
     /// variables it continues, and other memory that the kernel has joined with these.
     pub is_anonymous: bool,
+    /// Number of mappings: 1, or more if this stands for several of one kind and name.
+    pub mappings: u64,
     /// The memory of the mapping.
     pub usage: MemoryUsage,
 }
@@ -167,6 +191,7 @@ pub fn measured_mappings(areas: &[SmapsMapping<'_>], hints: &MappingHints) -> Ve
         kind,
         name: region.name.to_string(),
         is_anonymous: region.area.name.is_empty(),
+        mappings: 1,
         usage: region.area.usage,
     });
     measured.collect()
@@ -204,12 +229,19 @@ fn kinds(regions: &[NamedMapping<'_>], around: &MappingHints) -> Vec<MappingKind
         MappingKind::Anonymous
     };
     let mut kinds: Vec<MappingKind> = (0..regions.len()).map(one).collect();
+    let has_v8 = code.iter().any(|path| is_v8_file(path));
     // Addresses that are reserved for a kind are of that kind, too.
     for i in 0..regions.len() {
         if kinds[i] == MappingKind::Anonymous
             && let Some(count) = count_arena_mappings(regions, i)
         {
             kinds[i..i + count].fill(MappingKind::Arena);
+        }
+        if has_v8
+            && kinds[i] == MappingKind::Anonymous
+            && regions[i].area.start.is_multiple_of(V8_PAGE_SIZE)
+        {
+            kinds[i] = MappingKind::V8Heap;
         }
         if kinds[i] == MappingKind::ThreadStack && is_behind_guard(regions, i) {
             kinds[i - 1] = MappingKind::ThreadStack;
@@ -254,6 +286,15 @@ fn kind_by_name(
         // Another name that says nothing, such as anon_inode:[perf_event].
         _ => Some(MappingKind::File),
     }
+}
+
+/// Whether a file has V8 inside, by its name, which a version may follow.
+fn is_v8_file(path: &str) -> bool {
+    let path = path.strip_suffix(" (deleted)").unwrap_or(path);
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let rest = V8_FILES.iter().filter_map(|file| name.strip_prefix(file));
+    let is_version = |rest: &str| rest.chars().all(|c| c.is_ascii_digit() || ".-".contains(c));
+    rest.into_iter().any(is_version)
 }
 
 fn is_unnamed(area: &SmapsMapping<'_>) -> bool {
@@ -362,6 +403,28 @@ VmFlags: rd wr mr mw me ht
         // One thread has one stack, whatever a guard page is for.
         around.threads = 1;
         assert_eq!(kinds(&regions, &around)[8], MappingKind::Anonymous);
+    }
+
+    #[test]
+    fn the_heap_of_v8_is_known_by_its_program() {
+        let smaps = |program: &str| {
+            format!(
+                "1000-2000 r-xp 00000000 08:01 1 {program}\n\
+                 100000-140000 rw-p 00000000 00:00 0\n\
+                 150000-190000 rw-p 00000000 00:00 0\n"
+            )
+        };
+        for (program, expected) in [
+            ("/usr/bin/node", MappingKind::V8Heap),
+            ("/usr/lib/libnode.so.108 (deleted)", MappingKind::V8Heap),
+            ("/usr/bin/node-server", MappingKind::Anonymous),
+        ] {
+            let smaps = smaps(program);
+            let areas = crate::areas(&smaps);
+            let regions: Vec<_> = regions(&areas).collect();
+            let found = kinds(&regions, &MappingHints::default());
+            assert_eq!(found[1..], [expected, MappingKind::Anonymous], "{program}");
+        }
     }
 
     #[test]

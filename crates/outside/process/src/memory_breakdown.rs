@@ -102,6 +102,12 @@ impl MemoryTexts {
         })
     }
 
+    /// Returns the process's name, state and parent.
+    #[must_use]
+    pub fn identity(&self) -> &ProcessIdentity {
+        &self.identity
+    }
+
     /// Divides the memory by purpose.
     #[must_use]
     pub fn divide(self) -> MemoryBreakdown {

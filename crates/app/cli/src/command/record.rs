@@ -21,7 +21,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use heapprof_recorder::{
     LineFollowOptions, LiveViewOptions, ProfileNamePatterns, Recording, RecordingEnd,
-    RecordingSettings, RecordingStartError, find_program,
+    RecordingSettings, RecordingStartError, UnprofiledPeak, find_program,
 };
 use heapprof_terminal::screen::is_tty;
 use signal_hook::consts::SIGINT;
@@ -37,7 +37,7 @@ use crate::perl_offer::{self, ModuleUse};
 use crate::{log, messages, perl_module, preload};
 
 pub(super) fn run(args: &RecordArgs, color: ColorMode) -> Result<ExitCode> {
-    record(args, color).map(RecordedRun::end)
+    record(args, color, false).map(RecordedRun::end)
 }
 
 /// A program that was recorded.
@@ -46,6 +46,8 @@ pub(super) struct RecordedRun {
     pub(super) profile: Option<PathBuf>,
     /// Number of profiles.
     pub(super) profiles: usize,
+    /// The process with the most memory that left no profile, if the memory was divided.
+    pub(super) unprofiled: Option<UnprofiledPeak>,
     code: u8,
     /// Whether Ctrl-C ended the program.
     by_key: bool,
@@ -67,8 +69,12 @@ impl RecordedRun {
     }
 }
 
-/// Records a program.
-pub(super) fn record(args: &RecordArgs, color: ColorMode) -> Result<RecordedRun> {
+/// Records a program. `divides_peaks` asks for the parts of the resident memory at its peak.
+pub(super) fn record(
+    args: &RecordArgs,
+    color: ColorMode,
+    divides_peaks: bool,
+) -> Result<RecordedRun> {
     let program = &args.command[0];
     let found = find_program(program);
     let mut preloads = true;
@@ -100,6 +106,7 @@ pub(super) fn record(args: &RecordArgs, color: ColorMode) -> Result<RecordedRun>
         perl_option: perl_option(args.frames),
         names,
         file_mode: mode.0,
+        divides_peaks,
         is_exact: args.is_exact(),
         period: args.period(),
         interval: args.interval,
@@ -137,6 +144,7 @@ pub(super) fn record(args: &RecordArgs, color: ColorMode) -> Result<RecordedRun>
             return Ok(RecordedRun {
                 profile: None,
                 profiles: 0,
+                unprofiled: None,
                 code,
                 by_key: false,
             });
@@ -146,12 +154,14 @@ pub(super) fn record(args: &RecordArgs, color: ColorMode) -> Result<RecordedRun>
     let (code, by_key) = (outcome.ended.code, outcome.ended.by_key);
     let profiles = outcome.profiles.len();
     let main = outcome.main.map(|main| &outcome.profiles[main]);
-    let largest = main.map(|main| outcome::largest_process(&outcome.profiles, main));
+    let largest = outcome::most_resident(&outcome.profiles).or(main);
     let largest = largest.map(|largest| largest.written.path.clone());
+    let unprofiled = outcome.largest_without_profile();
     drop(outcome);
     Ok(RecordedRun {
         profile: largest,
         profiles,
+        unprofiled,
         code: match (code, has_all) {
             (0, false) => 2,
             (code, _) => code,

@@ -9,16 +9,13 @@ use std::process::ExitCode;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail};
-use heapprof_analysis::{QuestionSource, comment, coverage};
+use heapprof_analysis::QuestionSource;
 use heapprof_inspect::{
-    CORE_TYPE, PeakBreakdowns, PeakWatch, ProcessAnswer, core_answer, elf_type, process_answer,
-    profile_answer,
+    CORE_TYPE, ProcessAnswer, core_answer, elf_type, process_answer, profile_answer,
 };
 use heapprof_live::LiveError;
-use heapprof_process::MemoryBreakdown;
-use heapprof_profile::PEAK;
 use heapprof_recorder::outside::{OutsideProcess, ProcessFindError};
-use heapprof_report::{MemoryAnswer, ReportFormat, ReportStyle, UnitFormatter};
+use heapprof_report::{MemoryAnswer, ReportFormat, UnitFormatter};
 
 use self::next::next_commands;
 use super::{proc, record, target};
@@ -33,8 +30,8 @@ enum WhyTarget {
     Process(u32),
     /// A core file, by its path as the user wrote it.
     Core(String),
-    /// A profile, by its name.
-    Profile(String),
+    /// A profile, by its name, and the command that was recorded, if it was just now.
+    Profile(String, Vec<OsString>),
 }
 
 pub(super) fn run(context: &CommandContext, args: &WhyArgs) -> Result<ExitCode> {
@@ -44,7 +41,7 @@ pub(super) fn run(context: &CommandContext, args: &WhyArgs) -> Result<ExitCode> 
     }
     let target = match &args.target {
         Some(target) => find(context, target)?,
-        None => WhyTarget::Profile(context.sources.or_newest(&[])?.concat()),
+        None => WhyTarget::Profile(context.sources.or_newest(&[])?.concat(), Vec::new()),
     };
     let is_process = matches!(target, WhyTarget::Process(_));
     if args.time.is_some() && !is_process {
@@ -75,7 +72,7 @@ pub(super) fn run(context: &CommandContext, args: &WhyArgs) -> Result<ExitCode> 
             let found = core_answer(&name::path(path), program);
             found.map_err(|error| target::with_advice(&format!("core:{path}"), error))?
         }
-        WhyTarget::Profile(name) => ask_profile(context, name, None, &PeakBreakdowns::default())?,
+        WhyTarget::Profile(name, _) => ask_profile(context, name)?,
     };
     print(context, args, &target, &answer)?;
     Ok(ExitCode::SUCCESS)
@@ -91,10 +88,8 @@ fn run_command(context: &CommandContext, args: &WhyArgs) -> Result<ExitCode> {
         bail!("--format: the command writes to standard output, too; name a file with -o");
     }
     let words = ["heapprof", "record", "--quiet", "--"].map(OsString::from);
-    let words: Vec<OsString> = words
-        .into_iter()
-        .chain(args.command.iter().cloned())
-        .collect();
+    let words = words.into_iter().chain(args.command.iter().cloned());
+    let words: Vec<OsString> = words.collect();
     let Cli {
         command: CliCommand::Record(recorded),
         ..
@@ -105,33 +100,30 @@ fn run_command(context: &CommandContext, args: &WhyArgs) -> Result<ExitCode> {
     if let Some(file) = report.output.file() {
         output::must_be_writable(file)?;
     }
-    let watch = PeakWatch::start();
-    let run = record::record(&recorded, context.color);
-    let peaks = watch.end();
-    let run = run?;
+    let run = record::record(&recorded, context.color, true)?;
     if let Some(profile) = &run.profile {
         let here = std::env::current_dir().unwrap_or_default();
         let profile = profile.strip_prefix(&here).unwrap_or(profile);
         let profile = name::encode_name(profile.as_os_str());
-        let mut answer = ask_profile(context, &profile, Some(PEAK), &peaks)?;
-        let resident = |of: &&MemoryBreakdown| of.total.rss;
-        if let Some(other) = peaks.values().max_by_key(resident)
-            && other.total.rss / 2 > answer.total
+        let mut answer = ask_profile(context, &profile)?;
+        if let Some(other) = &run.unprofiled
+            && other.bytes / 2 > answer.total
         {
             answer.notes.push(format!(
-                "its child {} had {} resident, nearly all of which malloc knows nothing of; \
-                 record --keep-small keeps its profile",
-                other.identity.name,
-                shown(other.total.rss)
+                "Its child {} had {} resident, and next to nothing of that came from malloc. \
+                 To keep its profile: heapprof record --keep-small",
+                other.name,
+                record::bytes(i64::try_from(other.bytes).unwrap_or(i64::MAX))
             ));
         } else if run.profiles > 1 {
             answer.notes.push(format!(
-                "this is the process with the most memory of {} that have profiles in this folder",
+                "{} processes were recorded; this one had the most memory.",
                 run.profiles
             ));
         }
         // The command's exit code stands, whoever reads the answer.
-        match print(context, args, &WhyTarget::Profile(profile), &answer) {
+        let target = WhyTarget::Profile(profile, args.command.clone());
+        match print(context, args, &target, &answer) {
             Err(error) if !output::is_broken_pipe(&error) => {
                 messages::error(&error);
                 if run.is_success() {
@@ -151,9 +143,7 @@ fn print(
     answer: &MemoryAnswer,
 ) -> Result<()> {
     let file = args.report.output.file();
-    let style = ReportStyle {
-        ..proc::style(context, &args.report)
-    };
+    let style = proc::style(context, &args.report);
     if matches!(style.format, ReportFormat::Csv | ReportFormat::Markdown) {
         // A table has no room for notes.
         answer.notes.iter().for_each(|note| messages::note(note));
@@ -181,7 +171,7 @@ fn find(context: &CommandContext, target: &str) -> Result<WhyTarget> {
     }
     let is_program = elf_type(&path).is_some();
     if !is_program && context.sources.is_known(target) {
-        return Ok(WhyTarget::Profile(target.to_string()));
+        return Ok(WhyTarget::Profile(target.to_string(), Vec::new()));
     }
     let pids = match is_program {
         true => named_process::running(&path),
@@ -240,32 +230,8 @@ fn ask_process(pid: u32) -> Result<ProcessAnswer> {
     Ok(found)
 }
 
-/// Asks about a profile, by its default values or by those of `sample_type`. `peaks` has how the
-/// memory of processes was divided at their peaks.
-fn ask_profile(
-    context: &CommandContext,
-    name: &str,
-    sample_type: Option<&str>,
-    peaks: &PeakBreakdowns,
-) -> Result<MemoryAnswer> {
+/// Asks about a profile.
+fn ask_profile(context: &CommandContext, name: &str) -> Result<MemoryAnswer> {
     let source: QuestionSource = context.sources.read(&[name.to_string()])?;
-    let comments = source.profile.comment.iter();
-    let comments: Vec<String> = comments
-        .map(|&text| source.profile.text(text).to_string())
-        .collect();
-    let [_, peak] = coverage::resident(&comments, [None, None]);
-    let peak = peak.and_then(|peak| u64::try_from(peak.program_bytes()).ok());
-    let pid = comment::find_single_value(&comments, "pid");
-    let breakdown = pid.and_then(|pid| peaks.get(&pid.parse().ok()?));
-    let answer = profile_answer(source, sample_type, peak, breakdown);
-    let mut answer = answer.with_context(|| name.to_string())?;
-    if let Some(program) = comment::program_and_title(&comments) {
-        answer.name = program;
-    }
-    Ok(answer)
-}
-
-/// Returns bytes as text.
-fn shown(bytes: u64) -> String {
-    UnitFormatter::new("bytes", None).map_or_else(|_| bytes.to_string(), |unit| unit.show(bytes))
+    profile_answer(source).with_context(|| name.to_string())
 }

@@ -43,10 +43,14 @@ pub struct MemoryAnswer {
     pub page_tables: u64,
     /// Bytes of the total that other processes have, too.
     pub shared: u64,
+    /// Bytes of private memory that processes share since a fork, until one of them writes to it.
+    pub shared_by_fork: u64,
     /// The control group of the process, if it is known.
     pub cgroup: Option<Cgroup>,
     /// Bytes of blocks that leaked, if malloc's heap was walked.
     pub leaked: u64,
+    /// Whether a recorded program had, at its end, most of its peak in use.
+    pub kept_at_end: bool,
     /// Whether it is a perl whose values were read.
     pub is_perl: bool,
     /// How long the process was held.
@@ -77,8 +81,12 @@ pub enum PartKind {
     Malloc,
     /// Python's small objects, which have an allocator of their own.
     PythonObjects,
+    /// Blocks of malloc and Python's small objects, if their holders are not told apart.
+    MallocAndPython,
     /// Private memory of no file, which others than malloc have mapped.
     Anonymous,
+    /// The heap of V8, the JavaScript engine.
+    V8Heap,
     /// Private memory of no file of a process that may not be looked into.
     UnseenPrivate,
     /// Memory of files of a process that may not be looked into.
@@ -110,7 +118,9 @@ impl PartKind {
             Self::MallocFree => "malloc, free but kept",
             Self::Malloc => "malloc",
             Self::PythonObjects => "Python's objects",
+            Self::MallocAndPython => "malloc and Python",
             Self::Anonymous => "anonymous mappings",
+            Self::V8Heap => "V8's heap",
             Self::UnseenPrivate => "of no file",
             Self::UnseenFiles => "code and files",
             Self::Stacks => "stacks",
@@ -127,10 +137,11 @@ impl PartKind {
     /// Returns the name of the part in a list of small parts.
     pub(super) fn short_name(self) -> &'static str {
         match self {
-            Self::MallocInUse | Self::Malloc => "malloc",
+            Self::MallocInUse | Self::Malloc | Self::MallocAndPython => "malloc",
             Self::MallocFree => "free in malloc",
             Self::PythonObjects => "Python",
             Self::Anonymous => "anonymous",
+            Self::V8Heap => "V8",
             Self::UnseenPrivate => "of no file",
             Self::UnseenFiles => "files",
             Self::Stacks => "stacks",

@@ -229,19 +229,6 @@ fn next_to_look_at<'a>(
     }
 }
 
-/// Returns the profile of the process that had the most memory: the one that is most worth reading,
-/// unless another process had more than twice as much.
-pub(super) fn largest_process<'a>(
-    recorded: &'a [RecordedProfile],
-    main: &'a RecordedProfile,
-) -> &'a RecordedProfile {
-    let next = next_to_look_at(recorded, main);
-    match recorded.iter().max_by_key(|one| one.peak_resident()) {
-        Some(most) if most.peak_resident() / 2 > next.peak_resident() => most,
-        _ => next,
-    }
-}
-
 /// Describes the profiles besides the main profile: their number, the largest of them if it is
 /// larger than the main profile, and the number of profiles that were left out.
 fn others(recorded: &[RecordedProfile], main: &RecordedProfile, small: usize) -> String {
@@ -294,7 +281,8 @@ fn largest(recorded: &[RecordedProfile]) -> Option<&RecordedProfile> {
     recorded.iter().max_by_key(|one| one.written.peak)
 }
 
-fn most_resident(recorded: &[RecordedProfile]) -> Option<&RecordedProfile> {
+/// Returns the profile of the process that had the most memory; `None` if that is not known.
+pub(super) fn most_resident(recorded: &[RecordedProfile]) -> Option<&RecordedProfile> {
     recorded
         .iter()
         .max_by_key(|one| one.peak_resident())

@@ -1,5 +1,7 @@
 //! The commands that answer the next question about a program's memory, by what was found.
 
+use std::ffi::OsString;
+
 use heapprof_profile::PEAK;
 use heapprof_report::{MemoryAnswer, NextCommand, PartKind};
 
@@ -12,13 +14,19 @@ const MAX_COMMANDS: usize = 3;
 const MIN_SHARE: f64 = 0.1;
 /// The share of the memory from which leaked blocks are worth a command.
 const LEAK_SHARE: f64 = 0.01;
+/// The share of the memory from which what was not recorded is worth a command.
+const UNRECORDED_SHARE: f64 = 0.4;
+/// The share of the memory from which what processes share since a fork is worth a command.
+const FORK_SHARE: f64 = 1.0 / 3.0;
+/// Maximum number of characters of a command line that is repeated.
+const MAX_COMMAND_LINE: usize = 40;
 
 /// Returns the commands that answer the next question, the most useful first.
 pub(super) fn next_commands(target: &WhyTarget, answer: &MemoryAnswer) -> Vec<NextCommand> {
     let mut all = match target {
         WhyTarget::Process(pid) => of_process(*pid, answer),
         WhyTarget::Core(path) => of_core(&quoted(&format!("core:{path}")), answer),
-        WhyTarget::Profile(profile) => of_profile(&quoted(profile), answer),
+        WhyTarget::Profile(profile, words) => of_profile(&quoted(profile), words, answer),
     };
     all.truncate(MAX_COMMANDS);
     all
@@ -72,6 +80,18 @@ fn of_process(pid: u32, answer: &MemoryAnswer) -> Vec<NextCommand> {
             shows,
         ));
     }
+    if answer.recording.is_some() && answer.peak.is_some_and(|peak| peak / 2 > answer.total) {
+        all.push(command(
+            format!("heapprof top -t peak pid:{pid}"),
+            "which functions had the memory at its peak",
+        ));
+    }
+    if answer.shared_by_fork as f64 >= FORK_SHARE * answer.total as f64 {
+        all.push(command(
+            "heapprof fork-audit -- COMMAND".to_string(),
+            "what forked children load and copy",
+        ));
+    }
     if answer.span.is_none() && is_seen {
         all.push(command(
             format!("heapprof why {pid} --for 10s"),
@@ -80,6 +100,7 @@ fn of_process(pid: u32, answer: &MemoryAnswer) -> Vec<NextCommand> {
     }
     let maps = [
         PartKind::Anonymous,
+        PartKind::V8Heap,
         PartKind::Code,
         PartKind::Files,
         PartKind::Shared,
@@ -121,18 +142,32 @@ fn of_core(core: &str, answer: &MemoryAnswer) -> Vec<NextCommand> {
     all
 }
 
-fn of_profile(profile: &str, answer: &MemoryAnswer) -> Vec<NextCommand> {
+fn of_profile(profile: &str, words: &[OsString], answer: &MemoryAnswer) -> Vec<NextCommand> {
+    let mut all = Vec::new();
+    let words: Vec<String> = words.iter().map(|word| name::quoted(word)).collect();
+    let line = words.join(" ");
+    if answer.share(PartKind::Unrecorded) >= UNRECORDED_SHARE
+        && (1..=MAX_COMMAND_LINE).contains(&line.chars().count())
+    {
+        let mappings = format!("heapprof record --mmap -- {line}");
+        all.push(command(mappings, "who maps memory itself"));
+    }
+    if answer.kept_at_end && answer.share(PartKind::Recorded) >= MIN_SHARE {
+        let leaks = format!("heapprof leaks {profile}");
+        all.push(command(leaks, "what was never freed"));
+    }
     let recorded = answer.part(PartKind::Recorded);
     let when = match recorded.is_some_and(|part| part.detail.starts_with(PEAK)) {
         true => " -t peak",
         false => "",
     };
-    vec![
+    all.extend([
         command(format!("heapprof top{when} -g lines {profile}"), "by line"),
         command(format!("heapprof tree{when} {profile}"), "who calls them"),
         command(
             format!("heapprof report {profile} -o page.html"),
             "a page to look at",
         ),
-    ]
+    ]);
+    all
 }

@@ -1,0 +1,257 @@
+//! Answers where the memory of a profile is: of a recording at its peak, with what was resident
+//! beside the heap, of any other profile by its default values.
+
+use anyhow::Result;
+use heapprof_analysis::comment::{self, DumpTime};
+use heapprof_analysis::{QuestionSource, coverage};
+use heapprof_process::{MAPPING_KINDS, MeasuredMapping, MemoryUsage};
+use heapprof_profile::{IN_USE, PEAK, PeakPart, Profile};
+use heapprof_report::{AnswerPart, AnswerRecording, AnswerTotal, MemoryAnswer, PartKind};
+
+use crate::memory_division::MemoryDivision;
+use crate::part_holders::{mapped_holders, scaled_holders};
+use crate::recorded_functions::RecordedFunctions;
+use crate::words::{V8_DETAIL, shown};
+
+/// What the comments of a profile say of its process.
+#[derive(Debug, Default)]
+struct RecordedProcess {
+    /// The program, with its script or title.
+    name: Option<String>,
+    /// The largest resident memory.
+    peak: Option<PeakResident>,
+    /// The parts of the resident memory at the peak, if the recording divided it.
+    parts: Vec<PeakPart>,
+    /// Whether the profile was written at the program's end, with most of the peak in use.
+    kept_at_end: bool,
+}
+
+/// The largest resident memory of a process.
+#[derive(Clone, Copy, Debug)]
+struct PeakResident {
+    /// All bytes.
+    bytes: u64,
+    /// The bytes without the collector's own tables.
+    of_program: u64,
+}
+
+impl RecordedProcess {
+    fn new(profile: &Profile) -> Self {
+        let texts = profile.comment.iter();
+        let comments: Vec<String> = texts.map(|&text| profile.text(text).to_string()).collect();
+        let [_, peak] = coverage::resident(&comments, [None, None]);
+        let has_type = |name| profile.find_sample_type(name).is_ok();
+        let default = profile.text(profile.default_sample_type);
+        let peak_resident = peak.and_then(|peak| {
+            Some(PeakResident {
+                bytes: u64::try_from(peak.bytes).ok()?,
+                of_program: u64::try_from(peak.program_bytes()).ok()?,
+            })
+        });
+        Self {
+            name: comment::program_and_title(&comments),
+            peak: peak_resident.filter(|_| has_type(PEAK)),
+            // A sum of several profiles has no peak, and the parts of all of them.
+            parts: comments
+                .iter()
+                .filter(|_| peak.is_some())
+                .filter_map(|comment| PeakPart::from_comment(comment))
+                .collect(),
+            kept_at_end: default == IN_USE
+                && has_type(PEAK)
+                && comment::dump_time(&comments) == DumpTime::AtExit,
+        }
+    }
+}
+
+/// Answers where the memory of a profile is.
+///
+/// # Errors
+/// The profile may have no values in bytes.
+pub fn profile_answer(source: QuestionSource) -> Result<MemoryAnswer> {
+    let process = RecordedProcess::new(&source.profile);
+    let name = source.name.clone();
+    let functions = RecordedFunctions::new(source, process.peak.map(|_| PEAK))?;
+    let mut answer = MemoryAnswer {
+        name: process.name.unwrap_or(name),
+        recording: (functions.period > 0).then_some(AnswerRecording {
+            period: functions.period,
+            bytes: functions.bytes,
+        }),
+        kept_at_end: process.kept_at_end,
+        ..MemoryAnswer::default()
+    };
+    let recorded = match process.peak {
+        Some(peak) => {
+            answer.basis = AnswerTotal::PeakResident;
+            add_resident(&mut answer, peak, &process.parts, functions.bytes)
+        }
+        None => {
+            answer.basis = AnswerTotal::InProfile;
+            answer.total = functions.bytes;
+            functions.bytes
+        }
+    };
+    let mut detail = functions.sample_type.clone();
+    if recorded < functions.bytes {
+        detail += &format!(", {} requested", shown(functions.bytes));
+        let of_each = "more was requested than was resident, so each function has its share of \
+                       what was";
+        answer.notes.push(of_each.to_string());
+    }
+    if !functions.error.is_empty() {
+        detail += &format!(", {}", functions.error);
+    }
+    answer.parts.push(AnswerPart {
+        detail,
+        holders: scaled_holders(functions.holders, functions.bytes, recorded),
+        ..AnswerPart::new(PartKind::Recorded, recorded)
+    });
+    answer.sort_parts();
+    Ok(answer)
+}
+
+/// Adds what was resident at the peak beside the `heap` bytes that the recording knows. Returns how
+/// much of these was resident.
+fn add_resident(
+    answer: &mut MemoryAnswer,
+    peak: PeakResident,
+    parts: &[PeakPart],
+    heap: u64,
+) -> u64 {
+    let mappings: Vec<MeasuredMapping> = parts.iter().filter_map(mapping_of).collect();
+    let sizes = mappings.iter().map(|mapping| mapping.usage.rss);
+    let seen = sizes.fold(0, u64::saturating_add);
+    // A division of less than half of the peak says little of it, and one of far more is of
+    // another program.
+    if seen < peak.bytes / 2 || seen / 2 > peak.bytes {
+        let recorded = heap.min(peak.of_program);
+        let rest = peak.of_program - recorded;
+        answer.total = peak.of_program;
+        add_unrecorded(answer, rest, "code, files, stacks, free memory");
+        return recorded;
+    }
+    let division = MemoryDivision::new(&mappings, None);
+    let grown = peak.bytes.saturating_sub(seen);
+    answer.total = seen.max(peak.bytes);
+    for (kind, bytes) in &division.parts {
+        // What was recorded lies in memory of no file.
+        if !matches!(kind, PartKind::Malloc | PartKind::Anonymous) {
+            answer.parts.push(AnswerPart {
+                holders: match kind {
+                    PartKind::Own => Vec::new(),
+                    kind => mapped_holders(&division, *kind),
+                },
+                detail: match kind {
+                    PartKind::V8Heap => V8_DETAIL.to_string(),
+                    _ => String::new(),
+                },
+                ..AnswerPart::new(*kind, *bytes)
+            });
+        }
+    }
+    let of_no_file = |kind| division.parts.get(&kind).copied().unwrap_or(0);
+    let private = of_no_file(PartKind::Malloc).saturating_add(of_no_file(PartKind::Anonymous));
+    let recorded = heap.min(private.saturating_add(grown));
+    let rest = private.saturating_add(grown) - recorded;
+    let detail = match grown > rest / 2 {
+        true => "it grew too fast for a closer look",
+        false => "free in malloc, or of other allocators",
+    };
+    add_unrecorded(answer, rest, detail);
+    recorded
+}
+
+/// Returns a mapping that stands for a part; `None` if the kind is unknown.
+fn mapping_of(part: &PeakPart) -> Option<MeasuredMapping> {
+    let kind = MAPPING_KINDS
+        .iter()
+        .find(|(_, name, _)| *name == part.kind)?;
+    Some(MeasuredMapping {
+        range: 0..0,
+        kind: kind.0,
+        name: part.name.clone(),
+        is_anonymous: false,
+        mappings: part.mappings,
+        usage: MemoryUsage {
+            rss: part.bytes,
+            ..MemoryUsage::default()
+        },
+    })
+}
+
+fn add_unrecorded(answer: &mut MemoryAnswer, bytes: u64, detail: &str) {
+    if bytes > 0 {
+        answer.parts.push(AnswerPart {
+            detail: detail.to_string(),
+            ..AnswerPart::new(PartKind::Unrecorded, bytes)
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use heapprof_process::MappingKind;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn part(kind: MappingKind, name: &str, mib: u64) -> PeakPart {
+        PeakPart {
+            kind: kind.name().to_string(),
+            name: name.to_string(),
+            bytes: mib * MIB,
+            mappings: 1,
+        }
+    }
+
+    /// Returns the parts of an answer as text, and the recorded bytes in MiB.
+    fn parts(peak: u64, parts: &[PeakPart], heap: u64) -> (Vec<String>, u64) {
+        let mut answer = MemoryAnswer::default();
+        let peak = PeakResident {
+            bytes: peak * MIB,
+            of_program: (peak - 1) * MIB,
+        };
+        let recorded = add_resident(&mut answer, peak, parts, heap * MIB) / MIB;
+        let sum: u64 = answer.parts.iter().map(|part| part.bytes).sum();
+        assert_eq!(sum + recorded * MIB, answer.total);
+        let text = |part: &AnswerPart| format!("{} {}", part.kind.name(), part.bytes / MIB);
+        (answer.parts.iter().map(text).collect(), recorded)
+    }
+
+    #[test]
+    fn what_is_beside_the_heap_has_parts() {
+        let known = [
+            part(MappingKind::Heap, "[heap]", 30),
+            part(MappingKind::Anonymous, "", 20),
+            part(MappingKind::File, "/data", 100),
+            part(MappingKind::Own, "", 1),
+        ];
+        let beside = |rest: &[&str]| -> Vec<String> {
+            let all = rest.iter().chain(&["mapped files 100", "heapprof's own 1"]);
+            let mut all: Vec<String> = all.map(|text| (*text).to_string()).collect();
+            all.sort();
+            all
+        };
+        let sorted = |(mut parts, recorded): (Vec<String>, u64)| {
+            parts.sort();
+            (parts, recorded)
+        };
+        // (Peak, heap, the rest, and how much of the heap was resident.)
+        for (peak, heap, rest, recorded) in [
+            (151, 45, vec!["not recorded 5"], 45),
+            (151, 400, vec![], 50),
+            // The program grew after the division.
+            (171, 45, vec!["not recorded 25"], 45),
+            (171, 70, vec![], 70),
+        ] {
+            let found = sorted(parts(peak, &known, heap));
+            assert_eq!(found, (beside(&rest), recorded), "{peak} {heap}");
+        }
+        // The division is of an earlier moment, or of another program.
+        let unknown = (vec!["not recorded 355".to_string()], 45);
+        assert_eq!(parts(401, &known, 45), unknown);
+        assert_eq!(parts(51, &known, 60), (vec![], 50));
+    }
+}

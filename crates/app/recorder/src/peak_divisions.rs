@@ -1,0 +1,178 @@
+//! Keeps how the memory of each process of a recording was divided when it was largest. The kernel
+//! says it while the process runs.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+
+use heapprof_process::{MappingKind, MemoryBreakdown, MemoryTexts, ProcessIdentity};
+use heapprof_profile::{PeakPart, Profile};
+
+/// The memory of a process is divided again if it has grown by more than one part in this number.
+const GROWTH_DIVISOR: i64 = 50;
+/// Maximum number of processes whose memory is divided: those with the most.
+const MAX_PROCESSES: usize = 100;
+/// Maximum number of named parts in a profile. The rest of a kind is one part without a name.
+const MAX_NAMED_PARTS: usize = 30;
+
+/// How the memory of each process was divided when it was largest, by the number of the process.
+#[derive(Debug, Default)]
+pub(crate) struct PeakDivisions {
+    of_processes: HashMap<u32, LargestMoment>,
+    /// The file that this process runs.
+    own_program: Option<PathBuf>,
+}
+
+/// The moment when a process was largest.
+#[derive(Debug)]
+struct LargestMoment {
+    /// Resident bytes.
+    resident: i64,
+    /// The kernel's texts. They are read into parts when the program has ended.
+    texts: MemoryTexts,
+}
+
+/// A process that left no profile, with its largest resident memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnprofiledPeak {
+    /// The name of the process.
+    pub name: String,
+    /// Resident bytes.
+    pub bytes: u64,
+}
+
+impl PeakDivisions {
+    pub(crate) fn new() -> Self {
+        Self {
+            own_program: program_of(std::process::id()),
+            ..Self::default()
+        }
+    }
+
+    /// Reads how the memory of a process is divided, if it has more than at any earlier reading.
+    /// `resident` is the number of its bytes now.
+    pub(crate) fn read(&mut self, pid: u32, resident: i64) {
+        let known = self.of_processes.get(&pid);
+        let is_known_program = known.is_some_and(|known| {
+            let identity = ProcessIdentity::from_pid(pid).ok();
+            identity.is_some_and(|now| now.stack == known.texts.identity().stack)
+        });
+        let largest = known.map_or(0, |known| known.resident);
+        let has_grown = resident > largest.saturating_add(largest / GROWTH_DIVISOR);
+        let is_copy = || self.own_program.is_some() && program_of(pid) == self.own_program;
+        // Before its exec, a child of this process is a copy of it.
+        if is_known_program && !has_grown || is_copy() {
+            return;
+        }
+        if known.is_none() && self.of_processes.len() >= MAX_PROCESSES {
+            let all = self.of_processes.iter();
+            let smallest = all.min_by_key(|(pid, of)| (of.resident, **pid));
+            let smallest = smallest.map(|(pid, of)| (*pid, of.resident));
+            match smallest.filter(|(_, bytes)| *bytes < resident) {
+                Some((pid, _)) => self.of_processes.remove(&pid),
+                None => return,
+            };
+        }
+        if let Ok(texts) = MemoryTexts::read(pid) {
+            let moment = LargestMoment { resident, texts };
+            self.of_processes.insert(pid, moment);
+        }
+    }
+
+    /// Adds the parts of a process's memory to its profile. Returns whether they were known.
+    pub(crate) fn put_into(&self, profile: &mut Profile, pid: u32) -> bool {
+        let Some(known) = self.of_processes.get(&pid) else {
+            return false;
+        };
+        for part in parts(&known.texts.clone().divide()) {
+            let comment = profile.strings.intern(&part.to_comment());
+            profile.comment.push(comment);
+        }
+        true
+    }
+
+    /// Returns the process with the most memory that has no profile.
+    pub(crate) fn largest_without(
+        &self,
+        has_profile: impl Fn(u32) -> bool,
+    ) -> Option<UnprofiledPeak> {
+        let others = self
+            .of_processes
+            .iter()
+            .filter(|(pid, _)| !has_profile(**pid));
+        let largest = others.max_by_key(|(pid, of)| (of.resident, **pid));
+        largest.map(|(_, of)| UnprofiledPeak {
+            name: of.texts.identity().name.clone(),
+            bytes: u64::try_from(of.resident).unwrap_or(0),
+        })
+    }
+}
+
+fn program_of(pid: u32) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
+/// Returns the parts of a division, the largest named parts first, and then for each kind the sum
+/// of its other mappings.
+fn parts(division: &MemoryBreakdown) -> Vec<PeakPart> {
+    let mut by_name: BTreeMap<(MappingKind, &str), PeakPart> = BTreeMap::new();
+    let resident = division
+        .regions
+        .iter()
+        .filter(|mapping| mapping.usage.rss > 0);
+    for mapping in resident {
+        let part = by_name.entry((mapping.kind, &mapping.name)).or_default();
+        part.kind = mapping.kind.name().to_string();
+        part.name.clone_from(&mapping.name);
+        part.bytes += mapping.usage.rss;
+        part.mappings += 1;
+    }
+    let (mut parts, mut rest): (Vec<PeakPart>, Vec<PeakPart>) = by_name
+        .into_values()
+        .partition(|part| !part.name.is_empty());
+    parts.sort_by_key(|part| std::cmp::Reverse(part.bytes));
+    for left_out in parts.split_off(parts.len().min(MAX_NAMED_PARTS)) {
+        match rest.iter_mut().find(|part| part.kind == left_out.kind) {
+            Some(part) => {
+                part.bytes += left_out.bytes;
+                part.mappings += left_out.mappings;
+            }
+            None => rest.push(PeakPart {
+                name: String::new(),
+                ..left_out
+            }),
+        }
+    }
+    parts.extend(rest);
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_process_are_its_memory() {
+        let mut divisions = PeakDivisions::default();
+        let own = std::process::id();
+        divisions.read(own, 1);
+        let division = divisions.of_processes[&own].texts.clone().divide();
+        let sum: u64 = parts(&division).iter().map(|part| part.bytes).sum();
+        assert_eq!(
+            sum,
+            division.regions.iter().map(|of| of.usage.rss).sum::<u64>()
+        );
+        let mut profile = Profile::default();
+        assert!(divisions.put_into(&mut profile, own));
+        assert!(!divisions.put_into(&mut profile, 0));
+        assert!(profile.comment.len() > 2);
+        assert!(divisions.largest_without(|_| false).is_some());
+        assert_eq!(divisions.largest_without(|pid| pid == own), None);
+    }
+
+    #[test]
+    fn copies_of_this_process_are_not_read() {
+        let mut divisions = PeakDivisions::new();
+        divisions.read(std::process::id(), 1);
+        assert!(divisions.of_processes.is_empty());
+    }
+}
