@@ -47,7 +47,7 @@ use heapprof_stores::StoreBackend;
 
 use crate::name;
 
-pub(crate) use attach::{AttachArgs, DetachArgs};
+pub(crate) use attach::AttachArgs;
 pub(crate) use code::CodeArgs;
 pub(crate) use color::ColorMode;
 pub(crate) use compare::{BenchArgs, CompareAllocatorsArgs};
@@ -69,7 +69,7 @@ pub(crate) use leaks::LeaksArgs;
 pub(crate) use list::{ListArgs, SourceArgs};
 pub(crate) use log::LogArgs;
 pub(crate) use output::{OutputArgs, ReportArgs};
-pub(crate) use outside::{DumpArgs, FollowArgs, LiveArgs, PsArgs};
+pub(crate) use outside::{DumpArgs, FollowArgs, LiveArgs};
 pub(crate) use perl_heap::PerlHeapArgs;
 pub(crate) use process::{MarkArgs, ProcArgs, ProcessReportArgs, WatchArgs};
 pub(crate) use question::{LabelArgs, QuestionArgs};
@@ -81,7 +81,9 @@ pub(crate) use setup::SetupCommand;
 use size::size;
 pub(crate) use stats::{StatsArgs, TimelineArgs};
 pub(crate) use store::{LoadArgs, LsArgs, RmArgs, SchemaArgs, SqlArgs};
-pub(crate) use surface::{cli_command, current_name, parse, shared_options, visible_command};
+pub(crate) use surface::{
+    cli_command, current_name, is_command, old_names, parse, shared_options, visible_command,
+};
 pub(crate) use tui::TuiArgs;
 pub(crate) use web::WebArgs;
 pub(crate) use why::WhyArgs;
@@ -244,7 +246,7 @@ pub(crate) enum CliCommand {
     /// The call tree; tree peek: callers, tree traces: stacks
     #[command(after_help = "Example: heapprof tree --min-percent 5 profile.pb.gz")]
     Tree(GroupArgs<TreeArgs, TreeCommand>),
-    #[command(flatten)]
+    #[command(skip)]
     TreePart(TreeCommand),
     /// Source lines of functions that match, with their values
     #[command(
@@ -255,7 +257,7 @@ pub(crate) enum CliCommand {
     /// What a profile contains; info stats and tags have sums
     #[command(after_help = "Example: heapprof info profile.pb.gz")]
     Info(GroupArgs<InfoArgs, InfoCommand>),
-    #[command(flatten)]
+    #[command(skip)]
     InfoPart(InfoCommand),
     /// What is in use at the end, by stack, with object counts
     #[command(
@@ -347,12 +349,6 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       10s -o now.pb.gz"
     )]
     Attach(AttachArgs),
-    /// End a recording that heapprof attach has not ended itself
-    #[command(after_help = "Example: heapprof attach --stop 1234")]
-    Detach(DetachArgs),
-    /// List the recorded processes of this machine
-    #[command(after_help = "Example: heapprof proc --recorded")]
-    Ps(PsArgs),
     /// What is in a heap: Perl's values, or leaked blocks
     #[command(
         after_help = "heap shows the values of a perl by variable, and of any other program the \
@@ -360,23 +356,8 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       Example: heapprof heap 1234"
     )]
     Heap(GroupArgs<HeapArgs, HeapCommand>),
-    /// Leaked blocks in the heap of any process or core file
-    #[command(
-        after_help = "A process is suspended only while its memory is copied. A line shows how \
-                      long this took. The process does not have to be recorded. If it is, the \
-                      profile of -o has the stacks that allocated the blocks.\n\nExample: heapprof \
-                      heapwalk pid:1234"
-    )]
-    Heapwalk(HeapwalkArgs),
-    /// Which variables hold the memory of a Perl program
-    #[command(
-        after_help = "TARGET is a process, a core file, or a file of Devel::MAT (.pmat). A process \
-                      is suspended only while its memory is copied. Nothing is loaded into it. In \
-                      the profile, the stack of a value is its path, so you can use top, diff, \
-                      flame, report and sql on it.\n\nExample: heapprof heap values pid:1234 -o \
-                      h.pb.gz"
-    )]
-    PerlHeap(PerlHeapArgs),
+    #[command(skip)]
+    HeapPart(HeapCommand),
     /// Where all memory of a process, command or profile is
     #[command(
         after_help = "TARGET is a process by its id, a profile, core:FILE, or the name of one of \
@@ -404,17 +385,8 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       --then 'gcore {pid}'"
     )]
     Watch(GroupArgs<WatchArgs, WatchCommand>),
-    #[command(flatten)]
+    #[command(skip)]
     WatchPart(WatchCommand),
-    /// What another malloc would cost and save
-    #[command(
-        after_help = "Each run is measured as a whole, with the kernel's values of time, memory, \
-                      page faults and context switches. A difference is shown if it is more than \
-                      noise. One further run is recorded. It shows how much of the memory was in \
-                      use.\n\nExample: heapprof bench allocators --allocators \
-                      glibc,jemalloc,glibc:arena_max=1 -- ./server --once"
-    )]
-    CompareAllocators(CompareAllocatorsArgs),
     /// Exact peaks of programs; bench allocators tries mallocs
     #[command(
         after_help = "Every allocation is recorded, so a peak counts even if it lasts only a \
@@ -422,18 +394,18 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       map { $_ => 1 } 1 .. 1e5'"
     )]
     Bench(GroupArgs<BenchArgs, BenchCommand>),
+    #[command(skip)]
+    BenchPart(BenchCommand),
     /// Report that code runs, to the address in HEAPPROF_WIRETAP
     #[command(after_help = "Example: heapprof alive backup.weekly --site backup.sh:12")]
     Alive(AliveArgs),
-    #[command(flatten)]
-    OldAlive(AliveCommand),
     /// What grows in a series; growth timeline, growth follow
     #[command(
         after_help = "Rows that grow steadily come first. A row that levels off is bounded, such \
                       as a cache that is full.\n\nExample: heapprof growth service=shop,since=2d"
     )]
     Growth(GroupArgs<GrowthArgs, GrowthCommand>),
-    #[command(flatten)]
+    #[command(skip)]
     GrowthPart(GrowthCommand),
     /// Keep profiles in a database, and compare their series
     #[command(
@@ -443,8 +415,6 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       db load monday.pb.gz"
     )]
     Db(DbCommand),
-    #[command(flatten)]
-    OldDb(DbCommand),
     /// Run an SQL statement on the database, or on profiles
     #[command(
         after_help = "heapprof db schema shows the tables.\n\nExample: heapprof sql -p \
@@ -456,7 +426,7 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     /// Another format; convert merge and symbolize
     #[command(after_help = "Example: heapprof convert --to folded profile.pb.gz | head")]
     Convert(GroupArgs<ConvertArgs, ConvertCommand>),
-    #[command(flatten)]
+    #[command(skip)]
     ConvertPart(ConvertCommand),
     /// Take pprof's flags and print pprof's output, byte for byte
     #[command(disable_help_flag = true, after_help = heapprof_dropin::pprof_help())]
@@ -467,8 +437,6 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     /// The library to preload, Perl's module, completions, man
     #[command(subcommand, after_help = "Example: heapprof setup completions bash")]
     Setup(SetupCommand),
-    #[command(flatten)]
-    OldSetup(SetupCommand),
 }
 
 /// Where profiles come from.

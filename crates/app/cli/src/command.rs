@@ -64,8 +64,8 @@ use heapprof_analysis::series::MomentAggregation;
 use heapprof_stores::StoreBackend;
 
 use crate::args::{
-    AliveCommand, Cli, CliCommand, CommandKind, ConvertCommand, DbCommand, GrowthCommand,
-    InfoCommand, LiveArgs, SetupCommand, TreeCommand, WatchCommand,
+    AliveCommand, BenchCommand, Cli, CliCommand, CommandKind, ConvertCommand, DbCommand,
+    GrowthCommand, HeapCommand, InfoCommand, LiveArgs, SetupCommand, TreeCommand, WatchCommand,
 };
 use crate::context::CommandContext;
 use crate::drop_in::CommandLineHost;
@@ -106,28 +106,27 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         CliCommand::Dump(args) => dump::run(&args)?,
         CliCommand::Attach(args) if args.stop => attach::detach(&args.processes)?,
         CliCommand::Attach(args) => attach::run(&args)?,
-        CliCommand::Detach(args) => attach::detach(&args.processes)?,
-        CliCommand::Ps(args) => ps::run(&args.report)?,
         CliCommand::GrowthPart(GrowthCommand::Follow(args)) => follow::run(&args)?,
         CliCommand::Live(args) => live::run(&context, &args)?,
         CliCommand::Heap(args) => heap::run(&context, &args.own)?,
-        CliCommand::Heapwalk(args) => heapwalk::run(&context, &args)?,
-        CliCommand::PerlHeap(args) => perl_heap::run(&context, &args)?,
+        CliCommand::HeapPart(HeapCommand::Blocks(args)) => heapwalk::run(&context, &args)?,
+        CliCommand::HeapPart(HeapCommand::Values(args)) => perl_heap::run(&context, &args)?,
         CliCommand::Why(args) => return why::run(&context, &args),
         CliCommand::Proc(args) if args.recorded => ps::run(&args.report)?,
         CliCommand::Proc(args) => proc::run(&context, &args)?,
         CliCommand::Watch(args) => return watch::run(&context, &args.own),
         CliCommand::WatchPart(WatchCommand::Mark(args)) => mark::run(&args)?,
-        CliCommand::CompareAllocators(args) => compare_allocators::run(&context, &args)?,
+        CliCommand::BenchPart(BenchCommand::Allocators(args)) => {
+            compare_allocators::run(&context, &args)?;
+        }
         CliCommand::Bench(args) => bench::run(&context, &args.own)?,
         CliCommand::Alive(args) => match (args.command, args.report) {
             (Some(command), _) => return run_alive(&context, &command),
             (None, report) => alive::run(&report.context("name the code that runs")?)?,
         },
-        CliCommand::OldAlive(command) => return run_alive(&context, &command),
         CliCommand::Growth(args) => growth::run(&context, &args.own)?,
-        CliCommand::Db(command) | CliCommand::OldDb(command) => run_db(&context, &command)?,
-        CliCommand::Setup(command) | CliCommand::OldSetup(command) => run_setup(&command)?,
+        CliCommand::Db(command) => run_db(&context, &command)?,
+        CliCommand::Setup(command) => run_setup(&command)?,
         CliCommand::Sql(args) => sql::run(&context, &args)?,
         CliCommand::ConvertPart(ConvertCommand::Merge(args)) => merge::run(&context, &args)?,
         CliCommand::Convert(args) => convert::run(&context, &args.own)?,
@@ -183,10 +182,7 @@ fn reject_unused_options(context: &CommandContext, command: &CliCommand) -> Resu
         (StoreBackend::Database(_), _) => ("", true),
         (StoreBackend::Batches(_), CliCommand::Sql(args)) => ("--from", args.profile.is_empty()),
         (StoreBackend::Batches(_), _) => ("--from", is_question || is_list),
-        (
-            StoreBackend::ClickHouse(_),
-            CliCommand::Db(DbCommand::Load(_)) | CliCommand::OldDb(DbCommand::Load(_)),
-        ) => ("--store", true),
+        (StoreBackend::ClickHouse(_), CliCommand::Db(DbCommand::Load(_))) => ("--store", true),
         (StoreBackend::ClickHouse(_), CliCommand::Sql(args)) => {
             ("--store", args.profile.is_empty())
         }

@@ -49,7 +49,7 @@ fn command_line() -> Vec<OsString> {
     if let Some(word) = args.get(1)
         && word != "help"
         && let Some(command) = command_for(&word.to_string_lossy())
-        && args::cli_command().find_subcommand(word).is_none()
+        && !args::is_command(&word.to_string_lossy())
     {
         args.insert(1, command.into());
     }
@@ -92,7 +92,7 @@ fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
         CliCommand::ForkAudit(_)
         | CliCommand::Watch(_)
         | CliCommand::Why(_)
-        | CliCommand::CompareAllocators(_) => typed.iter().take_while(|arg| *arg != "--").count(),
+        | CliCommand::BenchPart(_) => typed.iter().take_while(|arg| *arg != "--").count(),
         _ => return Ok(cli),
     };
     match prepare_own_words(typed, own) {

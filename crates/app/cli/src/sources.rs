@@ -24,10 +24,7 @@ pub(crate) fn from_command_line(cli: &Cli) -> ProfileSources {
             .as_pprof(matches!(cli.command, CliCommand::Pprof(_))),
         names_in_use: matches!(cli.command, CliCommand::Jeprof(_)),
         backend: cli.backend(),
-        is_loading: matches!(
-            cli.command,
-            CliCommand::Db(DbCommand::Load(_)) | CliCommand::OldDb(DbCommand::Load(_))
-        ),
+        is_loading: matches!(cli.command, CliCommand::Db(DbCommand::Load(_))),
         sum: cli.sum,
         over_time: match cli.over_time {
             OverTimeMode::Last => MomentAggregation::Last,

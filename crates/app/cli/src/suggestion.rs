@@ -1,7 +1,7 @@
 //! Suggests a command to a user who typed a word that is no command: a word of another tool, or a
 //! typing error.
 
-use crate::args::{cli_command, current_name};
+use crate::args::{cli_command, current_name, old_names};
 
 /// The commands of pprof, heaptrack, massif, perf and other tools, with the corresponding commands
 /// of heapprof.
@@ -63,6 +63,7 @@ pub(crate) fn suggest_command(typed: &str) -> Option<String> {
     let cli = cli_command();
     let commands = cli.get_subcommands().map(|command| command.get_name());
     let near = commands
+        .chain(old_names())
         .map(|name| (name, name))
         .chain(FOREIGN_COMMANDS.iter().copied())
         .map(|(word, ours)| (strsim::damerau_levenshtein(word, &plain), word, ours))
@@ -100,7 +101,7 @@ mod tests {
     fn each_word_leads_to_a_command() {
         let cli = cli_command();
         for (word, ours) in FOREIGN_COMMANDS {
-            let command = ours.split(' ').next().unwrap_or_default();
+            let command = current_name(ours).split(' ').next().unwrap_or_default();
             assert!(cli.find_subcommand(command).is_some(), "{word}: {ours}");
             assert!(cli.find_subcommand(word).is_none(), "{word} is one");
         }

@@ -52,10 +52,3 @@ impl AttachArgs {
         self.exact || self.log.log.is_some()
     }
 }
-
-#[derive(Debug, Args)]
-pub(crate) struct DetachArgs {
-    /// The process, by its id or name: NUMBER, NAME, pid:NUMBER or pid:NAME
-    #[arg(value_name = "PROCESS", required = true, value_parser = name::parser())]
-    pub(crate) processes: Vec<String>,
-}

@@ -1,5 +1,5 @@
 //! Commands that are parts of another command, such as `info stats`. They are parsed there, and run
-//! as commands of their own, which their old names still are.
+//! as commands of their own.
 
 use clap::{Args, Subcommand};
 
@@ -131,13 +131,8 @@ impl CliCommand {
             Self::Growth(group) => group.part.take().map(|part| Self::GrowthPart(*part)),
             Self::Convert(group) => group.part.take().map(|part| Self::ConvertPart(*part)),
             Self::Watch(group) => group.part.take().map(|part| Self::WatchPart(*part)),
-            Self::Bench(group) => group.part.take().map(|part| match *part {
-                BenchCommand::Allocators(args) => Self::CompareAllocators(args),
-            }),
-            Self::Heap(group) => group.part.take().map(|part| match *part {
-                HeapCommand::Blocks(args) => Self::Heapwalk(args),
-                HeapCommand::Values(args) => Self::PerlHeap(args),
-            }),
+            Self::Bench(group) => group.part.take().map(|part| Self::BenchPart(*part)),
+            Self::Heap(group) => group.part.take().map(|part| Self::HeapPart(*part)),
             _ => None,
         };
         part.unwrap_or(self)

@@ -30,9 +30,9 @@ impl CliCommand {
             | Self::Report(_)
             | Self::ConvertPart(ConvertCommand::Merge(_))
             | Self::Convert(_) => CommandKind::ProfileQuestion,
-            Self::Growth(_)
-            | Self::Db(DbCommand::Ls(_) | DbCommand::Series(_))
-            | Self::OldDb(DbCommand::Ls(_) | DbCommand::Series(_)) => CommandKind::SeriesList,
+            Self::Growth(_) | Self::Db(DbCommand::Ls(_) | DbCommand::Series(_)) => {
+                CommandKind::SeriesList
+            }
             Self::Record(_)
             | Self::InfoPart(InfoCommand::Stats(_))
             | Self::GrowthPart(_)
@@ -44,25 +44,19 @@ impl CliCommand {
             | Self::Live(_)
             | Self::Dump(_)
             | Self::Attach(_)
-            | Self::Detach(_)
-            | Self::Ps(_)
             | Self::Heap(_)
-            | Self::Heapwalk(_)
-            | Self::PerlHeap(_)
+            | Self::HeapPart(_)
             | Self::Proc(_)
             | Self::Why(_)
             | Self::Watch(_)
-            | Self::CompareAllocators(_)
             | Self::Bench(_)
+            | Self::BenchPart(_)
             | Self::Alive(_)
-            | Self::OldAlive(_)
             | Self::Sql(_)
             | Self::Pprof(_)
             | Self::Jeprof(_)
             | Self::Db(_)
-            | Self::OldDb(_)
-            | Self::Setup(_)
-            | Self::OldSetup(_) => CommandKind::Other,
+            | Self::Setup(_) => CommandKind::Other,
         }
     }
 }

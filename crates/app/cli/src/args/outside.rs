@@ -1,13 +1,13 @@
-//! The command lines of what looks at a recorded process from outside: `dump`, `ps`, `live`,
-//! `follow`.
+//! The command lines of what looks at a recorded process from outside: `dump`, `live`,
+//! `growth follow`.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
+use super::FileModeArgs;
 use super::record::LineFormat;
 use super::size::growth;
-use super::{FileModeArgs, ProcessReportArgs};
 use crate::name;
 
 #[derive(Debug, Args)]
@@ -20,12 +20,6 @@ pub(crate) struct DumpArgs {
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) file_mode: FileModeArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct PsArgs {
-    #[command(flatten)]
-    pub(crate) report: ProcessReportArgs,
 }
 
 #[derive(Debug, Args)]

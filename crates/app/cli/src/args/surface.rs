@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Command, CommandFactory, FromArgMatches};
 
 use super::Cli;
@@ -29,8 +30,9 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Setup", &["setup", "help"]),
 ];
 
-/// Names that commands had before, and what they are called now. The old names go on working.
-const OLD_NAMES: [(&str, &str); 29] = [
+/// Names that commands had before, and the words that stand for them now. The old names go on
+/// working.
+const OLD_NAMES: [(&str, &str); 28] = [
     ("load", "db load"),
     ("ls", "db ls"),
     ("series", "db series"),
@@ -59,26 +61,33 @@ const OLD_NAMES: [(&str, &str); 29] = [
     ("mark", "watch mark"),
     ("heapwalk", "heap blocks"),
     ("perl-heap", "heap values"),
-    ("live", "tui"),
 ];
 
+/// Commands that are not shown, because another command does the same and more.
+const HIDDEN_COMMANDS: [&str; 2] = ["live", "jeprof"];
+
 /// Commands that show all code, unless the user asks for own code.
-const ALL_CODE_COMMANDS: [&str; 5] = ["peek", "list", "traces", "tags", "stats"];
+const ALL_CODE_COMMANDS: [&str; 5] = [
+    "tree peek",
+    "list",
+    "tree traces",
+    "info tags",
+    "info stats",
+];
 
 /// Returns the definition of the command line, without its own help text.
 pub(crate) fn cli_command() -> Command {
     let mut command = Cli::command();
-    for name in OLD_NAMES.map(|(old, _)| old).into_iter().chain(["jeprof"]) {
-        command = command.mut_subcommand(name, |old| old.hide(true));
+    for name in HIDDEN_COMMANDS {
+        command = command.mut_subcommand(name, |hidden| hidden.hide(true));
     }
     for name in ALL_CODE_COMMANDS {
-        command = command.mut_subcommand(name, showing_all_code);
-        // The command's present name may be a part of another command.
-        if let Some((group, part)) = current_name(name).split_once(' ') {
-            command = command.mut_subcommand(group, |command| {
-                command.mut_subcommand(part, showing_all_code)
-            });
-        }
+        command = match name.split_once(' ') {
+            Some((group, part)) => {
+                command.mut_subcommand(group, |group| group.mut_subcommand(part, showing_all_code))
+            }
+            None => command.mut_subcommand(name, showing_all_code),
+        };
     }
     command
 }
@@ -111,11 +120,49 @@ pub(crate) fn current_name(name: &str) -> &str {
     old.map_or(name, |(_, new)| new)
 }
 
-/// Parses a command line, whose first word is the program.
+/// Returns the names that commands had before.
+pub(crate) fn old_names() -> [&'static str; OLD_NAMES.len()] {
+    OLD_NAMES.map(|(old, _)| old)
+}
+
+/// Whether a word is a command, or was one before.
+pub(crate) fn is_command(word: &str) -> bool {
+    old_names().contains(&word) || cli_command().find_subcommand(word).is_some()
+}
+
+/// Parses a command line, whose first word is the program. Old names of commands are understood.
 ///
 /// # Errors
 /// The error may also be a help text, which the user asked for.
 pub(crate) fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
+    parse_present(words).or_else(|error| match with_present_names(words, &error) {
+        Some(words) => parse_present(&words),
+        None => Err(error),
+    })
+}
+
+/// Returns a command line with the present words for an old name that caused an error; `None` if
+/// the error has another cause.
+fn with_present_names(words: &[OsString], error: &clap::Error) -> Option<Vec<OsString>> {
+    let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidSubcommand) else {
+        return None;
+    };
+    let (_, present) = OLD_NAMES.iter().find(|(old, _)| old == typed)?;
+    let at = words.iter().position(|word| word == typed.as_str())?;
+    // What is an unknown part of another command is no old name.
+    if words[1..at]
+        .iter()
+        .any(|word| word != "help" && is_command(&word.to_string_lossy()))
+    {
+        return None;
+    }
+    let mut words = words.to_vec();
+    words.splice(at..=at, present.split(' ').map(OsString::from));
+    Some(words)
+}
+
+/// Parses a command line with the present names of commands.
+fn parse_present(words: &[OsString]) -> Result<Cli, clap::Error> {
     let mut command = cli_command();
     let asks = |start: &str| words.iter().any(|w| w.to_string_lossy().starts_with(start));
     // Only a command line that asks for help needs its text.
@@ -220,7 +267,7 @@ mod tests {
         assert_eq!(grouped, visible);
         assert!(FIRST_COMMANDS.iter().all(|name| visible.contains(name)));
         for (old, new) in OLD_NAMES {
-            assert!(command.find_subcommand(old).is_some(), "{old}");
+            assert!(command.find_subcommand(old).is_none(), "{old}");
             let mut words = new.split(' ').take_while(|word| !word.starts_with('-'));
             let found = words.try_fold(&command, |found, word| found.find_subcommand(word));
             assert!(found.is_some(), "{new}");

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail};
 use heapprof_inspect::{has_perl, named_process};
 
 use super::{heapwalk, perl_heap};
-use crate::args::{Cli, CliCommand, HeapArgs, parse};
+use crate::args::{Cli, CliCommand, HeapArgs, HeapCommand, parse};
 use crate::context::CommandContext;
 use crate::name;
 
@@ -27,8 +27,8 @@ pub(super) fn run(context: &CommandContext, args: &HeapArgs) -> Result<()> {
     let words = ["heapprof", "heap", part, "--", target].map(Into::into);
     let Cli { command, .. } = parse(&words)?;
     match command {
-        CliCommand::PerlHeap(args) => perl_heap::run(context, &args),
-        CliCommand::Heapwalk(args) => heapwalk::run(context, &args),
+        CliCommand::HeapPart(HeapCommand::Values(args)) => perl_heap::run(context, &args),
+        CliCommand::HeapPart(HeapCommand::Blocks(args)) => heapwalk::run(context, &args),
         _ => bail!("{target}: is no process and no core file"),
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use clap_mangen::Man;
 
-use crate::args::cli_command;
+use crate::args::{cli_command, current_name};
 use crate::output;
 
 pub(super) fn run(command: &[String], out: Option<&Path>) -> Result<()> {
@@ -16,15 +16,28 @@ pub(super) fn run(command: &[String], out: Option<&Path>) -> Result<()> {
         page(&cli, "heapprof", Some(&folder.join("heapprof.1")))?;
         return pages(&cli, "heapprof", folder);
     }
+    // The page of an old name is that of the command which it stands for.
+    let command: Vec<&str> = match command {
+        [old] => current_name(old)
+            .split(" --")
+            .next()
+            .unwrap_or_default()
+            .split(' ')
+            .collect(),
+        words => words.iter().map(String::as_str).collect(),
+    };
     let mut found = &cli;
-    for name in command {
+    for name in &command {
         found = match found.find_subcommand(name) {
             Some(sub) => sub,
             None => bail!("{name}: there is no such command; heapprof --help lists them"),
         };
     }
-    let words: Vec<&str> = command.iter().map(String::as_str).collect();
-    page(found, &[&["heapprof"], &words[..]].concat().join("-"), None)
+    page(
+        found,
+        &[&["heapprof"], &command[..]].concat().join("-"),
+        None,
+    )
 }
 
 /// Writes the pages of the commands below `command`, whose page is called `name`.
