@@ -1,11 +1,14 @@
 //! Debug files: they are found at all usual places, split, packed and shared. Those of another
 //! build are refused.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
 use heapprof_profile::{Profile, decode};
 use heapprof_symbolize::{SymbolSource, SymbolizeOptions, SymbolizeWarning};
 
 use heapprof_tests::built::{Built, C, CXX, build, have, is_here, reported, source, symbolized};
-use heapprof_tests::harness::run;
+use heapprof_tests::harness::{Run, command, run};
 use heapprof_tests::needs;
 
 #[test]
@@ -287,4 +290,96 @@ fn a_program_that_was_replaced_while_it_ran_is_not_used() {
         let has_main = functions.map(|f| profile.text(f.name)).any(|n| n == "main");
         assert_eq!(has_main, named, "{command}");
     }
+}
+
+/// A server of debug files, on a free port of the loopback interface.
+fn serve_debug_file(build_id: &str, body: Vec<u8>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let wanted = format!("GET /buildid/{build_id}/debuginfo ");
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut request = [0; 4096];
+            let size = stream.read(&mut request).unwrap();
+            let (status, body) = match request[..size].starts_with(wanted.as_bytes()) {
+                true => ("200 OK", &body[..]),
+                false => ("404 Not Found", &b""[..]),
+            };
+            let head = format!(
+                "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                body.len()
+            );
+            let _ = stream.write_all(&[head.as_bytes(), body].concat());
+        }
+    });
+    url
+}
+
+#[test]
+fn debug_files_come_from_the_servers_that_the_user_names() {
+    if !have(&["gcc", "readelf", "nm", "objcopy", "strip"]) {
+        return;
+    }
+    let built = build(C, "gcc -g -O2");
+    let other = build("int main(void) { return 1; }", "gcc -g -O2");
+    let addresses = built.addresses("^(main|sum|fill)");
+    let id = built.build_id();
+    let debug_file = |built: &Built| {
+        built.run("objcopy --only-keep-debug program symbols.debug");
+        std::fs::read(built.path("symbols.debug")).unwrap()
+    };
+    let (right, wrong) = (debug_file(&built), debug_file(&other));
+    built.run("rm symbols.debug");
+    built.run("strip program");
+    let profile = std::fs::File::create(built.path("p.pb.gz")).unwrap();
+    heapprof_profile::encode(&built.profile(&addresses), profile).unwrap();
+    let ask = |servers: &str, cache: &str| {
+        let words = ["symbolize", "--debuginfod", "p.pb.gz", "-o", "named.pb.gz"];
+        let mut asked = command(built.folder.path());
+        asked.args(words).env("DEBUGINFOD_URLS", servers);
+        let cache = built.path(cache);
+        Run::from(asked.env("DEBUGINFOD_CACHE_PATH", cache).output().unwrap())
+    };
+    let has_lines = || {
+        let named = std::fs::File::open(built.path("named.pb.gz")).unwrap();
+        let named = decode(named).unwrap();
+        named.line.iter().all(|line| line.line > 0)
+    };
+    let none = ask("", "none");
+    assert_eq!(none.code, 2);
+    assert!(
+        none.err.contains("DEBUGINFOD_URLS names no server"),
+        "{}",
+        none.err
+    );
+
+    // A file of another build is not used.
+    let liar = serve_debug_file(&id, wrong);
+    let lied = ask(&liar, "lies");
+    assert_eq!(lied.code, 0, "{}", lied.err);
+    assert!(
+        lied.err.contains("not used") && !has_lines(),
+        "{}",
+        lied.err
+    );
+
+    let server = serve_debug_file(&id, right);
+    let fetched = ask(&server, "cache");
+    assert_eq!(fetched.code, 0, "{}", fetched.err);
+    assert!(
+        fetched.err.contains("debug file fetched from 127.0.0.1:"),
+        "{}",
+        fetched.err
+    );
+    assert!(has_lines(), "{}", fetched.err);
+    // The second time, the cache has it.
+    std::fs::remove_file(built.path("named.pb.gz")).unwrap();
+    let again = ask("http://127.0.0.1:1", "cache");
+    assert_eq!(again.code, 0, "{}", again.err);
+    assert!(
+        has_lines() && !again.err.contains("fetched"),
+        "{}",
+        again.err
+    );
 }

@@ -4,10 +4,12 @@
 //! The front end gives [`SourceSettings`] and a [`SourceHost`], which shows notes and progress,
 //! puts errors into words, and reads processes and core files. [`without_secrets`] replaces the
 //! secrets in an address by marks, and only a request contains the secrets again.
+//! [`DebuginfodClient`] fetches debug files for their names.
 #![forbid(unsafe_code)]
 // The rules are for programs. Tests write where nobody else does.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+mod debuginfod;
 mod default_profile;
 mod fetch;
 mod host;
@@ -15,6 +17,7 @@ mod own_recording;
 mod source;
 mod url;
 
+pub use debuginfod::{DEBUGINFOD_URLS, DebugFileFetch, DebuginfodClient};
 pub use host::{SourceError, SourceHost};
 pub use source::{
     ProfileSources, STDIN_PATH, SelectedSource, SourceSettings, part_of_stdin, split_part,

@@ -67,6 +67,9 @@ pub(crate) struct SymbolizeArgs {
     /// A folder with debug files or binaries; may be repeated
     #[arg(long, value_name = "DIR")]
     pub(crate) debug_dir: Vec<PathBuf>,
+    /// Fetch missing debug files from the servers in DEBUGINFOD_URLS, by build id
+    #[arg(long)]
+    pub(crate) debuginfod: bool,
     /// The folder below which the files of the profiled machine are
     #[arg(long, value_name = "DIR")]
     pub(crate) sysroot: Option<PathBuf>,

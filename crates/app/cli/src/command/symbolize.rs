@@ -3,12 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use heapprof_files::{FileAccess, FilePlace, PathTrust, TypedPath, replace_file, resolve_typed};
 use heapprof_formats::ProfileFormat;
-use heapprof_profile::encode;
+use heapprof_profile::{Profile, encode};
+use heapprof_sources::{DebugFileFetch, DebuginfodClient};
 use heapprof_symbolize::{
-    SymbolSource, SymbolizeOptions, SymbolizeSummary, SymbolizeWarning, symbolize,
+    FileSummary, SymbolSource, SymbolizeOptions, SymbolizeSummary, SymbolizeWarning, symbolize,
 };
 
 use crate::args::SymbolizeArgs;
@@ -42,7 +43,7 @@ pub(super) fn run(context: &CommandContext, args: &SymbolizeArgs) -> Result<()> 
     }
     let name = source.name.clone();
     let mut profile = heapprof_sources::to_owned_profile(source);
-    let options = SymbolizeOptions {
+    let mut options = SymbolizeOptions {
         debug_dirs: args.debug_dir.clone(),
         adjust: args.adjust,
         unnamed_mappings: false,
@@ -53,6 +54,11 @@ pub(super) fn run(context: &CommandContext, args: &SymbolizeArgs) -> Result<()> 
         public_files_only: false,
         opened: Vec::new(),
     };
+    if args.debuginfod {
+        let client = DebuginfodClient::from_environment().context("--debuginfod")?;
+        fetch_debug_files(&client, &profile, &options)?;
+        options.debug_dirs.push(client.cache().to_path_buf());
+    }
     let summary = symbolize(&mut profile, &options);
     for warning in summary.files.iter().flat_map(|file| &file.warnings) {
         let advice = match warning {
@@ -78,6 +84,40 @@ pub(super) fn run(context: &CommandContext, args: &SymbolizeArgs) -> Result<()> 
             Ok(encode(&profile, writer)?)
         }),
     }
+}
+
+/// Fetches the debug files that would give a profile more names.
+fn fetch_debug_files(
+    client: &DebuginfodClient,
+    profile: &Profile,
+    options: &SymbolizeOptions,
+) -> Result<()> {
+    // What this machine has needs not be fetched.
+    let summary = symbolize(&mut profile.clone(), options);
+    let lacking = |file: &&FileSummary| file.seen > 0 && file.source != Some(SymbolSource::Dwarf);
+    for file in summary.files.iter().filter(lacking) {
+        let mapping = file.mappings.first().map(|at| &profile.mapping[at.index()]);
+        let build_id = mapping.map_or("", |mapping| profile.text(mapping.build_id));
+        if build_id.is_empty() {
+            messages::note(&format!("{}: has no build id to ask for", file.name));
+            continue;
+        }
+        let found = client.fetch(build_id);
+        match found.with_context(|| file.name.clone())? {
+            DebugFileFetch::Cached => {}
+            DebugFileFetch::Fetched(host) => {
+                messages::note(&format!("{}: debug file fetched from {host}", file.name));
+            }
+            DebugFileFetch::NotFound(failures) => {
+                let words = match failures.is_empty() {
+                    true => "no server has its debug file".to_string(),
+                    false => format!("no debug file was fetched: {}", failures.join("; ")),
+                };
+                messages::note(&format!("{}: {words}", file.name));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The destination of the symbolized profile.

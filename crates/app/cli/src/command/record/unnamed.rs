@@ -4,6 +4,7 @@ use std::path::Path;
 
 use heapprof_recorder::{FileFate, UnnamedCode};
 use heapprof_report::percent;
+use heapprof_sources::DEBUGINFOD_URLS;
 use heapprof_symbolize::debug_package;
 
 use super::words::{quoted, shown};
@@ -61,14 +62,12 @@ pub(super) fn mostly_nameless(
 fn how_to_name(unnamed: &UnnamedCode, file: &str, path: &Path) -> String {
     let mut text = String::new();
     if let Some(package) = debug_package(Path::new(file)) {
-        text += &format!("the package {package} has the names, ");
+        text += &format!("the package {package} has the names (apt install {package}), ");
     }
-    let has_server = std::env::var_os("DEBUGINFOD_URLS").is_some_and(|urls| !urls.is_empty());
+    let has_server = std::env::var_os(DEBUGINFOD_URLS).is_some_and(|urls| !urls.is_empty());
     if has_server && !unnamed.build_id.is_empty() {
-        text += &format!(
-            "debuginfod-find debuginfo {} fetches them, ",
-            unnamed.build_id
-        );
+        let path = quoted(path);
+        return text + &format!("heapprof convert symbolize --debuginfod {path} fetches them");
     }
     text += &format!(
         "heapprof convert symbolize --debug-dir DIR {} reads them from DIR",

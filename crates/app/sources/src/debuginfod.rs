@@ -1,0 +1,264 @@
+//! Fetches debug files by build id from the servers that the user names in `DEBUGINFOD_URLS`, into
+//! the cache that elfutils uses. The protocol is described in debuginfod(8).
+
+use std::env;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use heapprof_files::{FileAccess, FilePlace, FileWriteError, PathTrust, make_folder, replace_file};
+use ureq::Agent;
+
+use crate::url::{SecretUrl, without_secrets};
+
+/// The variable with the addresses of the servers, between blanks.
+pub const DEBUGINFOD_URLS: &str = "DEBUGINFOD_URLS";
+/// Maximum number of bytes of a debug file.
+const MAX_FILE_SIZE: u64 = 8 << 30;
+/// Time for a server to answer, if the user does not name one. It is that of elfutils.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(90);
+/// Minimum and maximum number of digits of a build id.
+const BUILD_ID_DIGITS: std::ops::RangeInclusive<usize> = 16..=128;
+
+/// What became of a request for a debug file.
+#[derive(Debug)]
+pub enum DebugFileFetch {
+    /// The cache has the file.
+    Cached,
+    /// The file was fetched from the server with this name.
+    Fetched(String),
+    /// No server has the file. There is a text for each server that could not be asked.
+    NotFound(Vec<String>),
+}
+
+/// The servers of debug files, and the cache.
+pub struct DebuginfodClient {
+    /// The addresses, with marks in place of secrets.
+    servers: Vec<String>,
+    cache: PathBuf,
+    agent: Agent,
+}
+
+impl DebuginfodClient {
+    /// Makes a client from the variables of the environment that debuginfod(8) names.
+    ///
+    /// # Errors
+    /// No server is named, or there is no place for the cache.
+    pub fn from_environment() -> Result<Self> {
+        let servers = env::var(DEBUGINFOD_URLS).unwrap_or_default();
+        let timeout = env::var("DEBUGINFOD_TIMEOUT").ok();
+        let timeout = timeout.and_then(|seconds| seconds.trim().parse().ok());
+        let timeout = timeout.map_or(DEFAULT_TIMEOUT, Duration::from_secs);
+        Self::new(&servers, cache_folder()?, timeout)
+    }
+
+    fn new(servers: &str, cache: PathBuf, timeout: Duration) -> Result<Self> {
+        let is_http = |url: &&str| url.starts_with("http://") || url.starts_with("https://");
+        let servers = servers.split_whitespace().filter(is_http);
+        let hide = |url: &str| without_secrets(url, true).unwrap_or_else(|| url.to_string());
+        let servers: Vec<String> = servers.map(hide).collect();
+        if servers.is_empty() {
+            bail!(
+                "{DEBUGINFOD_URLS} names no server; set it, for example to \
+                 https://debuginfod.elfutils.org"
+            );
+        }
+        let agent = Agent::config_builder()
+            .timeout_connect(Some(timeout))
+            .timeout_recv_response(Some(timeout))
+            .timeout_per_read(Some(timeout))
+            .build()
+            .into();
+        Ok(Self {
+            servers,
+            cache,
+            agent,
+        })
+    }
+
+    /// Returns the folder of the cache. It has a folder for each build id.
+    #[must_use]
+    pub fn cache(&self) -> &Path {
+        &self.cache
+    }
+
+    /// Puts the debug file with this build id into the cache.
+    ///
+    /// # Errors
+    /// The text is no build id, or the cache can't be written.
+    pub fn fetch(&self, build_id: &str) -> Result<DebugFileFetch> {
+        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        if !BUILD_ID_DIGITS.contains(&build_id.len()) || !build_id.bytes().all(is_digit) {
+            bail!("{build_id:?} is no build id");
+        }
+        let folder = self.cache.join(build_id);
+        let file = folder.join("debuginfo");
+        // elfutils keeps an empty file for what no server had.
+        if std::fs::metadata(&file).is_ok_and(|of| of.is_file() && of.len() > 0) {
+            return Ok(DebugFileFetch::Cached);
+        }
+        let mut failures = Vec::new();
+        for server in &self.servers {
+            let url = format!(
+                "{}/buildid/{build_id}/debuginfo",
+                server.trim_end_matches('/')
+            );
+            let body = match SecretUrl::from_shown(&url).get(&self.agent) {
+                Ok(response) => response.into_body().into_reader(),
+                Err(ureq::Error::StatusCode(404)) => continue,
+                Err(error) => {
+                    failures.push(format!("{}: {error}", host_of(server)));
+                    continue;
+                }
+            };
+            make_folder(&folder, PathTrust::OwnLinks)
+                .with_context(|| folder.display().to_string())?;
+            match write(&file, body) {
+                Ok(()) => return Ok(DebugFileFetch::Fetched(host_of(server).to_string())),
+                Err(CopyError::Read(error)) => {
+                    failures.push(format!("{}: {error}", host_of(server)));
+                }
+                Err(CopyError::Write(error)) => return Err(error.into()),
+            }
+        }
+        Ok(DebugFileFetch::NotFound(failures))
+    }
+}
+
+/// Why a file could not be copied from a server.
+enum CopyError {
+    /// The server did not send it whole.
+    Read(io::Error),
+    /// The file can't be written.
+    Write(FileWriteError),
+}
+
+impl From<FileWriteError> for CopyError {
+    fn from(error: FileWriteError) -> Self {
+        Self::Write(error)
+    }
+}
+
+impl From<io::Error> for CopyError {
+    fn from(error: io::Error) -> Self {
+        Self::Read(error)
+    }
+}
+
+/// Writes the body of an answer to a file, which appears only when it is whole.
+fn write(file: &Path, body: impl Read) -> Result<(), CopyError> {
+    let place = FilePlace::resolve(file, PathTrust::OwnLinks)?;
+    let mut body = body.take(MAX_FILE_SIZE + 1);
+    let shown = file.display().to_string();
+    replace_file(&place, &shown, FileAccess::Exactly(0o600), |writer| {
+        let size = io::copy(&mut body, writer)?;
+        match size {
+            0 => Err(io::Error::other("the answer is empty").into()),
+            size if size > MAX_FILE_SIZE => {
+                Err(io::Error::other("the answer is larger than any debug file").into())
+            }
+            _ => Ok(()),
+        }
+    })
+}
+
+/// Returns the host of an address.
+fn host_of(url: &str) -> &str {
+    let place = url.split_once("://").map_or(url, |(_, place)| place);
+    let place = place.split('/').next().unwrap_or_default();
+    place.rsplit('@').next().unwrap_or_default()
+}
+
+/// Returns the folder of elfutils' cache.
+fn cache_folder() -> Result<PathBuf> {
+    let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(folder) = variable("DEBUGINFOD_CACHE_PATH") {
+        return Ok(folder.into());
+    }
+    let caches = variable("XDG_CACHE_HOME").map(PathBuf::from);
+    let caches = caches.or_else(|| Some(Path::new(&variable("HOME")?).join(".cache")));
+    let caches = caches.context("there is no folder for fetched files: HOME is not set")?;
+    Ok(caches.join("debuginfod_client"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Answers each request with the text for the path that is asked for.
+    fn serve(answer: fn(&str) -> &'static str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let host = listener.local_addr().unwrap().to_string();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut request = [0; 4096];
+                let size = stream.read(&mut request).unwrap_or_default();
+                let text = String::from_utf8_lossy(&request[..size]).into_owned();
+                let path = text.split(' ').nth(1).unwrap_or_default();
+                let _ = stream.write_all(answer(path).as_bytes());
+            }
+        });
+        host
+    }
+
+    fn client(servers: &str, folder: &Path) -> Result<DebuginfodClient> {
+        DebuginfodClient::new(servers, folder.join("cache"), Duration::from_secs(600))
+    }
+
+    const ID: &str = "0123456789abcdef0123456789abcdef01234567";
+
+    #[test]
+    fn the_first_server_that_has_a_file_gives_it() {
+        let none = serve(|_| "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+        let cut = serve(|_| "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome");
+        let good = serve(|path| match path {
+            "/d/buildid/0123456789abcdef0123456789abcdef01234567/debuginfo" => {
+                "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood"
+            }
+            _ => "HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n",
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let servers = format!("file:///x http://{none} http://{cut} http://me:secret@{good}/d/");
+        let client = client(&servers, folder.path()).unwrap();
+        match client.fetch(ID).unwrap() {
+            DebugFileFetch::Fetched(host) => assert_eq!(host, good),
+            other => panic!("{other:?}"),
+        }
+        let file = client.cache().join(ID).join("debuginfo");
+        assert_eq!(std::fs::read(file).unwrap(), b"good");
+        assert!(matches!(client.fetch(ID).unwrap(), DebugFileFetch::Cached));
+        let other = ID.replace('0', "1");
+        match client.fetch(&other).unwrap() {
+            DebugFileFetch::NotFound(failures) => assert_eq!(failures.len(), 2, "{failures:?}"),
+            other => panic!("{other:?}"),
+        }
+        assert!(!client.cache().join(other).join("debuginfo").exists());
+    }
+
+    #[test]
+    fn what_is_no_build_id_is_not_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let client = client("http://127.0.0.1:1", folder.path()).unwrap();
+        for text in [
+            "",
+            "../../etc/passwd",
+            "0123456789ABCDEF",
+            "0123456789abcdeg",
+        ] {
+            assert!(client.fetch(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn no_server_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        for servers in ["", "  ", "file:///usr/lib/debug"] {
+            assert!(client(servers, folder.path()).is_err(), "{servers}");
+        }
+    }
+}
