@@ -1,10 +1,11 @@
 //! Asks `why` about programs whose memory is known by construction.
 
+mod names;
+
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use heapprof_tests::built::{Built, build, have};
-use heapprof_tests::executables::copy_program;
 use heapprof_tests::harness::{command, is_root, ok, program_of, run};
 use heapprof_tests::waits::in_state;
 use serde_json::Value;
@@ -384,47 +385,6 @@ fn shared_pages_stay_shared() {
     let answer = json(&ok(&["why", &program.id(), "-f", "json"]));
     assert!(number(&answer["shared"]) >= 32 * MIB, "{answer}");
     assert!(shared() >= 32 * MIB, "{}", shared());
-}
-
-#[test]
-fn processes_are_found_by_name() {
-    if !have(&["gcc"]) {
-        return;
-    }
-    let built = build(PROGRAM, "gcc -O1 -g -pthread");
-    let name = built.path("why-name-test");
-    copy_program(&built.program, &name);
-    let start = || {
-        let mut command = Command::new(&name);
-        command.arg(built.path("words"));
-        WaitingProgram::start(command, false)
-    };
-    let first = start();
-    let place = tempfile::tempdir().unwrap();
-    // A folder of this name is no profile.
-    std::fs::create_dir(place.path().join("why-name-test")).unwrap();
-    for words in [
-        vec!["why", "why-name-test"],
-        vec!["why", name.to_str().unwrap()],
-    ] {
-        let found = run(place.path(), &words);
-        assert!(
-            found.out.contains(&format!("pid {}", first.pid)),
-            "{words:?} {}",
-            found.err
-        );
-    }
-    let elsewhere = tempfile::tempdir().unwrap();
-    let found = run(elsewhere.path(), &["why-name-test"]);
-    assert!(
-        found.out.contains(&format!("pid {}", first.pid)),
-        "{}",
-        found.err
-    );
-    let second = start();
-    let found = run(elsewhere.path(), &["why-name-test"]);
-    assert_eq!(found.code, 2);
-    assert!(found.err.contains(&second.id()), "{}", found.err);
 }
 
 #[test]

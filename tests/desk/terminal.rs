@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use heapprof_tests::built::have;
+use heapprof_tests::executables::copy_program;
 use heapprof_tests::harness::{heapprof, sample_profiles, valid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
@@ -285,4 +286,35 @@ fn reports_fit_eighty_columns() {
         }
     }
     assert!(wide.is_empty(), "{}", wide.join("\n"));
+}
+
+/// Of several processes of one name, the user chooses one at the terminal.
+#[test]
+fn a_process_is_chosen_at_the_terminal() {
+    if !have(&["setsid", "sh"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("choice-test");
+    let shell = std::fs::canonicalize("/bin/sh").unwrap();
+    copy_program(&shell, &program);
+    let waiting = || {
+        let mut command = Command::new(&program);
+        command.args(["-c", "read line"]);
+        command.stdin(Stdio::piped()).spawn().unwrap()
+    };
+    let mut children = [waiting(), waiting()];
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mut pty = Pty::start(elsewhere.path(), &["proc", "choice-test"], 80, 24);
+    pty.wait_for("Which one?");
+    let listed = String::from_utf8_lossy(&pty.shown).into_owned();
+    let chosen = children[1].id().to_string();
+    pty.press(&format!("{chosen}\n"));
+    let shown = pty.read_to_end();
+    for child in &mut children {
+        assert!(listed.contains(&child.id().to_string()), "{listed}");
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+    assert!(shown.contains(&format!("\n{chosen} ")), "{shown}");
 }

@@ -78,7 +78,9 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ("app/bench", &["analysis", "process", "profile"]),
     (
         "app/sources",
-        &["analysis", "dropin", "formats", "profile", "stores", "text"],
+        &[
+            "analysis", "dropin", "files", "formats", "profile", "stores", "text",
+        ],
     ),
     ("app/stores", &["analysis", "files", "report", "wiretap"]),
     (

@@ -13,12 +13,12 @@ mod drop_in;
 mod log;
 mod messages;
 mod name;
-mod now;
 mod output;
 mod outside;
 #[cfg(feature = "parquet")]
 mod panics;
 mod perl_offer;
+mod process_choice;
 mod progress;
 mod sources;
 mod suggestion;

@@ -1,12 +1,11 @@
 //! Builds Devel::HeapProf when a recording needs it, and the user allows it.
 
-use std::fs::OpenOptions;
-use std::io::{IsTerminal, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use anyhow::Result;
 use heapprof_symbolize::program::inspect;
+use heapprof_terminal::ask_line;
 
 use crate::{messages, perl_module};
 
@@ -84,19 +83,7 @@ fn is_perl(file: &Path) -> bool {
 
 /// Asks the user a yes-or-no question at the terminal. Returns false if there is no terminal.
 fn is_agreed(question: &str) -> bool {
-    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        return false;
-    }
-    // The program's own input stays whole: a terminal gives one line at a time.
-    let Ok(mut terminal) = OpenOptions::new().read(true).write(true).open("/dev/tty") else {
-        return false;
-    };
-    let mut answer = [0; 256];
-    if terminal.write_all(question.as_bytes()).is_err() {
-        return false;
-    }
-    let len = terminal.read(&mut answer).unwrap_or(0);
-    matches!(answer[..len].trim_ascii(), b"y" | b"Y" | b"yes")
+    ask_line(question).is_some_and(|answer| ["y", "Y", "yes"].contains(&&*answer))
 }
 
 #[cfg(test)]

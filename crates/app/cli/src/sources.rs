@@ -11,7 +11,8 @@ use heapprof_symbolize::{SymbolizeOptions, symbolize};
 
 use crate::args::{Cli, CliCommand, ConvertCommand, DbCommand, OverTimeMode};
 use crate::progress::WorkBar;
-use crate::{messages, now, outside};
+use crate::{messages, outside};
+use heapprof_process::now;
 
 /// Makes the sources of profiles for a command.
 pub(crate) fn from_command_line(cli: &Cli) -> ProfileSources {

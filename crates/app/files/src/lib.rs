@@ -32,7 +32,7 @@ use rustix::path::Arg;
 
 pub use draft::{FileAccess, FileDraft};
 pub use owner::{FileOwner, acting};
-pub use typed_path::{TypedPath, TypedPathError, resolve_typed};
+pub use typed_path::{TypedPath, TypedPathError, check_writable, resolve_typed};
 pub use walk::{PathTrust, make_folder, open_folder};
 pub use write::{FileWriteError, replace_file, write_named};
 

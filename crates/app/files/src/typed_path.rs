@@ -10,8 +10,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, fstat, fstatfs, openat,
-    readlinkat, statat,
+    Access, AtFlags, CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, access, fstat, fstatfs,
+    openat, readlinkat, statat,
 };
 use rustix::io::Errno;
 
@@ -71,6 +71,29 @@ pub enum TypedPathError {
     /// The file at the path was replaced while it was opened.
     #[error("{}: was changed meanwhile", .0.display())]
     Changed(PathBuf),
+}
+
+/// Checks that a file can be written at a path, and changes nothing there. Writing may still fail
+/// later for other reasons.
+///
+/// # Errors
+/// The path is a folder, or its folder can't be written to.
+pub fn check_writable(path: &Path) -> Result<(), TypedPathError> {
+    if path.is_dir() {
+        return Err(TypedPathError::Folder(path.to_path_buf()));
+    }
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    // A path that exists may be no file, and then its folder is not written to.
+    if path.exists() {
+        return Ok(());
+    }
+    access(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| TypedPathError::Unwritable {
+        path: folder.to_path_buf(),
+        source: error.into(),
+    })
 }
 
 /// Follows a path to its target. With [`PathTrust::OwnLinks`], links of other users are not

@@ -16,13 +16,14 @@ use heapprof_process::{
     ProcessIdentity, SmapsMapping, StatusCounters, explain, measured_mappings,
 };
 use heapprof_profile::Profile;
-use heapprof_recorder::outside::{open_core, process_title, read_core};
+use heapprof_recorder::outside::{open_core, read_core};
 use heapprof_recorder::rights::is_root;
 use heapprof_report::{
     AnswerPart, AnswerRecording, AnswerTotal, MemoryAnswer, PartHolder, PartKind, unwalked_parts,
 };
 
 use crate::memory_division::{AllocatorView, MemoryDivision};
+use crate::named_process::title_of;
 use crate::part_holders::{
     anonymous_holders, free_holders, malloc_findings, mapped_holders, other_allocator,
     perl_findings, python_holders, scaled_holders,
@@ -68,7 +69,7 @@ pub struct ProcessAnswer {
 /// The process may be gone, or have no memory of its own.
 pub fn process_answer(pid: u32, profile: Option<Profile>) -> io::Result<ProcessAnswer> {
     let mut answer = MemoryAnswer {
-        name: name_of(pid),
+        name: title_of(pid),
         pid: Some(pid),
         cgroup: Cgroup::from_pid(pid).filter(|cgroup| cgroup.limit.is_some()),
         ..MemoryAnswer::default()
@@ -233,15 +234,6 @@ fn free_memory() -> u64 {
         .and_then(|cgroup| Some(cgroup.limit?.saturating_sub(cgroup.anonymous?)));
     let of_machine = free.map_or(u64::MAX, |free| free << 10);
     of_machine.min(of_group.unwrap_or(u64::MAX))
-}
-
-/// Returns the name of a process, with the script that it runs.
-fn name_of(pid: u32) -> String {
-    let name = heapprof_process::comm(pid);
-    match process_title(&name, pid) {
-        Some(script) => format!("{name} {script}"),
-        None => name,
-    }
 }
 
 fn add_figures(answer: &mut MemoryAnswer, breakdown: &MemoryBreakdown) {
@@ -438,8 +430,13 @@ impl SeenMemory<'_> {
                     let trimmable = heap.map_or(0, |heap| trimmable_bytes(image, heap));
                     let trimmable = trimmable.min(part.bytes);
                     // A hole that is smaller than a page can't be given back.
-                    match trimmable.saturating_mul(10) < part.bytes {
-                        true => format!("fragmented: malloc_trim would free {}", shown(trimmable)),
+                    match trimmable.saturating_mul(2) < part.bytes {
+                        true => {
+                            format!(
+                                "fragmented: malloc_trim would free only {}",
+                                shown(trimmable)
+                            )
+                        }
                         false => format!("malloc_trim(0) would give back {}", shown(trimmable)),
                     }
                 }

@@ -1,28 +1,31 @@
 //! Finds the process that an argument names: by its number, or by a name that only one process has.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
-use heapprof_process::{all_processes, comm, status, title};
+use heapprof_process::{StatmSizes, all_processes, comm, status, title};
+use heapprof_recorder::outside::process_title;
 use rustix::process::geteuid;
+
+use crate::words::{base_name, shown};
 
 pub use heapprof_process::is_there;
 
 /// Maximum number of processes that are listed if a name is ambiguous.
 const MAX_LISTED_PROCESSES: usize = 10;
 
-/// Returns the process id of the process that an argument names: by its number, or by a name that
-/// only one process has.
+/// Returns the processes that an argument names: one by its number, or those with a name. There is
+/// at least one.
 ///
 /// # Errors
-/// There is no such process, or several have the name.
-pub fn find(argument: &str) -> Result<u32> {
+/// There is no such process.
+pub fn candidates(argument: &str) -> Result<Vec<u32>> {
     let word = argument.strip_prefix("pid:").unwrap_or(argument);
     if let Ok(pid) = word.parse::<u32>() {
         let [process] = status(pid, ["Tgid:"]);
         match process.parse::<u32>() {
-            Ok(process) if process == pid => return Ok(pid),
+            Ok(process) if process == pid => return Ok(vec![pid]),
             Ok(process) => bail!("{pid}: is a thread of process {process}; name that"),
             Err(_) => bail!("process {pid}: there is no such process"),
         }
@@ -30,11 +33,31 @@ pub fn find(argument: &str) -> Result<u32> {
     if word.is_empty() {
         bail!("{argument:?} names no process; say its number or its name");
     }
-    match find_where(|pid| has_name(pid, word))?.as_slice() {
-        [pid] => Ok(*pid),
-        [] => bail!("{word}: no process has this name; heapprof proc lists them"),
-        all => Err(several(word, all)),
+    let found = find_where(|pid| has_name(pid, word))?;
+    if found.is_empty() {
+        bail!("{word}: no process has this name; heapprof proc lists them");
     }
+    Ok(found)
+}
+
+/// Returns the process that an argument names: by its number, or by a name that only one process
+/// has.
+///
+/// # Errors
+/// There is no such process, or several have the name.
+pub fn find(argument: &str) -> Result<u32> {
+    match candidates(argument)?.as_slice() {
+        [pid] => Ok(*pid),
+        all => Err(several(argument, all)),
+    }
+}
+
+/// Returns a line about a process: its number, its name with the script that it runs, and its
+/// resident memory. The name may have control characters.
+#[must_use]
+pub fn line(pid: u32) -> String {
+    let resident = StatmSizes::from_pid(pid).map_or(0, |sizes| sizes.rss);
+    format!("{pid:>9}  {:>10}  {}", shown(resident), title_of(pid))
 }
 
 /// Returns the processes of this user that have a name.
@@ -45,14 +68,19 @@ pub fn own(name: &str) -> Result<Vec<u32>> {
     find_where(|pid| has_name(pid, name) && is_own(pid))
 }
 
-/// Returns the processes of this user that run a program.
+/// Returns the processes of this user that run a program or a script.
 #[must_use]
 pub fn running(program: &Path) -> Vec<u32> {
     let id = |path: &Path| std::fs::metadata(path).ok().map(|of| (of.dev(), of.ino()));
     let Some(wanted) = id(program) else {
         return Vec::new();
     };
-    let runs_it = |pid| id(Path::new(&format!("/proc/{pid}/exe"))) == Some(wanted);
+    let runs_it = |pid| {
+        let proc = PathBuf::from(format!("/proc/{pid}"));
+        let script = process_title(&comm(pid), pid);
+        let script = script.map(|script| proc.join("cwd").join(script));
+        id(&proc.join("exe")) == Some(wanted) || script.is_some_and(|of| id(&of) == Some(wanted))
+    };
     find_where(|pid| is_own(pid) && runs_it(pid)).unwrap_or_default()
 }
 
@@ -83,8 +111,23 @@ fn find_where(is_wanted: impl Fn(u32) -> bool) -> Result<Vec<u32>> {
     Ok(found.filter(|&pid| is_there(pid)).collect())
 }
 
+/// Whether a process has a name: the kernel's, that of its file, or that of the script that it
+/// runs.
 fn has_name(pid: u32, name: &str) -> bool {
-    comm(pid) == name || file(pid) == name
+    let is_script = || {
+        let title = process_title(&comm(pid), pid).unwrap_or_default();
+        base_name(&title) == name
+    };
+    comm(pid) == name || file(pid) == name || is_script()
+}
+
+/// Returns the name of a process, with the script that it runs.
+pub(crate) fn title_of(pid: u32) -> String {
+    let name = comm(pid);
+    match process_title(&name, pid) {
+        Some(script) => format!("{name} {script}"),
+        None => name,
+    }
 }
 
 /// Whether a process belongs to this user.

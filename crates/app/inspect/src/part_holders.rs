@@ -52,7 +52,7 @@ impl BlockOwner {
             // The tag says which of two ABIs of the standard library the variable has.
             Self::Variable(name, file) => (name.replace("[abi:cxx11]", ""), file),
             Self::File(file) => (file, String::new()),
-            Self::Thread(tid) => (format!("the stack of thread {tid}"), String::new()),
+            Self::Thread(tid) => (format!("reached from thread {tid}"), String::new()),
             Self::Elsewhere(true) => ("Python's objects".to_string(), String::new()),
             Self::Elsewhere(false) => ("memory that is not malloc's".to_string(), String::new()),
         }

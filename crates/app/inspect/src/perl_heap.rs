@@ -3,12 +3,12 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use heapprof_formats::{FormatError, FormatReadOptions};
 use heapprof_heap::{MallocHeap, ProcessImage};
 use heapprof_perl_snapshot::{PerlSnapshot, PerlWalkError, walk};
 use heapprof_perl_values::{ElementLookup, PerlValueAnalysis, ValueGraph, VariableError};
+use heapprof_process::now;
 use heapprof_profile::Profile;
 use sha2::{Digest, Sha256};
 
@@ -181,9 +181,7 @@ impl PerlHeapOrigin {
             _,
         )) = &self.memory
         {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).ok();
-            let now = now.and_then(|now| i64::try_from(now.as_nanos()).ok());
-            profile.time_nanos = now.unwrap_or(0);
+            profile.time_nanos = now::nanos();
         }
         if !self.perl.is_empty() {
             let comment = profile.strings.intern(&format!("perl-heap: {}", self.perl));

@@ -95,6 +95,8 @@ pub fn profile_answer(source: QuestionSource) -> Result<MemoryAnswer> {
     let mut detail = functions.sample_type.clone();
     if recorded < functions.bytes {
         detail += &format!(", {} requested", shown(functions.bytes));
+    }
+    if recorded < functions.bytes / 10 * 9 {
         let of_each = "more was requested than was resident, so each function has its share of \
                        what was";
         answer.notes.push(of_each.to_string());

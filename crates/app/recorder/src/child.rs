@@ -25,6 +25,7 @@ use signal_hook::consts::{
 use signal_hook::flag;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
+use signal_hook::low_level::signal_name;
 
 use crate::inherited_state;
 use crate::keeper::KeeperHandle;
@@ -41,6 +42,19 @@ pub struct ProgramExit {
     pub by_key: bool,
     /// Process id of the program.
     pub process: u32,
+}
+
+impl ProgramExit {
+    /// Describes how the program ended, in a few words.
+    pub fn describe(&self) -> String {
+        match self.signal {
+            Some(signal) => match signal_name(signal) {
+                Some(name) => format!("killed by {name}"),
+                None => format!("killed by signal {signal}"),
+            },
+            None => format!("exit code {}", self.code),
+        }
+    }
 }
 
 /// Signals that end a process and may be meant for the program when heapprof receives them.

@@ -28,8 +28,29 @@ pub enum DebugFileFetch {
     Cached,
     /// The file was fetched from the server with this name.
     Fetched(String),
+    /// The file has no build id.
+    NoBuildId,
     /// No server has the file. There is a text for each server that could not be asked.
     NotFound(Vec<String>),
+}
+
+impl DebugFileFetch {
+    /// Describes what became of the request; `None` if there is nothing to say.
+    #[must_use]
+    pub fn describe(&self) -> Option<String> {
+        match self {
+            Self::Cached => None,
+            Self::Fetched(host) => Some(format!("debug file fetched from {host}")),
+            Self::NoBuildId => Some("has no build id to ask for".to_string()),
+            Self::NotFound(failures) if failures.is_empty() => {
+                Some("no server has its debug file".to_string())
+            }
+            Self::NotFound(failures) => Some(format!(
+                "no debug file was fetched: {}",
+                failures.join("; ")
+            )),
+        }
+    }
 }
 
 /// The servers of debug files, and the cache.
@@ -86,8 +107,11 @@ impl DebuginfodClient {
     /// Puts the debug file with this build id into the cache.
     ///
     /// # Errors
-    /// The text is no build id, or the cache can't be written.
+    /// The text is neither empty nor a build id, or the cache can't be written.
     pub fn fetch(&self, build_id: &str) -> Result<DebugFileFetch> {
+        if build_id.is_empty() {
+            return Ok(DebugFileFetch::NoBuildId);
+        }
         let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         if !BUILD_ID_DIGITS.contains(&build_id.len()) || !build_id.bytes().all(is_digit) {
             bail!("{build_id:?} is no build id");
@@ -244,12 +268,7 @@ mod tests {
     fn what_is_no_build_id_is_not_asked_for() {
         let folder = tempfile::tempdir().unwrap();
         let client = client("http://127.0.0.1:1", folder.path()).unwrap();
-        for text in [
-            "",
-            "../../etc/passwd",
-            "0123456789ABCDEF",
-            "0123456789abcdeg",
-        ] {
+        for text in ["../../etc/passwd", "0123456789ABCDEF", "0123456789abcdeg"] {
             assert!(client.fetch(text).is_err(), "{text}");
         }
     }

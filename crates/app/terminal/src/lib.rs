@@ -18,6 +18,7 @@ mod head;
 mod keys;
 mod outline;
 pub mod plain_view;
+mod question;
 pub mod run;
 pub mod screen;
 mod state;
@@ -30,3 +31,4 @@ mod view_data;
 
 pub use answer::ViewFacts;
 pub use canvas::ScreenStyle;
+pub use question::ask_line;

@@ -10,10 +10,12 @@ mod mark;
 mod receive;
 mod rule;
 mod snapshot;
+mod thread_time;
 mod watcher;
 
 pub use mark::{ACCEPTED_ANSWER, MarkScope, WatchMark, make_mark};
 pub use receive::receive_marks;
 pub use rule::{ProcessReading, WatchRule};
 pub use snapshot::{list_processes, read_snapshot};
+pub use thread_time::thread_time_micros;
 pub use watcher::ProcessWatcher;

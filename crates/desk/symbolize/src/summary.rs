@@ -34,6 +34,36 @@ impl SymbolizeSummary {
     pub fn resolved(&self) -> usize {
         self.files.iter().map(|f| f.resolved).sum()
     }
+
+    /// Summarizes in one line how many addresses got names, and from where.
+    pub fn describe(&self) -> String {
+        let resolved = self.resolved();
+        let mut text = match (self.seen(), self.kept) {
+            (0, 0) => "has no addresses".to_string(),
+            (0, _) => "all addresses have names already".to_string(),
+            (seen, _) => format!("{resolved} of {seen} addresses have names now"),
+        };
+        if resolved > 0 {
+            let count = |is_wanted: &dyn Fn(&&FileSummary) -> bool| {
+                self.files.iter().filter(is_wanted).count()
+            };
+            let named = count(&|file| file.resolved > 0);
+            let with_lines = count(&|file| file.source == Some(SymbolSource::Dwarf));
+            let ending = if named == 1 { "" } else { "s" };
+            text += &format!(", in {named} file{ending}, {with_lines} with debug information");
+        }
+        if self.numbered() > 0 {
+            text += &format!(
+                "; {} without a name are called by their file and by the place in it where their \
+                 function begins",
+                self.numbered()
+            );
+        }
+        if self.seen() > 0 && self.kept > 0 {
+            text += &format!("; {} had names already", self.kept);
+        }
+        text
+    }
 }
 
 /// The outcome for one file.

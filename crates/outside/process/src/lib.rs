@@ -15,6 +15,7 @@ mod kind;
 mod lines;
 pub mod maps;
 mod memory_breakdown;
+pub mod now;
 mod pages;
 mod region;
 mod run;

@@ -1,10 +1,11 @@
 //! The command lines of the database's commands: `load`, `ls`, `rm`, `sql`, `schema`.
 
 use clap::Args;
+use heapprof_process::now;
 use heapprof_report::ReportFormat;
 
 use super::{FileModeArgs, OutputArgs, QuestionArgs, format};
-use crate::{name, now};
+use crate::name;
 
 #[derive(Debug, Args)]
 pub(crate) struct LoadArgs {

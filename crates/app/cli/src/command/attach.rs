@@ -1,13 +1,12 @@
 //! `heapprof attach` and `heapprof attach --stop`: records a program that already runs.
 
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use heapprof_attach::{AttachOptions, AttachOutcome, AttachTarget};
-use heapprof_files::FileOwner;
+use heapprof_files::{FileOwner, check_writable};
 use heapprof_live::{LiveProcess, LogSource, SharedLedger};
 use heapprof_process::{is_there, status};
 use heapprof_profile::{EarlyEnds, Profile, recording_texts};
@@ -23,8 +22,7 @@ use signal_hook::iterator::Signals;
 use super::dump::{refuse_terminal, write};
 use super::record::bytes;
 use crate::args::AttachArgs;
-use crate::{log, messages, outside, preload};
-use heapprof_inspect::named_process;
+use crate::{log, messages, outside, preload, process_choice};
 
 /// Time between two checks whether the recording is over.
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(50);
@@ -57,7 +55,10 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
     let mode = args.file_mode.mode()?;
     let output = args.output.as_deref();
     refuse_terminal(output)?;
-    check_place(output)?;
+    match output {
+        Some(path) if path == "-" => {}
+        path => check_writable(path.unwrap_or(Path::new("x")))?,
+    }
     let target = AttachTarget::open(pid, library).with_context(of_process)?;
     let rights = RightsLedger::default();
     rights.open(pid, FileOwner::us());
@@ -104,7 +105,7 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
 /// Returns the only named process. Fails if several are named, as by `attach $(pgrep x)`.
 fn find_only_process(processes: &[String], command: &str) -> Result<u32> {
     match processes {
-        [one] => named_process::find(one),
+        [one] => process_choice::find(one),
         several => bail!(
             "{} processes are named, and {command} takes one: heapprof {command} {} takes the \
              first, and another heapprof beside it the next",
@@ -112,31 +113,6 @@ fn find_only_process(processes: &[String], command: &str) -> Result<u32> {
             several.first().map_or("PROCESS", String::as_str)
         ),
     }
-}
-
-/// Checks that the profile can be written to `output`.
-fn check_place(output: Option<&Path>) -> Result<()> {
-    use rustix::fs::{Access, access};
-    let path = match output {
-        Some(path) if path == "-" => return Ok(()),
-        Some(path) => path,
-        None => Path::new("x"),
-    };
-    let shown = path.display();
-    if path.is_dir() {
-        bail!("{shown}: is a folder; name a file with -o");
-    }
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    let may = access(folder, Access::WRITE_OK | Access::EXEC_OK);
-    // A path that exists may be no file, and then its folder is not written to.
-    if !path.exists() {
-        may.map_err(io::Error::from)
-            .with_context(|| format!("{}: cannot be written to", folder.display()))?;
-    }
-    Ok(())
 }
 
 pub(super) fn detach(processes: &[String]) -> Result<()> {

@@ -2,11 +2,11 @@
 
 use anyhow::{Context, Result};
 use heapprof_analysis::{Query, portable::growth_sql, series::series_growth};
+use heapprof_process::now;
 use heapprof_stores::{are_unique, choose};
 
 use crate::args::GrowthArgs;
 use crate::context::{CommandContext, portable_statement, row_limit};
-use crate::now;
 
 pub(super) fn run(context: &CommandContext, args: &GrowthArgs) -> Result<()> {
     let query = Query {

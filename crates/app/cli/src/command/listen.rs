@@ -22,8 +22,9 @@ use signal_hook::iterator::Signals;
 
 use crate::args::ListenArgs;
 use crate::context::CommandContext;
+use heapprof_process::now;
 
-use crate::{messages, now};
+use crate::messages;
 
 /// Size of the kernel's buffer for datagrams that were not read yet, if the kernel allows it.
 const SOCKET_BUFFER_BYTES: usize = 16 << 20;

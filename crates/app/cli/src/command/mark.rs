@@ -15,9 +15,9 @@ use rustix::net::{
 };
 
 use crate::args::MarkArgs;
+use heapprof_process::now;
 
-use crate::now;
-use heapprof_inspect::named_process;
+use crate::process_choice;
 
 /// Longest time that a watch may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -28,7 +28,7 @@ pub(super) fn run(args: &MarkArgs) -> Result<()> {
     if args.text.is_empty() {
         bail!("TEXT is empty; say what begins here");
     }
-    let of_process = args.pid.map(|pid| named_process::find(&pid.to_string()));
+    let of_process = args.pid.map(|pid| process_choice::find(&pid.to_string()));
     let of_process = of_process.transpose()?;
     if let (None, Some(path)) = (of_process, watch_of_program()) {
         // A script calls this command, and the memory of a script is mostly that of the programs

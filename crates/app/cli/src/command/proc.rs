@@ -10,8 +10,8 @@ use heapprof_watch::{list_processes, read_snapshot};
 
 use crate::args::{ProcArgs, ProcessReportArgs};
 use crate::context::{CommandContext, row_limit, screen_width};
-use crate::{messages, now, output};
-use heapprof_inspect::named_process;
+use crate::{messages, output, process_choice};
+use heapprof_process::now;
 
 /// Largest file of `heapprof proc` that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 256 << 20;
@@ -30,7 +30,7 @@ pub(super) fn run(context: &CommandContext, args: &ProcArgs) -> Result<()> {
         }
         Some(process) => {
             let before = args.diff.as_deref().map(read).transpose()?;
-            let now = snapshot(named_process::find(process)?)?;
+            let now = snapshot(process_choice::find(process)?)?;
             match before {
                 Some(before) => heapprof_report::process_difference(&before, &now, &style)?,
                 None => {

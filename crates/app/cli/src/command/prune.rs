@@ -6,7 +6,8 @@ use heapprof_stores::{RetentionPlan, StoreBackend, choose};
 use super::rm;
 use crate::args::PruneArgs;
 use crate::context::CommandContext;
-use crate::{messages, now};
+use crate::messages;
+use heapprof_process::now;
 
 pub(super) fn run(context: &CommandContext, args: &PruneArgs) -> Result<()> {
     let db = context.sources.db();

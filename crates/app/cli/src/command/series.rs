@@ -7,7 +7,8 @@ use heapprof_stores::choose;
 
 use crate::args::SeriesArgs;
 use crate::context::CommandContext;
-use crate::{now, output};
+use crate::output;
+use heapprof_process::now;
 
 pub(super) fn run(context: &CommandContext, args: &SeriesArgs) -> Result<()> {
     let (_, moments) = heapprof_stores::open(context.sources.backend())?;

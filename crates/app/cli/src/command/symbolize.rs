@@ -7,9 +7,9 @@ use anyhow::{Context, Result, bail};
 use heapprof_files::{FileAccess, FilePlace, PathTrust, TypedPath, replace_file, resolve_typed};
 use heapprof_formats::ProfileFormat;
 use heapprof_profile::{Profile, encode};
-use heapprof_sources::{DebugFileFetch, DebuginfodClient};
+use heapprof_sources::DebuginfodClient;
 use heapprof_symbolize::{
-    FileSummary, SymbolSource, SymbolizeOptions, SymbolizeSummary, SymbolizeWarning, symbolize,
+    FileSummary, SymbolSource, SymbolizeOptions, SymbolizeWarning, symbolize,
 };
 
 use crate::args::SymbolizeArgs;
@@ -70,7 +70,11 @@ pub(super) fn run(context: &CommandContext, args: &SymbolizeArgs) -> Result<()> 
         };
         messages::note(&format!("{warning}{advice}"));
     }
-    messages::note(&format!("{name}: {}", summarize(&summary)));
+    let again = match (summary.seen(), summary.kept) {
+        (0, 1..) => "; --force looks them up again",
+        _ => "",
+    };
+    messages::note(&format!("{name}: {}{again}", summary.describe()));
     // If no names were found, the file stays as it is, byte for byte.
     match &target {
         SymbolizeTarget::InPlace(..) if summary.resolved() + summary.numbered() == 0 => Ok(()),
@@ -98,23 +102,12 @@ fn fetch_debug_files(
     for file in summary.files.iter().filter(lacking) {
         let mapping = file.mappings.first().map(|at| &profile.mapping[at.index()]);
         let build_id = mapping.map_or("", |mapping| profile.text(mapping.build_id));
-        if build_id.is_empty() {
-            messages::note(&format!("{}: has no build id to ask for", file.name));
-            continue;
-        }
-        let found = client.fetch(build_id);
-        match found.with_context(|| file.name.clone())? {
-            DebugFileFetch::Cached => {}
-            DebugFileFetch::Fetched(host) => {
-                messages::note(&format!("{}: debug file fetched from {host}", file.name));
-            }
-            DebugFileFetch::NotFound(failures) => {
-                let words = match failures.is_empty() {
-                    true => "no server has its debug file".to_string(),
-                    false => format!("no debug file was fetched: {}", failures.join("; ")),
-                };
-                messages::note(&format!("{}: {words}", file.name));
-            }
+        if let Some(said) = client
+            .fetch(build_id)
+            .with_context(|| file.name.clone())?
+            .describe()
+        {
+            messages::note(&format!("{}: {said}", file.name));
         }
     }
     Ok(())
@@ -165,40 +158,4 @@ impl SymbolizeTarget {
             Self::File(path) => Some(path),
         }
     }
-}
-
-/// Summarises in one line how many addresses got names, and from where.
-fn summarize(summary: &SymbolizeSummary) -> String {
-    let resolved = summary.resolved();
-    let lines = summary.files.iter();
-    let lines = lines.filter(|file| file.source == Some(SymbolSource::Dwarf));
-    let mut text = match (summary.seen(), summary.kept) {
-        (0, 0) => "has no addresses".to_string(),
-        (0, _) => "all addresses have names already; --force looks them up again".to_string(),
-        (seen, _) => format!("{resolved} of {seen} addresses have names now"),
-    };
-    if resolved > 0 {
-        let files = |n: usize| format!("{n} file{}", if n == 1 { "" } else { "s" });
-        let named = summary
-            .files
-            .iter()
-            .filter(|file| file.resolved > 0)
-            .count();
-        text += &format!(
-            ", in {}, {} with debug information",
-            files(named),
-            lines.count()
-        );
-    }
-    if summary.numbered() > 0 {
-        text += &format!(
-            "; {} without a name are called by their file and by the place in it where their \
-             function begins",
-            summary.numbered()
-        );
-    }
-    if summary.seen() > 0 && summary.kept > 0 {
-        text += &format!("; {} had names already", summary.kept);
-    }
-    text
 }

@@ -9,7 +9,7 @@ use heapprof_recorder::rights::is_root;
 use heapprof_report::UnitFormatter;
 
 use crate::name;
-use heapprof_inspect::named_process;
+use crate::process_choice;
 
 /// Finds the target, and copies or reads its memory. Also returns notes for the user. `program` is
 /// the path where the program of a core file is now.
@@ -26,7 +26,7 @@ pub(in crate::command) fn open(
         bail!("--exe: is for core files; a process says itself what it runs")
     }
     let path = name::path(target);
-    let pid = named_process::find(target).map_err(|error| match path.is_file() {
+    let pid = process_choice::find(target).map_err(|error| match path.is_file() {
         true => error.context(format!("to walk the core file, write core:{target}")),
         false => error,
     })?;

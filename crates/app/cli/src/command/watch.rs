@@ -12,24 +12,23 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use heapprof_abi::environment as variable;
 use heapprof_analysis::store::{ProfileStore, WatchStart};
+use heapprof_process::now;
 use heapprof_recorder::sockets::{ListeningSocket, SocketKind};
 use heapprof_recorder::{ProgramExit, inherited_state, outside, run_unrecorded};
 use heapprof_report::ReportStyle;
 use heapprof_stores::make_database;
-use heapprof_watch::{ProcessWatcher, WatchRule, receive_marks};
+use heapprof_watch::{ProcessWatcher, WatchRule, receive_marks, thread_time_micros};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::low_level::{emulate_default_handler, signal_name};
+use signal_hook::low_level::emulate_default_handler;
 
 use super::heap_run::split_words;
 use super::proc;
 use crate::args::WatchArgs;
 use crate::args::size::size;
 use crate::context::CommandContext;
-use crate::{messages, now, output};
-use heapprof_inspect::named_process;
+use crate::{messages, output, process_choice};
 
 /// Longest wait between two checks whether the watch is over. Most events that end the watch also
 /// wake the thread.
@@ -87,7 +86,7 @@ pub(super) fn run(context: &CommandContext, args: &WatchArgs) -> Result<ExitCode
     let pid = args
         .process
         .as_deref()
-        .map(named_process::find)
+        .map(process_choice::find)
         .transpose()?;
     make_database(&db, args.file_mode.mode()?.0)?;
     let listening = ListeningSocket::start(SocketKind::WATCH);
@@ -334,7 +333,7 @@ impl WatchTask<'_> {
                 }
                 watcher.scan(now::millis());
                 if let Some(ended) = &end {
-                    watcher.note_end(ended.process, now::millis(), &describe_end(ended));
+                    watcher.note_end(ended.process, now::millis(), &ended.describe());
                 }
                 self.judge(&mut watcher, &mut running);
                 let interval = self.args.interval;
@@ -354,7 +353,7 @@ impl WatchTask<'_> {
             if is_last || stored.elapsed() >= STORE_INTERVAL {
                 stored = Instant::now();
                 let mut batch = watcher.take();
-                batch.cost_us = cost_us();
+                batch.cost_us = thread_time_micros();
                 batch.ended_ms = is_last.then(now::millis);
                 store.add_to_watch(id, &batch).with_context(named)?;
             }
@@ -472,23 +471,4 @@ fn reap(running: &mut Vec<(Child, String)>, watcher: &mut ProcessWatcher) {
             false
         }
     });
-}
-
-/// Describes how the program ended.
-fn describe_end(ended: &ProgramExit) -> String {
-    match ended.signal {
-        Some(signal) => match signal_name(signal) {
-            Some(name) => format!("killed by {name}"),
-            None => format!("killed by signal {signal}"),
-        },
-        None => format!("exit code {}", ended.code),
-    }
-}
-
-/// Returns how much processor time this thread has used, in microseconds.
-fn cost_us() -> i64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec
-        .saturating_mul(1_000_000)
-        .saturating_add(time.tv_nsec / 1000)
 }

@@ -10,9 +10,7 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail};
 use heapprof_analysis::QuestionSource;
-use heapprof_inspect::{
-    CORE_TYPE, ProcessAnswer, core_answer, elf_type, process_answer, profile_answer,
-};
+use heapprof_inspect::{ProcessAnswer, ProgramFile, core_answer, process_answer, profile_answer};
 use heapprof_live::LiveError;
 use heapprof_recorder::outside::{OutsideProcess, ProcessFindError};
 use heapprof_report::{MemoryAnswer, ReportFormat, UnitFormatter};
@@ -21,7 +19,7 @@ use self::next::next_commands;
 use super::{proc, record, target};
 use crate::args::{Cli, CliCommand, WhyArgs, parse};
 use crate::context::CommandContext;
-use crate::{messages, name, output};
+use crate::{messages, name, output, process_choice};
 use heapprof_inspect::named_process;
 
 /// What the user asks about.
@@ -164,24 +162,21 @@ fn find(context: &CommandContext, target: &str) -> Result<WhyTarget> {
     let path = name::path(target);
     let is_file = path.exists();
     if target.starts_with("pid:") || !is_file && target.parse::<u32>().is_ok() {
-        return Ok(WhyTarget::Process(named_process::find(target)?));
+        return Ok(WhyTarget::Process(process_choice::find(target)?));
     }
-    if elf_type(&path) == Some(CORE_TYPE) {
-        return Ok(WhyTarget::Core(target.to_string()));
+    match ProgramFile::find(&path) {
+        Some(ProgramFile::Core) => return Ok(WhyTarget::Core(target.to_string())),
+        Some(ProgramFile::Program | ProgramFile::Script) => {
+            return process_choice::running(target, &path).map(WhyTarget::Process);
+        }
+        None => {}
     }
-    let is_program = elf_type(&path).is_some();
-    if !is_program && context.sources.is_known(target) {
+    if context.sources.is_known(target) {
         return Ok(WhyTarget::Profile(target.to_string(), Vec::new()));
     }
-    let pids = match is_program {
-        true => named_process::running(&path),
-        false => named_process::own(target)?,
-    };
-    match (pids.as_slice(), is_program) {
-        ([pid], _) => Ok(WhyTarget::Process(*pid)),
-        ([], true) => bail!("{target}: is a program; to record it: heapprof why -- {target}"),
-        ([], false) => bail!("{target}: is no file, no stored profile and no process of yours"),
-        (several, _) => Err(named_process::several(target, several)),
+    match named_process::own(target)?.as_slice() {
+        [] => bail!("{target}: is no file, no stored profile and no process of yours"),
+        pids => process_choice::choose(target, pids).map(WhyTarget::Process),
     }
 }
 

@@ -11,7 +11,8 @@ use heapprof_report::ReportStyle;
 
 use crate::args::WiretapArgs;
 use crate::context::CommandContext;
-use crate::{now, output};
+use crate::output;
+use heapprof_process::now;
 
 /// Largest file of names that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 20;

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use anyhow::{Error, Result};
 use heapprof_page::{PageHost, PageWords, PathRule, QuestionNote};
+use heapprof_process::now;
 
 use super::super::report::expand_names;
 use super::super::view_commands::view_commands;
 use crate::advice::question_note_text;
-use crate::{messages, now, outside};
+use crate::{messages, outside};
 
 /// This program as the host of the page that it serves.
 pub(super) struct CommandLinePage;

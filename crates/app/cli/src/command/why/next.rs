@@ -14,6 +14,8 @@ const MAX_COMMANDS: usize = 3;
 const MIN_SHARE: f64 = 0.1;
 /// The share of the memory from which leaked blocks are worth a command.
 const LEAK_SHARE: f64 = 0.01;
+/// The share of the memory from which a part is what the answer is about.
+const MOSTLY_SHARE: f64 = 0.5;
 /// The share of the memory from which what was not recorded is worth a command.
 const UNRECORDED_SHARE: f64 = 0.4;
 /// The share of the memory from which what processes share since a fork is worth a command.
@@ -58,6 +60,15 @@ fn of_process(pid: u32, answer: &MemoryAnswer) -> Vec<NextCommand> {
             "every Perl variable",
         ));
     }
+    // What is said of the largest part comes first.
+    let is_mostly_free = answer.share(PartKind::MallocFree) >= MOSTLY_SHARE;
+    let allocator = command(
+        format!("heapprof heap blocks {pid} --allocator"),
+        "why malloc keeps free memory",
+    );
+    if is_mostly_free {
+        all.push(allocator.clone());
+    }
     if answer.recording.is_some() {
         all.push(command(
             format!("heapprof top pid:{pid}"),
@@ -73,12 +84,8 @@ fn of_process(pid: u32, answer: &MemoryAnswer) -> Vec<NextCommand> {
             "what leaked, block by block",
         ));
     }
-    if is_large(PartKind::MallocFree) {
-        let shows = "why malloc keeps free memory";
-        all.push(command(
-            format!("heapprof heap blocks {pid} --allocator"),
-            shows,
-        ));
+    if is_large(PartKind::MallocFree) && !is_mostly_free {
+        all.push(allocator);
     }
     if answer.recording.is_some() && answer.peak.is_some_and(|peak| peak / 2 > answer.total) {
         all.push(command(

@@ -9,11 +9,13 @@ fn since_1970() -> Duration {
 }
 
 /// Returns the present time in milliseconds since 1970 UTC.
-pub(crate) fn millis() -> i64 {
+#[must_use]
+pub fn millis() -> i64 {
     i64::try_from(since_1970().as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Returns the present time in nanoseconds since 1970 UTC.
-pub(crate) fn nanos() -> i64 {
+#[must_use]
+pub fn nanos() -> i64 {
     i64::try_from(since_1970().as_nanos()).unwrap_or(i64::MAX)
 }
