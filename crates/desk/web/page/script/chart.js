@@ -1,6 +1,7 @@
 // Draws the frame of a chart over time: grid, labels and the axis of time.
 
 import { UI_FONT } from './canvas.js';
+import { makeLabelRoom } from './chart_labels.js';
 import { sinceText } from './format.js';
 
 const LABEL_FONT = '11.5px ' + UI_FONT;
@@ -9,9 +10,11 @@ const TIME_STEPS = [
   36e5, 72e5, 108e5, 216e5, 432e5, 864e5,
 ];
 
-// Draws the grid of values from 0 to `most`. Returns a function from a value to its height.
+// Draws the grid of values from 0 to `most`. Returns {yOf, room}: a function from a value to its
+// height, and the room for words in the chart.
 export function valueGrid(context, frame) {
   const { left, right, top, bottom, most, title, write, isBytes, inks } = frame;
+  const room = makeLabelRoom(frame);
   const yOf = value => bottom - (bottom - top) * value / most;
   context.fillStyle = inks.text;
   context.font = '600 12.5px ' + UI_FONT;
@@ -24,14 +27,15 @@ export function valueGrid(context, frame) {
     context.strokeStyle = inks.line;
     context.lineWidth = 1;
     line(context, left, y, right, y);
+    room.avoid([[left, y], [right, y]]);
     context.fillStyle = inks.muted;
     context.textAlign = 'right';
     context.fillText(write(value).replace(/\.0+(?= )/, ''), left - 8, y);
   }
-  return yOf;
+  return { yOf, room };
 }
 
-// Draws the labels of the axis of time at round times, without one that would overlap the end.
+// Draws the labels of the axis of time at round times.
 export function timeAxis(context, { left, right, y, end, xOf, inks }) {
   const wanted = end / Math.max(2, (right - left) / 110);
   const step = TIME_STEPS.find(known => known >= wanted) || Math.ceil(wanted / 864e5) * 864e5;
@@ -77,37 +81,50 @@ export function areaLine(context, values, xAt, yOf, inks) {
   context.stroke();
 }
 
-// Draws the resident set, dashed, with its last value.
-export function residentLine(context, values, xAt, yOf, words, inks) {
-  const last = values.findLastIndex(value => value != null);
-  if (last < 0) return;
+// Draws the resident set, dashed. A value that stands alone is a dot.
+export function residentLine(context, values, xAt, yOf, inks) {
   valueLine(context, values, xAt, yOf);
   context.strokeStyle = inks.rss;
   context.setLineDash([5, 3]);
   context.lineWidth = 1.6;
   context.stroke();
   context.setLineDash([]);
+  const isThere = i => values[i] != null;
+  values.forEach((value, i) => {
+    if (isThere(i) && !isThere(i - 1) && !isThere(i + 1)) {
+      dot(context, xAt(i), yOf(value), 2.5, inks.rss);
+    }
+  });
+}
+
+// Writes the last value of the resident set at its line.
+export function residentLabel(context, values, xAt, yOf, words, { room, inks }) {
+  const last = values.findLastIndex(value => value != null);
+  if (last < 0) return;
+  context.font = LABEL_FONT;
   context.fillStyle = inks.rss;
-  context.textAlign = 'right';
-  context.fillText(words(values[last]), xAt(last), yOf(values[last]) - 10);
+  room.write(context, words(values[last]), xAt(last), yOf(values[last]));
 }
 
 // Marks a point with a dot and words beside it.
-export function markPoint(context, x, y, words, { right, inks }) {
-  context.fillStyle = inks.more;
-  context.beginPath();
-  context.arc(x, y, 4, 0, 7);
-  context.fill();
+export function markPoint(context, x, y, words, { room, inks }) {
+  dot(context, x, y, 4, inks.more);
+  room.avoidMark(x, y, 5);
   context.font = '600 11.5px ' + UI_FONT;
-  const isLeft = x + context.measureText(words).width < right;
-  context.textAlign = isLeft ? 'left' : 'right';
-  context.strokeStyle = inks.surface;
-  context.lineWidth = 4;
-  context.lineJoin = 'round';
-  const at = x + (isLeft ? 9 : -9);
-  context.strokeText(words, at, y - 9);
-  context.fillText(words, at, y - 9);
+  room.write(context, words, x, y);
   context.font = LABEL_FONT;
+}
+
+// Returns the points of values that are known, for the room of words.
+export function pointsOf(values, xAt, yOf) {
+  return values.map((value, i) => value == null ? null : [xAt(i), yOf(value)]).filter(Boolean);
+}
+
+function dot(context, x, y, radius, colour) {
+  context.fillStyle = colour;
+  context.beginPath();
+  context.arc(x, y, radius, 0, 7);
+  context.fill();
 }
 
 function valueStep(most, isBytes) {

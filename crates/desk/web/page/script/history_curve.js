@@ -1,7 +1,9 @@
 // Draws the curve of a single recording: what the heap and the process held over time.
 
 import { clearedCanvas } from './canvas.js';
-import { areaLine, markPoint, residentLine, timeAxis, valueGrid } from './chart.js';
+import {
+  areaLine, markPoint, pointsOf, residentLabel, residentLine, timeAxis, valueGrid,
+} from './chart.js';
 import { el, fill } from './dom.js';
 import { bytesText, countText, sinceText } from './format.js';
 import { factTable, hideTip, showTip } from './tip.js';
@@ -39,14 +41,19 @@ function paintHistory(app, history, canvas, width, height) {
     : showsObjects ? '' : ' (RSS not recorded)');
   const frame = { ...scale, top: 34, bottom: height - 24, inks };
   const write = showsObjects ? countText : bytesText;
-  const yOf = valueGrid(context, { ...frame, most, title, write, isBytes: !showsObjects });
-  const says = value => 'RSS ' + bytesText(value);
-  if (hasResident) residentLine(context, resident, scale.xAt, yOf, says, inks);
-  areaLine(context, values, scale.xAt, yOf, inks);
+  const { xAt } = scale;
+  const grid = { ...frame, most, title, write, isBytes: !showsObjects };
+  const { yOf, room } = valueGrid(context, grid);
+  areaLine(context, values, xAt, yOf, inks);
+  if (hasResident) residentLine(context, resident, xAt, yOf, inks);
+  for (const line of [values, resident]) room.avoid(pointsOf(line, xAt, yOf));
   if (peak && scale.end > 0) {
     const at = `peak ${bytesText(peak.bytes)} at ${sinceText(peak.t)}`;
-    markPoint(context, scale.xOf(Math.min(peak.t, scale.end)), yOf(peak.bytes), at, frame);
+    const x = scale.xOf(Math.min(peak.t, scale.end));
+    markPoint(context, x, yOf(peak.bytes), at, { room, inks });
   }
+  const says = value => 'RSS ' + bytesText(value);
+  residentLabel(context, resident, xAt, yOf, says, { room, inks });
   if (scale.end > 0) timeAxis(context, { ...frame, y: height - 9 });
 }
 

@@ -1,7 +1,9 @@
 // Paints the timeline of several snapshots: the total with RSS, and the largest functions stacked.
 
 import { UI_FONT, clearedCanvas } from './canvas.js';
-import { areaLine, line, markPoint, residentLine, timeAxis, valueGrid } from './chart.js';
+import {
+  areaLine, line, markPoint, pointsOf, residentLabel, residentLine, timeAxis, valueGrid,
+} from './chart.js';
 import { bytesText, sinceText } from './format.js';
 
 const LEFT = 72;
@@ -35,17 +37,19 @@ export function paintTimeline(look) {
   const scale = timeScale(series.times, width);
   const split = Math.round(height * 0.38);
   const frame = { ...scale, inks: app.palette.inks, write: app.write, isBytes: isBytes(app) };
-  paintTotals(context, look, { ...frame, top: 34, bottom: split });
-  paintBands(context, look, { ...frame, top: split + 50, bottom: height - 24 });
+  const charts = [{ top: 50, bottom: split }, { top: split + 50, bottom: height - 24 }];
+  const marks = marksOf(look);
+  paintTotals(context, { ...look, marked: marks.lines }, { ...frame, ...charts[0] });
+  paintBands(context, look, { ...frame, ...charts[1] });
   if (scale.end > 0) timeAxis(context, { ...frame, y: height - 9 });
-  paintMarks(context, look, frame);
+  paintMarks(context, look, marks, { ...frame, charts });
 }
 
 function isBytes(app) {
   return app.model.question.measure.unit === 'bytes';
 }
 
-function paintTotals(context, { app, series }, frame) {
+function paintTotals(context, { app, series, marked }, frame) {
   const { inks, xAt } = frame;
   const resident = isBytes(app) ? app.profile.snapshots.map(({ rss }) => rss) : [];
   const hasResident = resident.some(value => value != null);
@@ -54,13 +58,16 @@ function paintTotals(context, { app, series }, frame) {
   const peak = peakOf(app, series);
   const values = [...series.total, ...resident.map(value => value || 0), peak.value];
   const most = 1.06 * Math.max(...values, 1);
-  const yOf = valueGrid(context, { ...frame, most, title: title + peak.title });
-  const words = value => 'RSS ' + bytesText(value);
-  if (hasResident) residentLine(context, resident, xAt, yOf, words, inks);
+  const { yOf, room } = valueGrid(context, { ...frame, most, title: title + peak.title });
   areaLine(context, series.total, xAt, yOf, inks);
+  if (hasResident) residentLine(context, resident, xAt, yOf, inks);
+  for (const values of [series.total, resident]) room.avoid(pointsOf(values, xAt, yOf));
+  for (const i of marked) room.avoid([[xAt(i), frame.top], [xAt(i), frame.bottom]]);
   const x = peak.t == null ? xAt(peak.snapshot)
     : frame.xOf(Math.min(Math.max(peak.t, 0), frame.end));
-  markPoint(context, x, yOf(peak.value), peak.words, frame);
+  markPoint(context, x, yOf(peak.value), peak.words, { room, inks });
+  const words = value => 'RSS ' + bytesText(value);
+  residentLabel(context, resident, xAt, yOf, words, { room, inks });
 }
 
 // Returns what to mark: the peak that the snapshots name, or the largest of them. Filters, objects
@@ -95,7 +102,7 @@ function paintBands(context, { app, series, top }, frame) {
   const own = app.state.own ? ' (own code)' : '';
   const title = `By function that allocated${own}, the ${top.length} largest`;
   const most = 1.06 * Math.max(...series.total, 1);
-  const yOf = valueGrid(context, { ...frame, most, title });
+  const { yOf } = valueGrid(context, { ...frame, most, title });
   const base = series.total.map(() => 0);
   const band = (values, colour, f) => {
     context.beginPath();
@@ -120,37 +127,54 @@ function paintBands(context, { app, series, top }, frame) {
   }
 }
 
-// Marks what is compared or shown, and the snapshot under the pointer.
-function paintMarks(context, { app, brush, hovered, height }, frame) {
-  const { inks, xAt } = frame;
+// Returns what is compared or shown: {a, b, isPair, lines}, where `lines` has the snapshots that get
+// an upright line.
+function marksOf({ app, brush }) {
   const { state } = app;
   const a = brush ? Math.min(brush.from, brush.to) : state.before;
   const b = brush ? Math.max(brush.from, brush.to) : state.after;
   const isPair = a >= 0 && a !== b;
+  return { a, b, isPair, lines: isPair ? [a, b] : [b] };
+}
+
+// Marks what is compared or shown, and the snapshot under the pointer. The lines are in the charts
+// only, so that they go through no title.
+function paintMarks(context, { hovered }, { a, b, isPair }, frame) {
+  const { charts, inks, xAt } = frame;
   if (isPair) {
     context.fillStyle = inks.brush;
-    context.fillRect(xAt(a), 22, xAt(b) - xAt(a), height - 46);
+    for (const { top, bottom } of charts) {
+      context.fillRect(xAt(a), top, xAt(b) - xAt(a), bottom - top);
+    }
   }
-  if (isPair) flag(context, xAt(a), 'before', height, frame);
-  flag(context, xAt(b), isPair ? 'after' : 'shown', height, frame);
+  const end = isPair ? flag(context, xAt(a), 'before', 1, 0, frame) : 0;
+  if (isPair) flag(context, xAt(b), 'after', 0, end + 2, frame);
+  else flag(context, xAt(b), 'shown', 0.5, 0, frame);
   if (hovered >= 0) {
     context.strokeStyle = inks.muted;
     context.setLineDash([2, 2]);
-    line(context, xAt(hovered), 22, xAt(hovered), height - 24);
+    upright(context, xAt(hovered), charts);
     context.setLineDash([]);
   }
 }
 
-function flag(context, x, words, height, { left, right, inks }) {
+function upright(context, x, charts) {
+  for (const { top, bottom } of charts) line(context, x, top, x, bottom);
+}
+
+// Draws an upright line with words above it, of which a share is left of the line. They begin after
+// `least`. It returns where they end.
+function flag(context, x, words, share, least, { left, right, inks, charts }) {
   context.strokeStyle = inks.text;
   context.lineWidth = 1.25;
-  line(context, x + 0.5, 18, x + 0.5, height - 24);
+  upright(context, x + 0.5, charts);
   context.font = '11.5px ' + UI_FONT;
   const width = context.measureText(words).width + 10;
-  const at = Math.min(Math.max(x - width / 2, left), right - width);
+  const at = Math.max(Math.min(Math.max(x - width * share, left), right - width), least);
   context.fillStyle = inks.text;
   context.fillRect(at, 3, width, 16);
   context.fillStyle = inks.flag;
   context.textAlign = 'left';
   context.fillText(words, at + 5, 11.5);
+  return at + width;
 }
