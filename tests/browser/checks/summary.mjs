@@ -1,7 +1,7 @@
 // The summary has the totals and the sizes of `heapprof stats`.
 import { answer } from '../lib/heapprof.mjs';
 import { MAIN } from '../lib/pages.mjs';
-import { text } from '../lib/read.mjs';
+import { flameRows, text } from '../lib/read.mjs';
 import { isText, unitOf } from '../lib/text.mjs';
 
 export default async function ({ check, visit }) {
@@ -11,6 +11,12 @@ export default async function ({ check, visit }) {
   for (const name of ['waves', 'cpp', 'rust', 'sampled', 'perl']) {
     await visit('sizes', name, 'view=sizes&a=-1', (page, of) => sizes(check, page, of));
   }
+  for (const name of ['waves', 'cpp']) {
+    await visit('the peak', name, 'view=sizes&fam=inuse', (page, of) => peak(check, page, of));
+  }
+  await visit('no peak', 'go', 'view=sizes', async page => {
+    check.equal(await page.tid('tile-peak-space').count(), 0, 'a profile without one has no card');
+  });
   await visit('sizes by mean', 'go', 'view=sizes', async page => {
     check((await text(page, 'histogram')).includes('sizes'), 'it says what sizes are of');
   });
@@ -37,6 +43,30 @@ async function tiles(check, page, { last }) {
     const values = shown.map(row => row[1]);
     if (first.length) check.same(values, first.map(row => row[1]), `${type}: rows`);
   }
+}
+
+// The card of the peak is beside that of what is held, and its button shows the peak everywhere.
+async function peak(check, page, { last }) {
+  const { total } = answer('top', '-n', '0', '-t', 'peak_space', last);
+  const cards = await page.$$eval('[data-testid=summary] > .card', all =>
+    all.map(card => card.dataset.testid));
+  check.same(cards.slice(0, 2), ['tile-inuse-space', 'tile-peak-space'], 'the first two cards');
+  const tile = page.tid('tile-peak-space');
+  check.equal(Number(await tile.getAttribute('data-total')), total, 'the total of the peak');
+  check(isText(await tile.locator('.tot').textContent(), total, 'bytes'), 'in words');
+  const isShown = () => page.tid('show-peak').getAttribute('aria-pressed');
+  check.equal(await isShown(), 'false', 'what is held is shown first');
+  await page.tid('show-peak').click();
+  await page.settled();
+  check.equal(await isShown(), 'true', 'the button shows the peak');
+  await page.tid('tab-flame').click();
+  await page.settled();
+  const [root] = await flameRows(page);
+  check.equal(root.value, total, 'the flame graph is that of the peak');
+  await page.tid('tab-sizes').click();
+  await page.tid('show-peak').click();
+  await page.settled();
+  check.equal(await isShown(), 'false', 'the button shows what is held again');
 }
 
 async function sizes(check, page, { last }) {

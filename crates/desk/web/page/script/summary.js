@@ -1,6 +1,6 @@
 // The summary: tiles with the largest functions by each measure, and sizes of allocations.
 
-import { el, fill } from './dom.js';
+import { button, el, fill } from './dom.js';
 import { shareText, valueText } from './format.js';
 import { histogram, sizeCharts } from './histogram.js';
 import { measureOf } from './measures.js';
@@ -11,6 +11,7 @@ import { hint } from './tools.js';
 // What a heap profile is asked first: [title, family, kind, what to say if it is not there].
 const HEAP_TILES = [
   ['Held now', 'inuse', 'space'],
+  ['At the peak', 'peak', 'space'],
   ['Allocated in all', 'alloc', 'space'],
   ['Temporary', 'temporary', 'space',
     'This profile does not say. heapprof record --exact counts allocations that are freed at ' +
@@ -39,6 +40,7 @@ function drawSummary(app, host) {
 function heapTile(app, [title, family, kind, missing]) {
   const measure = measureOf(app.profile.measures, family, kind);
   if (measure.family === family && measure.kind === kind) return measureTile(app, title, measure);
+  if (family === 'peak') return null;
   return el('section', { cls: 'card', tid: `tile-${family}-${kind}` },
     el('h2', {}, title), el('p', { cls: 'where' }, missing || 'Not in this profile.'));
 }
@@ -54,9 +56,22 @@ function measureTile(app, title, measure) {
   const unit = measure.kind === 'objects' ? ' objects' : '';
   const tid = `tile-${measure.family}-${measure.kind}`;
   return el('section', { cls: 'card', tid, 'data-total': total },
-    el('h2', {}, title), el('div', { cls: 'tot' }, write(total) + unit),
+    el('h2', {}, title, measure.family === 'peak' && peakButton(app)),
+    el('div', { cls: 'tot' }, write(total) + unit),
     changeLine(app, measure, total, write),
     largest(flat, TOP).map(row));
+}
+
+// Makes the button that shows the peak in all views, and then what is held now again.
+function peakButton(app) {
+  const isShown = app.state.family === 'peak';
+  const toggle = () => {
+    const { family, kind } = measureOf(app.profile.measures, isShown ? 'inuse' : 'peak', 'space');
+    app.change({ family, kind, zoom: [] });
+  };
+  return button('Show the peak', isShown, toggle, {
+    tid: 'show-peak', title: 'All views show what was held when the heap was largest',
+  });
 }
 
 // In a comparison, a tile also says what it was before.
