@@ -28,8 +28,8 @@ async function filters(check, page, { last }, focus, ignore) {
   }
   if (!await page.tid('fold').count()) return;
   await page.tid('fold').click();
-  const both = ['--focus', focus, '--ignore', ignore, '--all-code'];
-  await same(check, page, last, both, 'both and all code', whole);
+  const both = ['--focus', focus, '--ignore', ignore, 'own'];
+  await same(check, page, last, both, 'both and own code', whole);
 }
 
 async function same(check, page, profile, flags, words, whole) {

@@ -17,7 +17,7 @@ export default async function ({ check, visit, isServed }) {
     await visit('search', name, 'view=flame&fold=0&a=-1', (page, of) =>
       share(check, page, of, PATTERNS[name]));
   }
-  await visit('search by keys', 'go', '', page => byKeys(check, page));
+  await visit('search by keys', 'go', 'fold=0', page => byKeys(check, page));
   await visit('patterns', 'diff', '', page => patterns(check, page, isServed));
 }
 

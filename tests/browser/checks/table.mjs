@@ -23,7 +23,7 @@ async function numbers(check, page, { name, last }) {
       const pair = type.match(/^(.+)_(objects|space)$/);
       const [family, kind] = pair ? pair.slice(1) : [type, 'own'];
       await follow(page, `view=table&a=-1&fam=${family}&unit=${kind}&fold=${own ? 1 : 0}`);
-      const { rows, total } = answer('top', '-n', '0', '-t', type, own ? [] : ['--all-code'], last);
+      const { rows, total } = answer('top', '-n', '0', '-t', type, own ? 'own' : [], last);
       if (!rows.length && await page.tid('empty').count()) {
         check(total === 0 || await page.tid('empty').count(), `${type}: nothing, and it says so`);
         continue;

@@ -9,10 +9,16 @@ export function heapprof(...words) {
   return execFileSync(process.env.HEAPPROF, words.flat(), options).toString();
 }
 
-// Returns an answer as JSON.
+// The commands that show own code unless they are asked for all code.
+const OF_OWN_CODE = ['diff', 'leaks', 'top', 'tree'];
+
+// Returns an answer as JSON. It is about all code, as a page with `fold=0` is, unless the words have
+// `own`.
 export function answer(...words) {
-  const [command, ...rest] = words.flat();
-  return JSON.parse(heapprof(command, '--format', 'json', ...rest));
+  const [command, ...all] = words.flat();
+  const rest = all.filter(word => word !== 'own');
+  const isAll = OF_OWN_CODE.includes(command) && rest.length === all.length;
+  return JSON.parse(heapprof(command, '--format', 'json', ...isAll ? ['--all-code'] : [], ...rest));
 }
 
 // Runs a command line as the page shows it, in a shell.
