@@ -1,10 +1,14 @@
 // Prepares canvases and fits names into boxes.
 
 import { isDrawable } from './names.js';
-import { tailOf } from './text.js';
+import { headOf } from './text.js';
 
 export const UI_FONT = '-apple-system,"Segoe UI",Roboto,"Noto Sans",Ubuntu,"Helvetica Neue",' +
   'Arial,sans-serif';
+
+// The characters of a name from which a cut one is taken, and the fewest that it is cut to.
+const LONGEST_CUT = 400;
+const LEAST_CUT = 2;
 
 // Makes a canvas as large as an element shows, clears it, and returns [context, width, height].
 export function clearedCanvas(canvas, width, height) {
@@ -25,8 +29,8 @@ export function clearedCanvas(canvas, width, height) {
   return context;
 }
 
-// Makes a function that fits a function's name into a width, for one font. It measures each text
-// once.
+// Makes {name, text, width} for one font: what of a function's name or of a text fits into a width,
+// and how wide a text is. It measures each text once.
 export function makeFitter(names) {
   const widths = new Map();
   const measured = (context, text) => {
@@ -37,15 +41,25 @@ export function makeFitter(names) {
     }
     return width;
   };
-  return (context, f, width) => {
-    const forms = names.formsOf(f);
-    for (const form of forms) {
-      const mayFit = isDrawable(form) && form.length * 4 < width;
-      if (mayFit && measured(context, form) <= width) return form;
-    }
-    const shortest = forms[forms.length - 1].slice(-400);
-    const count = Math.floor(shortest.length * (width - 9) / measured(context, shortest));
-    return count >= 3 ? tailOf(shortest, count) : '';
+  const cut = (context, text, width) => {
+    const start = text.slice(0, LONGEST_CUT);
+    let count = Math.floor(start.length * width / context.measureText(start).width);
+    while (count >= LEAST_CUT && context.measureText(headOf(start, count)).width > width) count--;
+    return count >= LEAST_CUT ? headOf(start, count) : '';
+  };
+  return {
+    name(context, f, width) {
+      const forms = names.formsOf(f);
+      for (const form of forms) {
+        const mayFit = isDrawable(form) && form.length * 4 < width;
+        if (mayFit && measured(context, form) <= width) return form;
+      }
+      return cut(context, forms[forms.length - 1], width);
+    },
+    // This may be called with another font, too.
+    text: (context, text, width) =>
+      context.measureText(text).width <= width ? text : cut(context, text, width),
+    width: measured,
   };
 }
 

@@ -6,7 +6,7 @@ import { button, el, fill } from './dom.js';
 import { ABOVE, DOWN, ROW, UP, boxUnder, layFlame } from './flame_layout.js';
 import { fillMirror, makeMirror, markActive } from './flame_mirror.js';
 import { paintFlame } from './flame_paint.js';
-import { boxCard, crumbs, hitsText } from './flame_words.js';
+import { boxCard, boxValue, crumbs, hitsText } from './flame_words.js';
 import { neighbourNode, treesFor } from './flame_trees.js';
 import { changeTools, searchTools, widthTools } from './tools.js';
 import { hideTip, showTip } from './tip.js';
@@ -94,14 +94,13 @@ function repaint(at) {
   const started = performance.now();
   const height = at.seen = at.scroll.clientHeight;
   const { state, model } = app;
-  const rootValue = state.width === 'before' && model.isDiff ? 'before' : 'after';
   const rootName = state.inverted && state.pivot < 0
     ? 'all, by the function that allocated' : app.names.full(-1);
   paintFlame(at.canvas, at.layout, at.width, height, {
     palette: app.palette, isDiff: model.isDiff, kinds: state.kinds, found: at.found,
     selected: state.selected, fit: at.fit,
     focused: document.activeElement === at.mirror ? at.active : -1,
-    rootText: rootName + ' · ' + app.write(at.trees.down[rootValue][0]),
+    rootName, valueOf: (tree, node) => boxValue(app, tree, node),
     yOf: row => topOf(at, row) - at.scroll.scrollTop,
   });
   app.perf.draw = performance.now() - started;

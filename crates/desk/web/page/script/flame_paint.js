@@ -7,9 +7,11 @@ import { ABOVE, DOWN, ROW } from './flame_layout.js';
 const DIM = 0.34;
 const LEAST_TEXT = 24;
 const LEAST_SIGN = 44;
+const VALUE_GAP = 8;
+const VALUE_ALPHA = 0.7;
 
 // Paints what of a layout is in sight. `look` says how:
-// {palette, isDiff, kinds, found, selected, focused, rootText, fit, scrollTop, yOf}.
+// {palette, isDiff, kinds, found, selected, focused, rootName, fit, valueOf, yOf}.
 export function paintFlame(canvas, layout, width, height, look) {
   const context = clearedCanvas(canvas, width, height);
   context.font = '12px ' + UI_FONT;
@@ -62,8 +64,16 @@ function paintText(context, { tree, node, x, width }, f, y, look) {
     context.fillText(SIGNS[changeOf(before, after)], left, middle);
     left += 13;
   }
-  const text = f < 0 ? look.rootText : look.fit(context, f, x + width - left - 4);
-  if (text) context.fillText(text, left, middle);
+  const room = x + width - left - 4;
+  const name = f < 0 ? look.fit.text(context, look.rootName, room)
+    : look.fit.name(context, f, room);
+  if (!name) return;
+  context.fillText(name, left, middle);
+  const value = look.valueOf(tree, node);
+  const wide = look.fit.width(context, name) + VALUE_GAP;
+  if (name.endsWith('…') || wide + look.fit.width(context, value) > room) return;
+  context.globalAlpha *= VALUE_ALPHA;
+  context.fillText(value, left + wide, middle);
 }
 
 function frame(context, x, y, width, thick, colour) {

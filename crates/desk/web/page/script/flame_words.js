@@ -49,6 +49,12 @@ export function crumbs(app, zoomTo) {
   return host([step(app.names.full(-1), 0), left, rest]);
 }
 
+// Returns what stands after the name in a box: its value, in a comparison the change of it.
+export function boxValue(app, tree, node) {
+  const value = tree.after[node];
+  return app.model.isDiff ? signed(app.write, value - tree.before[node]) : app.write(value);
+}
+
 // Returns the content of the card for a box.
 export function boxCard(app, tree, node) {
   const f = tree.func[node];

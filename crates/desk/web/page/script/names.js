@@ -1,6 +1,7 @@
-// Shortens names of functions so that what tells them apart stays.
+// Shortens names of functions so that they stay apart: a name is cut at its end, and folders at its
+// front are left out only if no other function has the rest as its name.
 
-import { tailOf, visibleText } from './text.js';
+import { headOf, visibleText } from './text.js';
 
 const STRING = 'std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >';
 const LONGEST_FULL = 80;
@@ -12,8 +13,10 @@ export function makeNames(profile) {
   const ends = fileEnds(profile);
   const alone = f => visibleText(f < 0 ? profile.program : profile.functionName[f]) || '(no name)';
   const withEnd = (f, form) => ends.get(f) ? form + ' ' + visibleText(ends.get(f)) : form;
+  let shared = null;
   const allForms = f => {
-    const plain = shortForms(alone(f));
+    shared ||= sharedForms(profile.functionName);
+    const plain = shortForms(alone(f), form => shared.has(form));
     return ends.get(f) ? [...plain.map(form => withEnd(f, form)), ...plain] : plain;
   };
   const formsOf = f => {
@@ -28,7 +31,13 @@ export function makeNames(profile) {
     // Returns the name as it is, for sorting.
     raw: f => f < 0 ? '' : profile.functionName[f],
     formsOf,
-    // Returns the longest form of at most `length` characters, or the tail of the shortest one.
+    // Returns the longest form of at most `length` characters, or else the shortest one, for an
+    // element whose style cuts it.
+    short(f, length) {
+      const known = formsOf(f);
+      return known.find(form => form.length <= length) || niceForm(known.slice(-1), LONGEST_FULL);
+    },
+    // Returns the longest form of at most `length` characters, or the head of the shortest one.
     nice: (f, length = 44) => niceForm(formsOf(f), length),
   };
 }
@@ -68,22 +77,43 @@ function addEnds(group, fileOf, paths, ends) {
   }
 }
 
-// Returns the longest of these forms that fits, or the tail of the shortest one.
+// Returns the longest of these forms that fits, or the head of the shortest one.
 export function niceForm(forms, length) {
-  return forms.find(form => form.length <= length) || tailOf(forms.at(-1), length - 1);
+  return forms.find(form => form.length <= length) || headOf(forms.at(-1), length - 1);
 }
 
-// Returns a name in ever shorter forms: full, std::string spelt short, templates or generics
-// folded, then without namespaces or paths from the front.
-export function shortForms(full) {
-  // An address, alone or in a file, has no parts that may go.
-  if (/^0x|\+0x[\da-f]+$/.test(full)) return [full];
-  const spelt = full.replaceAll(STRING, 'std::string').replaceAll('std::__cxx11::', 'std::');
-  const forms = spelt === full ? [full] : [full, spelt];
-  const pieces = spelt.includes('::') && !spelt.includes('operator')
-    ? shorterCpp(spelt) : shorterPath(spelt);
-  for (const form of pieces) if (form && form !== forms[forms.length - 1]) forms.push(form);
+// Returns a name in ever shorter forms: full, std::string spelt short, without what is in templates
+// and parameters, and at last without the folders of a path, unless `isShared` says that another
+// function has that form, too. Namespaces stay, because a name is cut at its end.
+export function shortForms(full, isShared = () => false) {
+  const { spelt, short, last } = formsByPart(full);
+  const forms = [full];
+  for (const form of [spelt, short, isShared(last) ? short : last]) {
+    if (form && form !== forms.at(-1)) forms.push(form);
+  }
   return forms;
+}
+
+// Returns the forms without folders that several of these names have.
+function sharedForms(names) {
+  const owner = new Map();
+  const shared = new Set();
+  for (const name of new Set(names)) {
+    const { last } = formsByPart(visibleText(name));
+    if (owner.has(last) && owner.get(last) !== name) shared.add(last);
+    owner.set(last, name);
+  }
+  return shared;
+}
+
+function formsByPart(full) {
+  // An address, alone or in a file, has no parts that may go.
+  if (/^0x|\+0x[\da-f]+$/.test(full)) return { spelt: full, short: full, last: full };
+  const spelt = full.replaceAll(STRING, 'std::string').replaceAll('std::__cxx11::', 'std::');
+  const isCpp = spelt.includes('::') && !spelt.includes('operator');
+  const short = isCpp ? shorterCpp(spelt) : folded(spelt, '[', ']');
+  const slash = isCpp ? -1 : short.lastIndexOf('/');
+  return { spelt, short, last: short.slice(slash + 1) || short };
 }
 
 // Whether a form may be drawn in full; longer ones skip to a folded form.
@@ -92,29 +122,10 @@ export function isDrawable(form) {
 }
 
 function shorterCpp(name) {
-  let short = folded(name, '<', '>').replace(/\((?!anonymous).*$/s, '').replace(/\[abi:\w+\]/, '');
+  const plain = folded(name, '<', '>').replace(/\((?!anonymous).*$/s, '');
+  const short = plain.replace(/\[abi:\w+\]/, '');
   const space = short.replaceAll('<…>', '___').lastIndexOf(' ');
-  if (space > 0) short = short.slice(space + 1);
-  return [short, ...fromFront(short, '::')];
-}
-
-function shorterPath(name) {
-  let short = folded(name, '[', ']');
-  const forms = [short];
-  const slash = short.lastIndexOf('/');
-  if (slash > 0) forms.push(short = short.slice(slash + 1));
-  return [...forms, ...fromFront(short, '.')];
-}
-
-// Drops one piece after the other from the front.
-function fromFront(name, separator) {
-  const pieces = name.split(separator);
-  const forms = [];
-  while (pieces.length > 1) {
-    pieces.shift();
-    forms.push(pieces.join(separator));
-  }
-  return forms;
+  return space > 0 ? short.slice(space + 1) : short;
 }
 
 // Replaces what is between the outermost brackets with an ellipsis.

@@ -33,7 +33,7 @@ export function functionRow(app, f, { value, text, note, share, colour }) {
     'data-name': app.profile.functionName[f], 'data-value': value,
   };
   return el('button', attributes,
-    el('span', { cls: 'n' }, el('bdi', {}, app.names.nice(f, 25))),
+    el('span', { cls: 'n' }, el('bdi', {}, app.names.short(f, 25))),
     el('span', { cls: 'v' }, text, el('small', {}, note)));
 }
 

@@ -18,12 +18,12 @@ function escapeOf(character) {
   return hex.length <= 2 ? '\\x' + hex.padStart(2, '0') : '\\u{' + hex + '}';
 }
 
-// Returns the last `length` characters after an ellipsis; it never cuts a character in two.
-export function tailOf(text, length) {
-  let start = Math.max(0, text.length - length);
-  const code = text.charCodeAt(start);
-  if (code >= 0xdc00 && code <= 0xdfff) start++;
-  return '…' + text.slice(start);
+// Returns the first `length` characters and an ellipsis; it never cuts a character in two.
+export function headOf(text, length) {
+  let end = Math.max(0, length);
+  const code = text.charCodeAt(end);
+  if (code >= 0xdc00 && code <= 0xdfff) end--;
+  return text.slice(0, end) + '…';
 }
 
 // Puts a text in quotes for a shell.

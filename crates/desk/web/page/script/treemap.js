@@ -1,22 +1,24 @@
 // The treemap: areas are what functions allocated themselves, grouped by module.
 
 import { makeFitter } from './canvas.js';
-import { button, el, fill } from './dom.js';
+import { matches } from './call_tree.js';
+import { button, byId, el, fill } from './dom.js';
 import { bytesText, shareText, signed } from './format.js';
 import { meanSize } from './measures.js';
 import { emptyView, nameOn, placeOf } from './pieces.js';
 import { hideTip, factTable, showTip } from './tip.js';
-import { hint, widthTools } from './tools.js';
+import { hint, searchTools, widthTools } from './tools.js';
 import { modulesOf, paintTreemap } from './treemap_paint.js';
 
 // Makes the view. `at` remembers the canvas and the tiles on it.
 export function makeTreemapView() {
   const at = { app: null, tiles: [] };
   return {
-    id: 'map', title: 'Treemap', hasWidth: true,
+    id: 'map', title: 'Treemap', hasSearch: true, hasWidth: true,
     tools: app => treemapTools(app),
     draw: (app, host) => drawTreemap(app, at, host),
     mark: () => paintTiles(at),
+    search: () => paintTiles(at),
     resize: () => paintTiles(at),
     keys: () => false,
     destroy: () => { at.app = null; },
@@ -47,8 +49,23 @@ function drawTreemap(app, at, host) {
 function paintTiles(at) {
   const { app } = at;
   if (!app) return;
-  const { clientWidth, clientHeight } = at.box;
-  at.tiles = paintTreemap(at.canvas, app, at.modules, clientWidth, clientHeight, at.fit);
+  const { regex } = app.patterns.search;
+  const found = regex ? matches(app.profile, regex) : null;
+  at.tiles = paintTreemap(at.canvas, {
+    ...at, app, found, width: at.box.clientWidth, height: at.box.clientHeight,
+  });
+  const hits = byId('hits');
+  if (hits) fill(hits, found ? foundText(app, found) : '');
+}
+
+// Says how much the functions that a search found hold themselves.
+function foundText(app, found) {
+  const { flat, isDiff } = app.model;
+  const sumOf = values => values.reduce((sum, value, f) => found[f] ? sum + value : sum, 0);
+  const after = sumOf(flat.after);
+  if (!after && !sumOf(flat.before)) return 'no match';
+  const amount = isDiff ? signed(app.write, after - sumOf(flat.before)) : app.write(after);
+  return `${shareText(after / app.whole())} · ${amount}`;
 }
 
 function tileAt(at, event) {
@@ -95,6 +112,7 @@ function treemapTools(app) {
   const { module } = app.state;
   const close = () => app.change({ module: -1 });
   return [
+    searchTools(app, true),
     module >= 0 && button('✕ ' + app.moduleText(module), null, close),
     hint('Area is what a function allocated itself (flat). A click on a module’s title opens it.'),
     widthTools(app, 'Area'),

@@ -7,6 +7,7 @@ import { squarified } from './squarify.js';
 
 const HEAD = 20;
 const LEAST_TILE = 1;
+const DIMMED_TILE = 0.25;
 
 // Groups functions by module: [{module, value, functions: [{f, value}]}], largest first.
 export function modulesOf(app) {
@@ -27,19 +28,23 @@ export function modulesOf(app) {
   return [...groups.values()].sort(largestFirst);
 }
 
-// Paints modules and their functions. Returns the tiles for finding what is under the pointer.
-export function paintTreemap(canvas, app, modules, width, height, fit) {
+// Paints modules and their functions, dimmed if a search did not find them. Returns the tiles for
+// finding what is under the pointer. `look` is {app, modules, fit, found, width, height}.
+export function paintTreemap(canvas, look) {
+  const { app, modules, fit, found, width, height } = look;
   const context = clearedCanvas(canvas, width, height);
   const tiles = [];
   for (const box of squarified(modules, 6, 6, width - 12, height - 12)) {
     tiles.push({ ...box, module: box.item.module, f: -1 });
-    const head = paintModule(context, app, box);
+    const head = paintModule(context, app, box, fit);
     const inner = squarified(box.item.functions, box.x + 3, box.y + head + 1,
       box.width - 6, box.height - head - 4);
     for (const tile of inner) {
       if (tile.width < LEAST_TILE || tile.height < LEAST_TILE) continue;
       tiles.push({ ...tile, module: box.item.module, f: tile.item.f });
+      context.globalAlpha = found && !found[tile.item.f] ? DIMMED_TILE : 1;
       paintFunction(context, app, tile, fit);
+      context.globalAlpha = 1;
     }
   }
   return tiles;
@@ -53,7 +58,7 @@ function valueFor(app) {
   return isDiff && width === 'before' ? f => flat.before[f] : f => flat.after[f];
 }
 
-function paintModule(context, app, { x, y, width, height, item }) {
+function paintModule(context, app, { x, y, width, height, item }, fit) {
   const { inks } = app.palette;
   context.fillStyle = inks.inset;
   context.fillRect(x + 1, y + 1, width - 2, height - 2);
@@ -66,10 +71,7 @@ function paintModule(context, app, { x, y, width, height, item }) {
   for (let i = 2; i > 0 && context.measureText(text).width > width - 12; i--) {
     text = words.slice(0, i).join('  ');
   }
-  while (text.length > 3 && context.measureText(text).width > width - 12) {
-    text = text.slice(0, -2).replace(/…$/, '') + '…';
-  }
-  context.fillText(text, x + 7, y + 12);
+  context.fillText(fit.text(context, text, width - 12), x + 7, y + 12);
   return HEAD;
 }
 
@@ -99,7 +101,7 @@ function paintWords(context, app, { x, y, width, height, item }, fit, ink) {
   context.font = '12px ' + UI_FONT;
   context.fillStyle = ink;
   const sign = isDiff ? SIGNS[changeOf(flat.before[f], flat.after[f])] : '';
-  const name = fit(context, f, width - 12 - (sign ? 14 : 0));
+  const name = fit.name(context, f, width - 12 - (sign ? 14 : 0));
   if (!name) return;
   context.fillText((sign ? sign + ' ' : '') + name, x + 6, y + 11);
   if (height <= 34 || width <= 60) return;
