@@ -15,7 +15,8 @@ export default async function ({ check, visit }) {
   for (const name of MAIN) {
     const hash = 'view=flame&fold=0&a=-1';
     await visit('values', name, hash, page => values(check, page), { init });
-    await visit('names', name, hash, (page, of) => names(check, page, of, 'flame-canvas'), { init });
+    await visit('names', name, hash, (page, of) => names(check, page, of, 'flame-canvas'),
+      { init });
     await visit('dimmed', name, hash, page => dimmed(check, page, name, 'flame-canvas'), { init });
     await visit('treemap', name, 'view=map&fold=0&a=-1', async (page, of) => {
       await names(check, page, of, 'treemap-canvas');
@@ -64,7 +65,8 @@ async function dimmed(check, page, name, tid) {
   const isNameOf = word => word.alpha === FULL && !/^[▲▼]?$/.test(word.text);
   const strong = words.filter(isNameOf).filter(({ text: shown }) => !/^[+−]?[\d.]/.test(shown));
   const weak = words.filter(word => word.alpha < 0.5);
-  check(tid === 'treemap-canvas' || weak.length > 0, `what does not match is dimmed: ${weak.length}`);
+  const isDimmed = tid === 'treemap-canvas' || weak.length > 0;
+  check(isDimmed, `what does not match is dimmed: ${weak.length}`);
   const isWrong = weak.filter(({ text: shown }) => regex.test(shown));
   check.equal(isWrong.map(word => word.text).join(), '', 'what matches is not');
   if (tid === 'treemap-canvas') return;

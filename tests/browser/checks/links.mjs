@@ -3,7 +3,7 @@ import { openPage } from '../lib/browser.mjs';
 import { choices, filter, flameRows, follow, selectedName, tableRows } from '../lib/read.mjs';
 
 export default async function ({ check, visit, browser, pages }) {
-  await visit('kept and restored', 'go', '', async page => {
+  await visit('kept and restored', 'go', 'fold=0', async page => {
     await page.keyboard.press('2');
     await filter(page, 'focus', 'parser');
     await filter(page, 'ignore', 'scanner');

@@ -8,7 +8,6 @@ import { drawFooter } from './footer.js';
 import { valueText } from './format.js';
 import { drawHeader } from './header.js';
 import { showHelp } from './help.js';
-import { mergeFunctions } from './call_tree.js';
 import { companionOf, measureOf } from './measures.js';
 import { buildModel } from './model.js';
 import { makeNames } from './names.js';
@@ -28,7 +27,7 @@ const SAVE_MS = 120;
 // Makes the app. Everything that changes is a field of it, and only its functions change them.
 export function makeApp(source, views, perf) {
   const app = {
-    source, views, perf, profile: null, shape: null, state: null, model: null, names: null,
+    source, views, perf, profile: null, state: null, model: null, names: null,
     palette: null, part: null, profiles: null, view: null, fields: null,
     patterns: {}, timers: { save: 0 }, queue: [], onQuestion: null,
   };
@@ -81,6 +80,7 @@ function changers(app) {
       app.fields.search.input.focus();
     },
     pivotOn: f => app.change({ pivot: f, selected: f, zoom: [], inverted: false, view: 'flame' }),
+    toggleLines: () => app.change({ byLine: !app.state.byLine, zoom: [], view: 'flame' }),
     toggleOwn: () => app.change({ own: !app.state.own, zoom: [] }),
     otherKind() {
       const other = companionOf(app.profile.measures, app.measure());
@@ -120,7 +120,6 @@ function drawers(app) {
     take(container, text) {
       const kept = text ?? writeState(app.profile, app.state);
       app.profile = readProfile(container);
-      app.shape = mergeFunctions(app.profile);
       app.names = makeNames(app.profile);
       app.state = readState(app.profile, kept);
       app.model = null;
@@ -190,7 +189,7 @@ function buildIfNeeded(app) {
   };
   if (app.model && isSameQuestion(app.model.question, question)) return;
   const started = performance.now();
-  app.model = buildModel(profile, app.shape, question);
+  app.model = buildModel(profile, question);
   app.perf.build = performance.now() - started;
 }
 

@@ -1,59 +1,70 @@
-// Merges the profile's nodes, which are by line, to a tree by function, and sums values over it.
-// In every tree here a parent has a smaller index than its children, and index 0 is the root.
+// Merges the profile's nodes to a tree by function or by line, and sums values over it. In every
+// tree here a parent has a smaller index than its children, and index 0 is the root. Siblings differ
+// by their `key`: the function, or the frame, which is a function with a line.
 
-// Returns the tree's shape. It depends on the profile only, so it is made once.
-export function mergeFunctions(profile) {
-  const { count, parent, func } = profile.nodes;
+// Returns the tree's shape. It depends only on the profile and on whether the tree is by line, so it
+// is made once for each of both.
+export function shapeOf(profile, byLine) {
+  return profile.shapes[byLine ? 'lines' : 'functions'] ||= mergeNodes(profile, byLine);
+}
+
+function mergeNodes(profile, byLine) {
+  const { nodes, frames } = profile;
+  const { count, parent, frame } = nodes;
   const merged = {
     size: 1,
-    func: new Int32Array(count + 1),
+    key: new Int32Array(count + 1),
     parent: new Int32Array(count + 1),
     isOutermost: new Uint8Array(count + 1),
     nodeToTree: new Int32Array(count),
   };
-  merged.func[0] = -1;
-  merged.parent[0] = -1;
+  merged.key[0] = merged.parent[0] = -1;
+  const keyOf = byLine ? at => at : at => frames.func[at];
+  const functionOf = byLine ? key => frames.func[key] : key => key;
   const find = makeFinder(merged, count);
   const above = [];
   const active = new Int32Array(profile.functionCount);
   for (let node = 0; node < count; node++) {
-    while (above.length && above[above.length - 1] !== parent[node]) active[func[above.pop()]]--;
+    while (above.length && above[above.length - 1] !== parent[node]) {
+      active[functionOf(merged.key[merged.nodeToTree[above.pop()]])]--;
+    }
     const under = parent[node] < 0 ? 0 : merged.nodeToTree[parent[node]];
-    const at = find(under, func[node]);
-    if (active[func[node]] === 0) merged.isOutermost[at] = 1;
-    merged.nodeToTree[node] = at;
-    active[func[node]]++;
+    const at = merged.nodeToTree[node] = find(under, keyOf(frame[node]));
+    const f = functionOf(merged.key[at]);
+    if (active[f] === 0) merged.isOutermost[at] = 1;
+    active[f]++;
     above.push(node);
   }
-  return finished(profile, merged);
+  return finished(profile, merged, functionOf, byLine);
 }
 
-// Makes a function that finds the child of a tree node for a function, or adds it. It hashes pairs
-// into an open table, which is much faster than a Map of numbers.
+// Makes a function that finds the child of a tree node for a key, or adds it. It hashes pairs into
+// an open table, which is much faster than a Map of numbers.
 function makeFinder(merged, count) {
   const size = 2 ** Math.ceil(Math.log2(2 * count + 4));
   const table = new Int32Array(size);
   const mask = size - 1;
-  const { func, parent } = merged;
-  return (under, f) => {
-    let slot = (Math.imul(under, 0x9e3779b1) ^ Math.imul(f + 1, 0x85ebca6b)) & mask;
+  const { key, parent } = merged;
+  return (under, wanted) => {
+    let slot = (Math.imul(under, 0x9e3779b1) ^ Math.imul(wanted + 1, 0x85ebca6b)) & mask;
     for (let at = table[slot]; at !== 0; at = table[slot]) {
-      if (func[at] === f && parent[at] === under) return at;
+      if (key[at] === wanted && parent[at] === under) return at;
       slot = (slot + 1) & mask;
     }
     const made = merged.size++;
     table[slot] = made;
-    func[made] = f;
+    key[made] = wanted;
     parent[made] = under;
     return made;
   };
 }
 
-function finished(profile, merged) {
+function finished(profile, merged, functionOf, byLine) {
   const { size } = merged;
+  const key = merged.key.slice(0, size);
   const shape = {
-    size,
-    func: merged.func.slice(0, size),
+    size, key, byLine,
+    func: byLine ? key.map((frame, i) => i ? functionOf(frame) : -1) : key,
     parent: merged.parent.slice(0, size),
     isOutermost: merged.isOutermost.slice(0, size),
     nodeToTree: merged.nodeToTree,
@@ -155,26 +166,29 @@ export function childrenOf(tree, node, key, nameOf) {
   for (let at = tree.first[node]; at >= 0; at = tree.next[at]) {
     if (weight[at] > 0) children.push(at);
   }
-  const { func } = tree;
-  const byName = (a, b) => nameOf(func[a]) < nameOf(func[b]) ? -1 : 1;
+  const { func, key: keys } = tree;
+  const byName = (a, b) => {
+    const [first, second] = [nameOf(func[a]), nameOf(func[b])];
+    return first < second ? -1 : first > second ? 1 : keys[a] - keys[b];
+  };
   children.sort((a, b) => weight[b] - weight[a] || byName(a, b));
   sorted.set(node, children);
   return children;
 }
 
-// Returns the functions on the way from the root to a node, without the root.
+// Returns the keys on the way from the root to a node, without the root.
 export function pathOf(tree, node) {
   const path = [];
-  for (let at = node; at > 0; at = tree.parent[at]) path.unshift(tree.func[at]);
+  for (let at = node; at > 0; at = tree.parent[at]) path.unshift(tree.key[at]);
   return path;
 }
 
 // Returns the node at the end of a path, or the last one that is there.
 export function nodeAt(tree, path) {
   let node = 0;
-  for (const f of path) {
+  for (const key of path) {
     let child = tree.first[node];
-    while (child >= 0 && tree.func[child] !== f) child = tree.next[child];
+    while (child >= 0 && tree.key[child] !== key) child = tree.next[child];
     if (child < 0) break;
     node = child;
   }

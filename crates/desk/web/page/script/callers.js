@@ -7,31 +7,28 @@ import { measuredTree } from './model.js';
 const LEAST_GROUP = 2e-4;
 
 // Returns the whole profile bottom-up: first the functions that allocated, then their callers.
-export function invertedTree(model) {
-  const { tree } = model;
+export function invertedTree(model, tree) {
   const { self } = tree;
   const starts = [];
   for (let i = 1; i < tree.size; i++) if (self.after[i] || self.before[i]) starts.push(i);
-  return bottomUp(model, -1, starts, self, node => node);
+  return bottomUp(model, tree, -1, starts, self, node => node);
 }
 
 // Returns the callers of a function, as a tree whose root is the function.
-export function callersTree(model, f) {
-  const { tree } = model;
+export function callersTree(model, tree, f) {
   const starts = outermostOf(tree, f);
-  return bottomUp(model, f, starts, tree, node => tree.parent[node]);
+  return bottomUp(model, tree, f, starts, tree, node => tree.parent[node]);
 }
 
 // Returns what a function calls, as a tree whose root is the function.
-export function calleesTree(model, f) {
-  const { tree } = model;
+export function calleesTree(model, tree, f) {
   const place = new Int32Array(tree.size).fill(-1);
-  const made = { size: 1, func: [f], parent: [-1] };
+  const made = { size: 1, byLine: tree.byLine, key: [-1], func: [f], parent: [-1] };
   const self = { before: [0], after: [0], objects: [0] };
   const known = new Map();
   for (let i = 1; i < tree.size; i++) {
     const under = place[tree.parent[i]];
-    if (under >= 0) place[i] = child(made, self, known, under, tree.func[i]);
+    if (under >= 0) place[i] = child(made, self, known, under, tree, i);
     else if (tree.func[i] === f) place[i] = 0;
     if (place[i] >= 0) {
       for (const kind in self) self[kind][place[i]] += tree.self[kind][i];
@@ -50,12 +47,13 @@ function outermostOf(tree, f) {
   return found;
 }
 
-function child(made, self, known, under, f) {
-  const key = under * 2 ** 26 + f;
-  let at = known.get(key);
+function child(made, self, known, under, tree, i) {
+  const pair = under * 2 ** 26 + tree.key[i];
+  let at = known.get(pair);
   if (at === undefined) {
-    known.set(key, at = made.size++);
-    made.func.push(f);
+    known.set(pair, at = made.size++);
+    made.key.push(tree.key[i]);
+    made.func.push(tree.func[i]);
     made.parent.push(under);
     for (const kind in self) self[kind].push(0);
   }
@@ -63,10 +61,10 @@ function child(made, self, known, under, f) {
 }
 
 // Refines groups of stacks level by level. `stepOf` says where each start stands at first.
-function bottomUp(model, rootFunction, starts, values, stepOf) {
-  const { tree } = model;
+function bottomUp(model, tree, rootFunction, starts, values, stepOf) {
   const out = {
-    size: 1, func: [rootFunction], parent: [-1], before: [0], after: [0], objects: [0],
+    size: 1, byLine: tree.byLine, key: [-1], func: [rootFunction], parent: [-1],
+    before: [0], after: [0], objects: [0],
   };
   const isDiff = model.isDiff;
   const delta = isDiff ? [0] : null;
@@ -88,10 +86,10 @@ function bottomUp(model, rootFunction, starts, values, stepOf) {
       for (const start of members) {
         const at = cursor.get(start);
         if (at <= 0) continue;
-        let group = groups.get(tree.func[at]);
+        let group = groups.get(tree.key[at]);
         if (!group) {
-          group = [addNode(out, under, tree.func[at], delta), []];
-          groups.set(tree.func[at], group);
+          group = [addNode(out, under, tree, at, delta), []];
+          groups.set(tree.key[at], group);
         }
         add(group[0], start);
         group[1].push(start);
@@ -108,8 +106,9 @@ function isLarge(out, at, least) {
   return Math.max(Math.abs(out.after[at]), Math.abs(out.before[at])) > least;
 }
 
-function addNode(out, under, f, delta) {
-  out.func.push(f);
+function addNode(out, under, tree, at, delta) {
+  out.key.push(tree.key[at]);
+  out.func.push(tree.func[at]);
   out.parent.push(under);
   out.before.push(0);
   out.after.push(0);

@@ -48,13 +48,16 @@ export function makeFitter(names) {
     return count >= LEAST_CUT ? headOf(start, count) : '';
   };
   return {
-    name(context, f, width) {
+    // `end` stands after the name, even if the name is cut.
+    name(context, f, width, end = '') {
       const forms = names.formsOf(f);
+      const room = end ? width - measured(context, end) : width;
       for (const form of forms) {
-        const mayFit = isDrawable(form) && form.length * 4 < width;
-        if (mayFit && measured(context, form) <= width) return form;
+        const mayFit = isDrawable(form) && form.length * 4 < room;
+        if (mayFit && measured(context, form) <= room) return form + end;
       }
-      return cut(context, forms[forms.length - 1], width);
+      const start = cut(context, forms[forms.length - 1], room);
+      return start && start + end;
     },
     // This may be called with another font, too.
     text: (context, text, width) =>

@@ -6,7 +6,7 @@ import { button, el, fill } from './dom.js';
 import { ABOVE, DOWN, ROW, UP, boxUnder, layFlame } from './flame_layout.js';
 import { fillMirror, makeMirror, markActive } from './flame_mirror.js';
 import { paintFlame } from './flame_paint.js';
-import { boxCard, boxValue, crumbs, hitsText } from './flame_words.js';
+import { boxCard, boxName, boxValue, crumbs, hitsText, lineEnd } from './flame_words.js';
 import { neighbourNode, treesFor } from './flame_trees.js';
 import { changeTools, searchTools, widthTools } from './tools.js';
 import { hideTip, showTip } from './tip.js';
@@ -100,7 +100,8 @@ function repaint(at) {
     palette: app.palette, isDiff: model.isDiff, kinds: state.kinds, found: at.found,
     selected: state.selected, fit: at.fit,
     focused: document.activeElement === at.mirror ? at.active : -1,
-    rootName, valueOf: (tree, node) => boxValue(app, tree, node),
+    rootName, lineOf: (tree, node) => lineEnd(app.profile, tree.byLine, tree.key[node]),
+    valueOf: (tree, node) => boxValue(app, tree, node),
     yOf: row => topOf(at, row) - at.scroll.scrollTop,
   });
   app.perf.draw = performance.now() - started;
@@ -204,7 +205,7 @@ function move(at, direction) {
   repaint(at);
   markActive(at.mirror, next);
   const share = trees.down.weight[trees.key][next] / (trees.down.weight[trees.key][0] || 1);
-  app.say(`${app.names.full(trees.down.func[next])}, ${app.write(trees.down.after[next])}, ` +
+  app.say(`${boxName(app, trees.down, next)}, ${app.write(trees.down.after[next])}, ` +
     `${(share * 100).toFixed(1)} %`);
 }
 
@@ -227,6 +228,9 @@ function flameTools(app) {
     crumbs(app, back),
     button('Inverted', state.inverted, invert, {
       title: 'From the function that allocated up to its callers (I)', tid: 'invert',
+    }),
+    app.profile.hasLines && button('By line', state.byLine, () => app.toggleLines(), {
+      title: 'One box for each source line, as heapprof top -g lines has rows (L)', tid: 'by-line',
     }),
     button('Flip', state.flipped, flip, { title: 'Flip (F)', tid: 'flip' }),
     widthTools(app, 'Width'),

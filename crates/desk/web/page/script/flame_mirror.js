@@ -3,6 +3,7 @@
 import { el, fill } from './dom.js';
 import { shareText } from './format.js';
 import { largeNodes } from './flame_layout.js';
+import { boxName } from './flame_words.js';
 
 const LEAST_ROW = 0.004;
 const LIMIT = 400;
@@ -59,7 +60,8 @@ function mirrorRow(app, tree, node, level, { key, mark, blank }) {
   set('data-name', f < 0 ? app.profile.program : app.profile.functionName[f]);
   set('data-value', tree.after[node]);
   if (isDiff) set('data-before', tree.before[node]);
-  const texts = [mark + app.names.full(f), first == null ? '' : app.write(first),
+  if (tree.byLine && f >= 0) set('data-line', app.profile.frames.line[tree.key[node]]);
+  const texts = [mark + boxName(app, tree, node), first == null ? '' : app.write(first),
     app.write(tree.after[node]), shareText(tree.weight[key][node] / app.whole())];
   texts.forEach((text, i) => row.cells[i].append(text));
   return row;

@@ -11,7 +11,7 @@ const VALUE_GAP = 8;
 const VALUE_ALPHA = 0.7;
 
 // Paints what of a layout is in sight. `look` says how:
-// {palette, isDiff, kinds, found, selected, focused, rootName, fit, valueOf, yOf}.
+// {palette, isDiff, kinds, found, selected, focused, rootName, fit, lineOf, valueOf, yOf}.
 export function paintFlame(canvas, layout, width, height, look) {
   const context = clearedCanvas(canvas, width, height);
   context.font = '12px ' + UI_FONT;
@@ -65,13 +65,14 @@ function paintText(context, { tree, node, x, width }, f, y, look) {
     left += 13;
   }
   const room = x + width - left - 4;
+  const end = look.lineOf(tree, node);
   const name = f < 0 ? look.fit.text(context, look.rootName, room)
-    : look.fit.name(context, f, room);
+    : look.fit.name(context, f, room, end);
   if (!name) return;
   context.fillText(name, left, middle);
   const value = look.valueOf(tree, node);
   const wide = look.fit.width(context, name) + VALUE_GAP;
-  if (name.endsWith('…') || wide + look.fit.width(context, value) > room) return;
+  if (name.endsWith('…' + end) || wide + look.fit.width(context, value) > room) return;
   context.globalAlpha *= VALUE_ALPHA;
   context.fillText(value, left + wide, middle);
 }

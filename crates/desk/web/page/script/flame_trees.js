@@ -2,12 +2,14 @@
 
 import { nodeAt } from './call_tree.js';
 import { calleesTree, callersTree, invertedTree } from './callers.js';
+import { lineTree } from './model.js';
 
 // Returns {down, up, key, zoom}. The trees are kept in the model until it is built anew.
 export function treesFor(app) {
   const { model, state } = app;
   const kept = model.flameTrees ||= {};
-  const name = state.pivot >= 0 ? 'pivot ' + state.pivot : state.inverted ? 'inverted' : 'calls';
+  const kind = state.pivot >= 0 ? 'pivot ' + state.pivot : state.inverted ? 'inverted' : 'calls';
+  const name = state.byLine ? kind + ' by line' : kind;
   kept[name] ||= makeTrees(model, state);
   const trees = kept[name];
   const key = model.isDiff ? state.width : 'after';
@@ -45,8 +47,10 @@ export function neighbourNode(tree, node, direction, childrenOfNode) {
 }
 
 function makeTrees(model, state) {
-  if (state.pivot >= 0) {
-    return { down: calleesTree(model, state.pivot), up: callersTree(model, state.pivot) };
+  const tree = state.byLine ? lineTree(model) : model.tree;
+  const { pivot } = state;
+  if (pivot >= 0) {
+    return { down: calleesTree(model, tree, pivot), up: callersTree(model, tree, pivot) };
   }
-  return { down: state.inverted ? invertedTree(model) : model.tree, up: null };
+  return { down: state.inverted ? invertedTree(model, tree) : tree, up: null };
 }

@@ -5,6 +5,7 @@ import { bytesText, countText, shareText, signed } from './format.js';
 import { meanSize } from './measures.js';
 import { foundTotals } from './flame_trees.js';
 import { nameOn, placeOf } from './pieces.js';
+import { sourceLine } from './source.js';
 import { factTable } from './tip.js';
 
 const SHOWN_CRUMBS = 3;
@@ -44,9 +45,24 @@ export function crumbs(app, zoomTo) {
     }, text),
   ];
   const first = Math.max(0, path.length - SHOWN_CRUMBS);
-  const rest = path.slice(first).map((f, i) => step(nameOn(app, f, 44), first + i + 1));
+  const { byLine } = state;
+  const functionOf = key => byLine ? app.profile.frames.func[key] : key;
+  const nameOf = key =>
+    [nameOn(app, functionOf(key), 44), lineEnd(app.profile, byLine, key)].filter(Boolean);
+  const rest = path.slice(first).map((key, i) => step(nameOf(key), first + i + 1));
   const left = first > 0 && [el('i', {}, '›'), el('span', { cls: 'where' }, '… ' + first)];
   return host([step(app.names.full(-1), 0), left, rest]);
+}
+
+// Returns what stands after the name of a frame in a graph by line: its line, as `:12`.
+export function lineEnd({ frames }, byLine, frame) {
+  const line = byLine && frame >= 0 ? frames.line[frame] : 0;
+  return line ? ':' + line : '';
+}
+
+// Returns the whole name of a box.
+export function boxName(app, tree, node) {
+  return app.names.full(tree.func[node]) + lineEnd(app.profile, tree.byLine, tree.key[node]);
 }
 
 // Returns what stands after the name in a box: its value, in a comparison the change of it.
@@ -59,8 +75,11 @@ export function boxValue(app, tree, node) {
 export function boxCard(app, tree, node) {
   const f = tree.func[node];
   const rows = app.model.isDiff ? changeRows(app, tree, node) : valueRows(app, tree, node);
+  const end = lineEnd(app.profile, tree.byLine, tree.key[node]);
+  const source = end && sourceLine(app.profile, f, Number(end.slice(1)));
   return [
-    el('div', { cls: 'fn' }, nameOn(app, f)), f >= 0 && placeOf(app, f), factTable(rows),
+    el('div', { cls: 'fn' }, nameOn(app, f), end), f >= 0 && placeOf(app, f),
+    source && el('code', {}, el('bdi', {}, source)), factTable(rows),
   ].filter(Boolean);
 }
 

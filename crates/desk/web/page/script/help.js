@@ -7,7 +7,7 @@ const KEYS = [
   ['1 … 7', 'views'], ['/', 'search'], ['↑ ↓ ← →', 'move in the flame graph, table or timeline'],
   ['Enter', 'zoom; in the table: pivot'], ['P', 'pivot on the selected function'],
   ['Esc', 'one step back: search, pivot, zoom, selection, comparison'],
-  ['I  F', 'inverted, flip'], ['O', 'own code only'], ['B', 'bytes or objects'],
+  ['I  F  L', 'inverted, flip, by line'], ['O', 'own code only'], ['B', 'bytes or objects'],
   ['S  T', 'SQL, light or dark'], ['Shift-← →', 'timeline: widen the comparison'],
   ['?', 'this list'],
 ];

@@ -41,6 +41,7 @@ function keyActions(app) {
     p: () => state.selected >= 0 && app.pivotOn(state.selected),
     i: () => app.change({ inverted: !state.inverted, pivot: -1, zoom: [], view: 'flame' }),
     f: () => app.change({ flipped: !state.flipped }),
+    l: () => app.toggleLines(),
     o: () => app.toggleOwn(),
     b: () => app.otherKind(),
     s: () => app.toggleSql(),

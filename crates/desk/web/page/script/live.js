@@ -1,6 +1,5 @@
 // Keeps a page of `heapprof web` up to date: it asks again when the question or the data change.
 
-import { pathOf } from './call_tree.js';
 import { byId, fill } from './dom.js';
 import { niceForm, shortForms } from './names.js';
 import { visibleText } from './text.js';
@@ -93,11 +92,19 @@ function openOther(app, live, tree, node) {
   const { profile, state } = app;
   const f = tree.func[node];
   if (f < 0 || !profile.isOther(f) || state.inverted || state.pivot >= 0) return false;
-  const path = pathOf(tree, node).slice(0, -1).map(app.names.key);
+  const path = callersOf(profile, tree.nodeToTree.indexOf(node)).map(app.names.key);
   // While another question is under way, the path is one of data that are about to go.
   if (textOf(app.question()) !== live.shown) follow(app, live);
   else askFor(app, live, [...app.part?.chain || [], path]);
   return true;
+}
+
+// Returns the functions from the root to the caller of a node of the profile. The tree's own path
+// may be one of frames.
+function callersOf({ nodes }, node) {
+  const path = [];
+  for (let at = nodes.parent[node]; at >= 0; at = nodes.parent[at]) path.unshift(nodes.func[at]);
+  return path;
 }
 
 async function loadProfiles(app) {

@@ -1,12 +1,40 @@
 // Answers one question about a profile: this type, these filters, these snapshots.
 
-import { addSelf, keptNodes, totalsOf } from './call_tree.js';
+import { addSelf, keptNodes, shapeOf, totalsOf } from './call_tree.js';
 import { totalOf } from './profile.js';
 
 // Returns the answer: the tree with values, and flat and cum for each function.
 // A question is {measure, companion, before, after, own, focus, ignore}.
-export function buildModel(profile, shape, question) {
+export function buildModel(profile, question) {
+  const shape = shapeOf(profile, false);
   const kept = keptNodes(profile, shape, question.focus, question.ignore);
+  const tree = answeringTree(profile, shape, kept, question);
+  const model = { profile, shape, question, kept, tree, isDiff: question.before >= 0 };
+  const kinds = model.isDiff ? ['before', 'after', 'objects'] : ['after', 'objects'];
+  const sums = { before: emptySums(profile) };
+  for (const kind of kinds) sums[kind] = functionSums(profile, tree, kind);
+  model.flat = { before: sums.before.flat, after: sums.after.flat, objects: sums.objects.flat };
+  model.cum = { before: sums.before.cum, after: sums.after.cum, objects: sums.objects.cum };
+  model.total = { before: tree.before[0], after: tree.after[0], objects: tree.objects[0] };
+  model.whole = {
+    after: wholeOf(profile, question.after, question.measure),
+    before: model.isDiff ? wholeOf(profile, question.before, question.measure) : 0,
+  };
+  return model;
+}
+
+// Returns the tree of the answer with one node for each source line. The model keeps it.
+export function lineTree(model) {
+  if (!model.lines) {
+    const { profile, question } = model;
+    const shape = shapeOf(profile, true);
+    const kept = keptNodes(profile, shape, question.focus, question.ignore);
+    model.lines = answeringTree(profile, shape, kept, question);
+  }
+  return model.lines;
+}
+
+function answeringTree(profile, shape, kept, question) {
   const nothing = new Float64Array(shape.size);
   const selfOf = (snapshot, measure) => {
     if (snapshot < 0 || !measure) return nothing;
@@ -20,19 +48,7 @@ export function buildModel(profile, shape, question) {
     after: selfOf(question.after, question.measure),
     objects: selfOf(question.after, question.companion),
   };
-  const tree = measuredTree(shape, self, question.before >= 0);
-  const model = { profile, shape, question, kept, tree, isDiff: question.before >= 0 };
-  const kinds = model.isDiff ? ['before', 'after', 'objects'] : ['after', 'objects'];
-  const sums = { before: emptySums(profile) };
-  for (const kind of kinds) sums[kind] = functionSums(profile, tree, kind);
-  model.flat = { before: sums.before.flat, after: sums.after.flat, objects: sums.objects.flat };
-  model.cum = { before: sums.before.cum, after: sums.after.cum, objects: sums.objects.cum };
-  model.total = { before: tree.before[0], after: tree.after[0], objects: tree.objects[0] };
-  model.whole = {
-    after: wholeOf(profile, question.after, question.measure),
-    before: model.isDiff ? wholeOf(profile, question.before, question.measure) : 0,
-  };
-  return model;
+  return measuredTree(shape, self, question.before >= 0);
 }
 
 // Returns flat values of each function in another snapshot or type, under the same filters.
@@ -51,8 +67,9 @@ export function flatValues(model, snapshot, measure) {
 // Puts values on a tree: totals, and weights that widths are drawn from.
 export function measuredTree(shape, self, isDiff) {
   const tree = {
-    size: shape.size, func: shape.func, parent: shape.parent,
-    first: shape.first, next: shape.next, isOutermost: shape.isOutermost,
+    size: shape.size, key: shape.key, byLine: shape.byLine, func: shape.func,
+    parent: shape.parent, first: shape.first, next: shape.next,
+    isOutermost: shape.isOutermost, nodeToTree: shape.nodeToTree,
     self,
     after: totalsOf(shape, self.after),
     objects: totalsOf(shape, self.objects),

@@ -7,12 +7,17 @@ const OTHER = '(other)';
 // Makes a profile from an open container.
 export function readProfile(container) {
   const { head } = container;
-  const nodes = readNodes(container);
+  const frames = { func: container.whole('frame.func'), line: container.whole('frame.line') };
+  const nodes = readNodes(container, frames);
   const measures = readMeasures(head.types);
   return {
     head,
     measures,
+    frames,
     nodes,
+    hasLines: frames.line.some(line => line > 0),
+    // The shapes of trees that were made; see call_tree.js.
+    shapes: {},
     program: head.program,
     functionName: head.func.name,
     functionCount: head.func.name.length,
@@ -37,21 +42,19 @@ export function totalOf(profile, snapshot, type) {
   return profile.samplesOf(snapshot, type).values.reduce((sum, value) => sum + value, 0);
 }
 
-// Reads nodes in pre-order: the parent of each (−1 for a root), its function and its line.
-function readNodes(container) {
+// Reads nodes in pre-order: the parent of each (−1 for a root), its function, frame and line.
+function readNodes(container, frames) {
   const up = container.whole('node.up');
   const frame = container.whole('node.frame');
-  const frameFunction = container.whole('frame.func');
-  const frameLine = container.whole('frame.line');
   const count = up.length;
   const parent = new Int32Array(count);
   const func = new Int32Array(count);
   for (let i = 0; i < count; i++) {
     const above = i - up[i];
     parent[i] = above >= 0 && above < i ? above : -1;
-    func[i] = frameFunction[frame[i]];
+    func[i] = frames.func[frame[i]];
   }
-  return { count, parent, func, lineOf: node => frameLine[frame[node]] };
+  return { count, parent, func, frame, lineOf: node => frames.line[frame[node]] };
 }
 
 // Makes a reader of values. It keeps the columns that were read last.

@@ -1,5 +1,6 @@
 // Follows values over the snapshots.
 
+import { shapeOf } from './call_tree.js';
 import { flatValues } from './model.js';
 
 // Returns flat values for each snapshot, their totals, and the times. The model keeps it.
@@ -25,8 +26,9 @@ export function timesOf(profile) {
 
 // Returns flat values for each snapshot without filters, folded only if `own` says so.
 export function unfilteredFlat(model, own) {
-  const { profile, shape, question } = model;
+  const { profile, question } = model;
+  const shape = shapeOf(profile, false);
   const kept = new Uint8Array(shape.size).fill(1);
-  const plain = { ...model, kept, question: { ...question, own } };
+  const plain = { ...model, shape, kept, question: { ...question, own } };
   return profile.snapshots.map((_, i) => flatValues(plain, i, question.measure));
 }

@@ -8,7 +8,8 @@ const KEPT = [
   ['view', 'view', 'text'], ['fam', 'family', 'text'], ['unit', 'kind', 'text'],
   ['focus', 'focus', 'text'], ['ignore', 'ignore', 'text'], ['fold', 'own', 'flag'],
   ['a', 'before', 'number'], ['b', 'after', 'number'], ['sel', 'selected', 'function'],
-  ['piv', 'pivot', 'function'], ['zoom', 'zoom', 'path'], ['inv', 'inverted', 'flag'],
+  ['piv', 'pivot', 'function'], ['lines', 'byLine', 'flag'], ['zoom', 'zoom', 'path'],
+  ['inv', 'inverted', 'flag'],
   ['flip', 'flipped', 'flag'], ['width', 'width', 'text'], ['kinds', 'kinds', 'text'],
   ['search', 'search', 'text'], ['sort', 'sort', 'text'], ['desc', 'descending', 'flag'],
   ['map', 'module', 'module'], ['theme', 'theme', 'text'], ['sqlopen', 'sql', 'flag'],
@@ -23,7 +24,7 @@ export function firstState(profile) {
     family: named.family, kind: named.kind,
     focus: '', ignore: '', own: head.own_code === true,
     before: head.base ?? -1, after: snapshots.length - 1,
-    selected: -1, pivot: -1, zoom: [],
+    selected: -1, pivot: -1, byLine: false, zoom: [],
     inverted: false, flipped: false, width: 'after', kinds: '',
     search: '', sort: '', descending: true, module: -1, theme: '', sql: false,
   };
@@ -34,7 +35,9 @@ export function readState(profile, text) {
   const state = firstState(profile);
   const given = new URLSearchParams(text);
   for (const [key, field, kind] of KEPT) {
-    if (given.has(key)) state[field] = readChoice(profile, given, key, kind);
+    if (!given.has(key)) continue;
+    state[field] = kind === 'path' ? given.getAll(key).map(step => stepIndex(profile, state, step))
+      : readChoice(profile, given, key, kind);
   }
   return madeValid(profile, state);
 }
@@ -45,7 +48,7 @@ export function writeState(profile, state) {
   const out = new URLSearchParams();
   for (const [key, field, kind] of KEPT) {
     const value = state[field];
-    if (kind === 'path') value.forEach(f => out.append(key, functionKey(profile, f)));
+    if (kind === 'path') value.forEach(step => out.append(key, stepKey(profile, state, step)));
     else if (value !== first[field]) out.set(key, writeChoice(profile, value, kind));
   }
   return out.toString();
@@ -68,7 +71,6 @@ function readChoice(profile, given, key, kind) {
   if (kind === 'number') return Number(text);
   if (kind === 'function') return functionIndex(profile, text);
   if (kind === 'module') return profile.moduleName.indexOf(text);
-  if (kind === 'path') return given.getAll(key).map(name => functionIndex(profile, name));
   return text;
 }
 
@@ -93,6 +95,22 @@ function functionIndex(profile, key) {
   const file = key.slice(cut + 1);
   const isIt = (known, f) => known === name && profile.fileOf(f) === file;
   return profile.functionName.findIndex(isIt);
+}
+
+// Names a step of a path, which is a function, or in a graph by line a frame: `12 parse`.
+function stepKey(profile, { byLine }, step) {
+  if (!byLine) return functionKey(profile, step);
+  const { func, line } = profile.frames;
+  return `${line[step]} ${functionKey(profile, func[step])}`;
+}
+
+function stepIndex(profile, { byLine }, key) {
+  if (!byLine) return functionIndex(profile, key);
+  const cut = key.indexOf(' ');
+  const f = functionIndex(profile, key.slice(cut + 1));
+  const wanted = Number(key.slice(0, cut));
+  const { func, line } = profile.frames;
+  return func.findIndex((known, i) => known === f && line[i] === wanted);
 }
 
 function madeValid(profile, state) {
