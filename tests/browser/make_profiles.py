@@ -6,6 +6,8 @@ series/moment.00.pb.gz to moment.19.pb.gz
     steps, one is a cache that fills, and one bursts
 hostile.pb.gz
     names with markup, quotes, bidi and control characters, and very long ones
+imports.pb.gz
+    a Python program that imports modules, one of which imports another
 
 usage: make_profiles.py FOLDER     (equal bytes each time)
 """
@@ -73,6 +75,35 @@ def hostile():
     return profile(functions, stacks, BEGIN, comments, "/tmp/</title><script>alert(3)</script>")
 
 
+def imports():
+    boot = [
+        ("_find_and_load", "<frozen importlib._bootstrap>"),
+        ("exec_module", "<frozen importlib._bootstrap_external>"),
+    ]
+    job = [("<module>", "/home/me/job.py")]
+    decimals = [("<module>", "/usr/lib/python3/dist-packages/decimals/__init__.py")]
+    tables = [("<module>", "/usr/lib/python3/dist-packages/decimals/tables.py")]
+    make = [("make", "/usr/lib/python3/dist-packages/decimals/tables.py")]
+    first = job + boot + decimals
+    stacks = [
+        (job, 1_000),
+        (first, 20_000),
+        (first + make, 3_000),
+        (first + boot + tables, 40_000),
+        (first + boot + tables + make, 5_000),
+        (job + boot + [("get_data", "/usr/lib/python3.11/zipimport.py")], 6_000),
+        (job + boot, 700),
+        (job + [("load", "/home/me/job.py")] + make, 8_000),
+        (job + [("load", "/home/me/job.py")] + boot + tables, 900),
+    ]
+    functions = sorted({function for stack, _ in stacks for function in stack})
+    places = [
+        ([functions.index(function) for function in stack], [2, 2 * held, 1, held])
+        for stack, held in stacks
+    ]
+    return profile(functions, places, BEGIN)
+
+
 folder = sys.argv[1]
 os.makedirs(folder + "/series", exist_ok=True)
 for i in range(MOMENTS):
@@ -80,3 +111,5 @@ for i in range(MOMENTS):
         file.write(moment(i))
 with open(folder + "/hostile.pb.gz", "wb") as file:
     file.write(hostile())
+with open(folder + "/imports.pb.gz", "wb") as file:
+    file.write(imports())

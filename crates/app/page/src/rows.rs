@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use heapprof_analysis::{
     growth::FunctionGrowth,
-    report::{ReportFunction, ReportMoment, report_sql},
+    report::{ReportFunction, ReportImports, ReportMoment, report_sql},
 };
 use heapprof_web as web;
 
@@ -112,6 +112,7 @@ fn rows(
         }),
         sizes: process::sizes(&found.sizes, found.period == 1),
         estimates: estimates.collect(),
+        imports: found.imports.as_ref().map(imports),
         forks: None,
         source: source_of_file,
         snapshots: found
@@ -132,6 +133,16 @@ fn rows(
         files: files.all,
         modules: modules.all.into_iter().map(module).collect(),
         ..web::WebReport::default()
+    }
+}
+
+fn imports(found: &ReportImports) -> web::PageImports {
+    let modules = found.modules.iter();
+    web::PageImports {
+        machinery: found.machinery.clone(),
+        modules: modules
+            .map(|module| [module.line, module.outermost, module.inner])
+            .collect(),
     }
 }
 

@@ -67,6 +67,7 @@ pub mod portable;
 mod question;
 pub mod relation;
 pub mod report;
+mod report_imports;
 pub mod sample_plan;
 pub mod series;
 mod session;

@@ -16,6 +16,8 @@ use crate::header::SampleType;
 use crate::peak::{LargestHeap, peak};
 use crate::place::{CodePlace, ShownFile};
 use crate::question::{ProfileQuestion, TreeBelow, is_heap};
+use crate::report_imports::add_imports;
+pub use crate::report_imports::{ImportedModule, ReportImports};
 use crate::session::{AnalysisSession, read_estimate};
 use crate::stats::{StatsSize, sizes};
 use crate::timeline::{TimelineRow, history};
@@ -101,6 +103,9 @@ pub struct ReportContents {
     /// The size histogram of the whole process's allocations in the last profile, if sizes were
     /// counted.
     pub sizes: Vec<StatsSize>,
+    /// How the page folds Python's imports, if the tree has any. Their functions and places are the
+    /// last ones.
+    pub imports: Option<ReportImports>,
 }
 
 /// Reports the contents of a page about all profiles of the session's question. The question must
@@ -168,6 +173,7 @@ fn build_report(
         read_growth(session, &mut report, &mut places)?;
     }
     (report.functions, report.places) = (places.functions, places.places);
+    add_imports(&mut report);
     Ok(report)
 }
 

@@ -33,20 +33,32 @@ enum LocationRole {
     Other,
 }
 
+/// Whether a source file is a part of the import machinery.
+pub fn is_import_machinery(file: &str) -> bool {
+    MACHINERY_FILES.iter().any(|start| file.starts_with(start))
+        || file.contains(MACHINERY_PATH_PART)
+}
+
+/// Whether a function's name is that of the code of a module.
+pub fn is_module_code(name: &str) -> bool {
+    name == MODULE_CODE
+}
+
+/// Returns the name of the frame that stands for the import of the module in a file.
+pub fn import_name(file: &str) -> String {
+    format!("import {}", module_name(file))
+}
+
 /// Returns the profile with its imports folded; `None` if it has no import machinery.
 pub fn fold_imports(profile: &Profile) -> Option<Profile> {
-    let is_machinery = |function: &Function| {
-        let file = profile.text(function.filename);
-        MACHINERY_FILES.iter().any(|start| file.starts_with(start))
-            || file.contains(MACHINERY_PATH_PART)
-    };
+    let is_machinery = |function: &Function| is_import_machinery(profile.text(function.filename));
     let of_machinery: Vec<bool> = profile.function.iter().map(is_machinery).collect();
     if !of_machinery.contains(&true) {
         return None;
     }
     let role = |location: &Location| match profile.lines(location) {
         [line] if of_machinery[line.function.index()] => LocationRole::Machinery,
-        [line] if profile.text(profile.function[line.function.index()].name) == MODULE_CODE => {
+        [line] if is_module_code(profile.text(profile.function[line.function.index()].name)) => {
             LocationRole::Module
         }
         _ => LocationRole::Other,
@@ -128,7 +140,7 @@ impl ImportFrames<'_> {
         let location = self.profile.location[module.index()].clone();
         let line = self.profile.lines(&location)[0];
         let file = self.profile.function[line.function.index()].filename;
-        let name = format!("import {}", module_name(self.profile.text(file)));
+        let name = import_name(self.profile.text(file));
         let name = self.profile.strings.intern(&name);
         // A function without a file is the program's own.
         let file = match is_outermost {

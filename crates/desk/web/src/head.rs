@@ -10,7 +10,7 @@ use crate::check::check_index;
 use crate::columns::{ColumnPlace, check_exact};
 use crate::{PackError, WebReport};
 use parts::{
-    EstimateJson, FunctionsJson, GrowthJson, HistoryJson, LeftOutJson, SeriesPeakJson,
+    EstimateJson, FunctionsJson, GrowthJson, HistoryJson, ImportsJson, LeftOutJson, SeriesPeakJson,
     SizeHistogramsJson, SnapshotJson,
 };
 
@@ -55,6 +55,8 @@ struct ReportHead<'a> {
     source: &'a BTreeMap<u32, BTreeMap<u32, String>>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     estimate: BTreeMap<&'a str, EstimateJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    imports: Option<ImportsJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     forks: Option<&'a serde_json::Value>,
     columns: &'a [ColumnPlace],
@@ -124,6 +126,11 @@ pub(crate) fn json(report: &WebReport, columns: &[ColumnPlace]) -> Result<Vec<u8
         commands: &report.commands,
         source: &report.source,
         estimate: EstimateJson::all(report)?,
+        imports: report
+            .imports
+            .as_ref()
+            .map(|imports| ImportsJson::from_imports(report, imports))
+            .transpose()?,
         forks: report.forks.as_ref(),
         columns,
     };

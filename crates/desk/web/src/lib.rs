@@ -23,9 +23,9 @@ pub use crate::{
     error::PackError,
     page::{PageServerInfo, ServedPage, page, served_page},
     report::{
-        HistoryCurve, HistoryPeak, OmittedNodes, PageFrame, PageFunction, PageGrowth, PageModule,
-        PageNode, PageSampleType, PageSeriesPeak, PageSizeHistograms, PageSnapshot, SizeRows,
-        WebReport,
+        HistoryCurve, HistoryPeak, OmittedNodes, PageFrame, PageFunction, PageGrowth, PageImports,
+        PageModule, PageNode, PageSampleType, PageSeriesPeak, PageSizeHistograms, PageSnapshot,
+        SizeRows, WebReport,
     },
     server::{
         API_PATH, AcceptedBody, ApiAnswer, ApiHandler, ApiRefusal, ApiRequest, JSON_MEDIA_TYPE,

@@ -59,6 +59,8 @@ pub struct WebReport {
     pub source: BTreeMap<u32, BTreeMap<u32, String>>,
     /// The possible error of each type's total as a share of the total, by the name of the type.
     pub estimates: BTreeMap<String, f64>,
+    /// How the page folds Python's imports while it shows own code; `None` if there are none.
+    pub imports: Option<PageImports>,
     /// The results of an audit of forked children, in the form of
     /// `heapprof fork-audit --format json`.
     pub forks: Option<serde_json::Value>,
@@ -146,6 +148,18 @@ pub struct OmittedNodes {
     pub nodes: u64,
     /// The sum of each type over the merged nodes. It may be empty if no node was merged.
     pub values: Vec<i64>,
+}
+
+/// What the page needs to fold Python's imports: the frames of importlib that lead to a module are
+/// shown as one frame.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PageImports {
+    /// Indices of the functions of importlib.
+    pub machinery: Vec<u32>,
+    /// For each frame of a module that importlib runs: its index, the index of the frame that stands
+    /// for the import if it is the outermost one of a stack, and the index of the frame that stands
+    /// for the import inside another one.
+    pub modules: Vec<[u32; 3]>,
 }
 
 /// Histograms of allocation sizes. Entry `k` counts allocations of at least 2^k and less than

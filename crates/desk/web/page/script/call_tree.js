@@ -2,13 +2,18 @@
 // tree here a parent has a smaller index than its children, and index 0 is the root. Siblings differ
 // by their `key`: the function, or the frame, which is a function with a line.
 
-// Returns the tree's shape. It depends only on the profile and on whether the tree is by line, so it
-// is made once for each of both.
-export function shapeOf(profile, byLine) {
-  return profile.shapes[byLine ? 'lines' : 'functions'] ||= mergeNodes(profile, byLine);
+import { makeImportFolder } from './imports.js';
+
+// Returns the tree's shape. It depends on the profile and on these two choices only: whether the
+// tree is by line, and whether imports are folded, as they are under "Own code". So it is made once
+// for each of them.
+export function shapeOf(profile, byLine, own) {
+  const folds = own && profile.head.imports != null;
+  const name = (byLine ? 'lines' : 'functions') + (folds ? ', folded' : '');
+  return profile.shapes[name] ||= mergeNodes(profile, byLine, folds);
 }
 
-function mergeNodes(profile, byLine) {
+function mergeNodes(profile, byLine, folds) {
   const { nodes, frames } = profile;
   const { count, parent, frame } = nodes;
   const merged = {
@@ -22,6 +27,8 @@ function mergeNodes(profile, byLine) {
   const keyOf = byLine ? at => at : at => frames.func[at];
   const functionOf = byLine ? key => frames.func[key] : key => key;
   const find = makeFinder(merged, count);
+  const place = folds ? makeImportFolder(profile, merged.nodeToTree, find, keyOf)
+    : (node, under) => find(under, keyOf(frame[node]));
   const above = [];
   const active = new Int32Array(profile.functionCount);
   for (let node = 0; node < count; node++) {
@@ -29,7 +36,7 @@ function mergeNodes(profile, byLine) {
       active[functionOf(merged.key[merged.nodeToTree[above.pop()]])]--;
     }
     const under = parent[node] < 0 ? 0 : merged.nodeToTree[parent[node]];
-    const at = merged.nodeToTree[node] = find(under, keyOf(frame[node]));
+    const at = merged.nodeToTree[node] = place(node, under);
     const f = functionOf(merged.key[at]);
     if (active[f] === 0) merged.isOutermost[at] = 1;
     active[f]++;

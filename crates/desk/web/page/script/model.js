@@ -6,7 +6,7 @@ import { totalOf } from './profile.js';
 // Returns the answer: the tree with values, and flat and cum for each function.
 // A question is {measure, companion, before, after, own, focus, ignore}.
 export function buildModel(profile, question) {
-  const shape = shapeOf(profile, false);
+  const shape = shapeOf(profile, false, question.own);
   const kept = keptNodes(profile, shape, question.focus, question.ignore);
   const tree = answeringTree(profile, shape, kept, question);
   const model = { profile, shape, question, kept, tree, isDiff: question.before >= 0 };
@@ -27,7 +27,7 @@ export function buildModel(profile, question) {
 export function lineTree(model) {
   if (!model.lines) {
     const { profile, question } = model;
-    const shape = shapeOf(profile, true);
+    const shape = shapeOf(profile, true, question.own);
     const kept = keptNodes(profile, shape, question.focus, question.ignore);
     model.lines = answeringTree(profile, shape, kept, question);
   }

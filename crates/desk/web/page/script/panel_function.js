@@ -42,7 +42,9 @@ export function drawFunction(app, f) {
 function functionButtons(app, f) {
   const name = app.profile.functionName[f];
   const clear = { 'aria-label': 'Clear selection', title: 'Clear selection (Esc)' };
-  const only = exactPattern(name);
+  // A server filters stacks before imports are folded. The file of a module is in them.
+  const imported = app.source.isLive ? app.profile.importedFrom(f) : null;
+  const only = exactPattern(imported ?? name);
   return el('div', { cls: 'acts' },
     button('Pivot', null, () => app.pivotOn(f), { tid: 'pivot', title: 'Callers and callees (P)' }),
     button('Focus', null, () => app.change({ focus: only, zoom: [] }), { tid: 'focus-on' }),

@@ -31,8 +31,18 @@ export function readProfile(container) {
     fileOf: f => head.file[head.func.file[f]] || '',
     startOf: f => head.func.start?.[f] || 0,
     mappedOf: f => head.mapped?.[head.func.mapped?.[f]] || '',
+    importedFrom: importedFiles(head, frames),
     isOther: f => head.func.name[f] === OTHER,
   };
+}
+
+// Returns a function that says for the import of a module which file the module is in, else null.
+function importedFiles(head, { func }) {
+  const files = new Map();
+  for (const [module, ...imports] of head.imports?.modules || []) {
+    for (const frame of imports) files.set(func[frame], head.file[head.func.file[func[module]]]);
+  }
+  return f => files.get(f) ?? null;
 }
 
 // Returns the sum of all values of a type in a snapshot.

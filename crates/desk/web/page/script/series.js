@@ -27,7 +27,7 @@ export function timesOf(profile) {
 // Returns flat values for each snapshot without filters, folded only if `own` says so.
 export function unfilteredFlat(model, own) {
   const { profile, question } = model;
-  const shape = shapeOf(profile, false);
+  const shape = shapeOf(profile, false, own);
   const kept = new Uint8Array(shape.size).fill(1);
   const plain = { ...model, shape, kept, question: { ...question, own } };
   return profile.snapshots.map((_, i) => flatValues(plain, i, question.measure));

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::check::{check_index, check_length};
 use crate::columns::{check_exact, check_small};
-use crate::{HistoryCurve, PackError, PageSizeHistograms, WebReport};
+use crate::{HistoryCurve, PackError, PageImports, PageSizeHistograms, WebReport};
 
 #[derive(Serialize)]
 pub(super) struct SnapshotJson<'a> {
@@ -58,6 +58,12 @@ pub(super) struct HistoryJson<'a> {
     rss: Option<Vec<i64>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     peak: Option<HistoryPeakJson>,
+}
+
+#[derive(Serialize)]
+pub(super) struct ImportsJson<'a> {
+    machinery: &'a [u32],
+    modules: &'a [[u32; 3]],
 }
 
 #[derive(Serialize)]
@@ -206,6 +212,28 @@ impl<'a> HistoryJson<'a> {
                 .transpose()?,
             rss: rss.transpose()?,
             peak: peak.transpose()?,
+        })
+    }
+}
+
+impl<'a> ImportsJson<'a> {
+    pub(super) fn from_imports(
+        report: &WebReport,
+        imports: &'a PageImports,
+    ) -> Result<Self, PackError> {
+        for (row, function) in imports.machinery.iter().enumerate() {
+            let count = report.functions.len();
+            check_index("import", row, "function", *function as usize, count)?;
+        }
+        for (row, frames) in imports.modules.iter().enumerate() {
+            for frame in frames {
+                let count = report.frames.len();
+                check_index("import", row, "frame", *frame as usize, count)?;
+            }
+        }
+        Ok(Self {
+            machinery: &imports.machinery,
+            modules: &imports.modules,
         })
     }
 }
