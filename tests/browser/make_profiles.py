@@ -8,6 +8,8 @@ hostile.pb.gz
     names with markup, quotes, bidi and control characters, and very long ones
 imports.pb.gz
     a Python program that imports modules, one of which imports another
+freed.pb.gz and nothing.pb.gz
+    a program that had freed all of its memory, and one that never had any
 
 usage: make_profiles.py FOLDER     (equal bytes each time)
 """
@@ -104,6 +106,11 @@ def imports():
     return profile(functions, places, BEGIN)
 
 
+def all_freed(allocated):
+    values = [allocated, 1000 * allocated, 0, 0]
+    return profile([("main", "/src/main.c")], [([0], values)], BEGIN)
+
+
 folder = sys.argv[1]
 os.makedirs(folder + "/series", exist_ok=True)
 for i in range(MOMENTS):
@@ -113,3 +120,6 @@ with open(folder + "/hostile.pb.gz", "wb") as file:
     file.write(hostile())
 with open(folder + "/imports.pb.gz", "wb") as file:
     file.write(imports())
+for name, allocated in (("freed", 7), ("nothing", 0)):
+    with open(f"{folder}/{name}.pb.gz", "wb") as file:
+        file.write(all_freed(allocated))
