@@ -3,7 +3,8 @@ import { coveredWords, drawnOn, noteDrawing } from '../lib/drawn.mjs';
 
 const CHARTS = [
   ['series', 'view=timeline'], ['series', 'view=timeline&a=0&b=1'],
-  ['series', 'view=timeline&a=2&b=9'], ['series', 'view=timeline&a=18'], ['series', 'view=timeline&focus=report'],
+  ['series', 'view=timeline&a=2&b=9'], ['series', 'view=timeline&a=18'],
+  ['series', 'view=timeline&focus=report'],
   ['series', 'view=timeline&unit=objects'], ['waves', 'view=timeline'],
   ['waves', 'view=timeline&unit=objects'], ['cpp', 'view=timeline'], ['diff', 'view=timeline'],
 ];

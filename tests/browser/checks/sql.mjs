@@ -40,7 +40,7 @@ async function run(check, page, profiles, view) {
   const statement = await text(page, 'sql-text');
   try {
     const flags = profiles.flatMap(one => ['-p', one]);
-    const rows = JSON.parse(heapprof('sql', '--format', 'json', ...flags, statement));
+    const rows = JSON.parse(heapprof('sql', '--all-code', '--format', 'json', ...flags, statement));
     check(rows.length > 0, `${view}: the SQL runs (${rows.length} rows)`);
     return rows;
   } catch (error) {
@@ -89,7 +89,8 @@ async function filledIn(check, page, { last }) {
     check(said.includes('caller') || said.includes('(root)'),
       `peek finds ${JSON.stringify(name).slice(0, 40)}`);
     const statement = await text(page, 'sql-text');
-    const found = JSON.parse(heapprof('sql', '--format', 'json', '-p', last, statement));
+    const asked = ['sql', '--all-code', '--format', 'json', '-p', last, statement];
+    const found = JSON.parse(heapprof(...asked));
     if (!/\\x|\\u/.test(statement)) check.equal(found[0]?.name, name, 'and so does the SQL');
     await page.keyboard.press('Escape');
   }

@@ -1,4 +1,5 @@
-// A type whose values are all 0 leaves no blank page: it says why, and leads to a type that has some.
+// A type whose values are all 0 leaves no blank page: the page says why, and leads to a type that
+// has some.
 import { flameRows, text } from '../lib/read.mjs';
 
 const VIEWS = ['flame', 'table', 'map', 'sizes'];

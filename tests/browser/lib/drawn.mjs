@@ -1,5 +1,5 @@
-// Notes what a page draws on its canvases: the words, with where they stand and how strong they are,
-// and the lines.
+// Notes what a page draws on its canvases: the lines, and the words, with where they stand and how
+// strong they are.
 
 // Is run in the page before its own script.
 export function noteDrawing() {

@@ -12,8 +12,8 @@ export function heapprof(...words) {
 // The commands that show own code unless they are asked for all code.
 const OF_OWN_CODE = ['diff', 'leaks', 'top', 'tree'];
 
-// Returns an answer as JSON. It is about all code, as a page with `fold=0` is, unless the words have
-// `own`.
+// Returns an answer as JSON. It is about all code, as a page with `fold=0` is, unless the words
+// have `own`.
 export function answer(...words) {
   const [command, ...all] = words.flat();
   const rest = all.filter(word => word !== 'own');

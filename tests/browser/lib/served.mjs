@@ -5,7 +5,8 @@ import { createInterface } from 'node:readline';
 // The checks that served pages go through as well. The others are about files, or about servers.
 export const SERVED = [
   'axe', 'brush', 'cards', 'diff', 'filters', 'growth', 'imports', 'keys', 'lines', 'links',
-  'media', 'names', 'panel', 'search', 'sql', 'summary', 'table', 'timeline', 'tree', 'views', 'zoom',
+  'media', 'names', 'panel', 'search', 'sql', 'summary', 'table', 'timeline', 'tree', 'views',
+  'zoom',
 ];
 // What only a report does to its page.
 const OF_FILES = /--(anonymize|paths)/;

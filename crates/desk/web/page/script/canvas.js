@@ -1,6 +1,6 @@
 // Prepares canvases and fits names into boxes.
 
-import { isDrawable } from './names.js';
+import { cutForm, isDrawable } from './names.js';
 import { headOf } from './text.js';
 
 export const UI_FONT = '-apple-system,"Segoe UI",Roboto,"Noto Sans",Ubuntu,"Helvetica Neue",' +
@@ -56,7 +56,7 @@ export function makeFitter(names) {
         const mayFit = isDrawable(form) && form.length * 4 < room;
         if (mayFit && measured(context, form) <= room) return form + end;
       }
-      const start = cut(context, forms[forms.length - 1], room);
+      const start = cut(context, cutForm(forms), room);
       return start && start + end;
     },
     // This may be called with another font, too.

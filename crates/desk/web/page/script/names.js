@@ -1,10 +1,12 @@
-// Shortens names of functions so that they stay apart: a name is cut at its end, and folders at its
-// front are left out only if no other function has the rest as its name.
+// Shortens names of functions so that they stay apart: pieces at the front of a name are left out
+// only if no other function has the rest as its name, and a name that is cut is cut at its end.
 
 import { headOf, visibleText } from './text.js';
 
 const STRING = 'std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >';
 const LONGEST_FULL = 80;
+// What compilers add to the names of parts of functions.
+const OF_COMPILER = /\.(cold|constprop|isra|part|lto_priv|llvm)\b/;
 
 // Makes the names of one profile. A function is its index; −1 is the program itself. Where several
 // functions have one name, the end of the file that tells one from the others is beside it.
@@ -17,7 +19,10 @@ export function makeNames(profile) {
   const allForms = f => {
     shared ||= sharedForms(profile.functionName);
     const plain = shortForms(alone(f), form => shared.has(form));
-    return ends.get(f) ? [...plain.map(form => withEnd(f, form)), ...plain] : plain;
+    if (!ends.get(f)) return plain;
+    // The end of the file tells it from others of its name, so it goes last.
+    const all = [...plain.map(form => withEnd(f, form)), ...plain.slice(0, plain.whole)];
+    return Object.assign(all, { whole: all.length });
   };
   const formsOf = f => {
     let known = forms.get(f);
@@ -31,13 +36,15 @@ export function makeNames(profile) {
     // Returns the name as it is, for sorting.
     raw: f => f < 0 ? '' : profile.functionName[f],
     formsOf,
-    // Returns the longest form of at most `length` characters, or else the shortest one, for an
+    // Returns the longest form of at most `length` characters, or else the one to cut, for an
     // element whose style cuts it.
     short(f, length) {
       const known = formsOf(f);
-      return known.find(form => form.length <= length) || niceForm(known.slice(-1), LONGEST_FULL);
+      const cut = cutForm(known);
+      return known.find(form => form.length <= length)
+        || (cut.length <= LONGEST_FULL ? cut : headOf(cut, LONGEST_FULL));
     },
-    // Returns the longest form of at most `length` characters, or the head of the shortest one.
+    // Returns the longest form of at most `length` characters, or the head of the one to cut.
     nice: (f, length = 44) => niceForm(formsOf(f), length),
   };
 }
@@ -77,43 +84,55 @@ function addEnds(group, fileOf, paths, ends) {
   }
 }
 
-// Returns the longest of these forms that fits, or the head of the shortest one.
+// Returns the longest of these forms that fits, or the head of the one that is cut.
 export function niceForm(forms, length) {
-  return forms.find(form => form.length <= length) || headOf(forms.at(-1), length - 1);
+  return forms.find(form => form.length <= length) || headOf(cutForm(forms), length - 1);
+}
+
+// Returns the form that is cut if none fits: the shortest one that keeps the front of the name.
+export function cutForm(forms) {
+  return forms[forms.whole - 1];
 }
 
 // Returns a name in ever shorter forms: full, std::string spelt short, without what is in templates
-// and parameters, and at last without the folders of a path, unless `isShared` says that another
-// function has that form, too. Namespaces stay, because a name is cut at its end.
+// and parameters, without the folders of a path, and then without namespaces from the front. Of the
+// last, `isShared` says which ones other functions have, too. The first `whole` forms keep the
+// front of the name.
 export function shortForms(full, isShared = () => false) {
-  const { spelt, short, last } = formsByPart(full);
+  const { spelt, short, last, pieces } = formsByPart(full);
   const forms = [full];
-  for (const form of [spelt, short, isShared(last) ? short : last]) {
-    if (form && form !== forms.at(-1)) forms.push(form);
-  }
+  const add = form => form && form !== forms.at(-1) && forms.push(form);
+  [spelt, short, isShared(last) ? short : last].forEach(add);
+  forms.whole = forms.length;
+  pieces.filter(form => !isShared(form)).forEach(add);
   return forms;
 }
 
-// Returns the forms without folders that several of these names have.
+// Returns the forms without folders and namespaces that several of these names have.
 function sharedForms(names) {
   const owner = new Map();
   const shared = new Set();
   for (const name of new Set(names)) {
-    const { last } = formsByPart(visibleText(name));
-    if (owner.has(last) && owner.get(last) !== name) shared.add(last);
-    owner.set(last, name);
+    const { last, pieces } = formsByPart(visibleText(name));
+    for (const form of [last, ...pieces]) {
+      if (owner.has(form) && owner.get(form) !== name) shared.add(form);
+      owner.set(form, name);
+    }
   }
   return shared;
 }
 
 function formsByPart(full) {
-  // An address, alone or in a file, has no parts that may go.
-  if (/^0x|\+0x[\da-f]+$/.test(full)) return { spelt: full, short: full, last: full };
+  // An address, alone or in a file, has no parts that may go, and neither has an import.
+  if (/^0x|\+0x[\da-f]+$|^import /.test(full)) {
+    return { spelt: full, short: full, last: full, pieces: [] };
+  }
   const spelt = full.replaceAll(STRING, 'std::string').replaceAll('std::__cxx11::', 'std::');
   const isCpp = spelt.includes('::') && !spelt.includes('operator');
   const short = isCpp ? shorterCpp(spelt) : folded(spelt, '[', ']');
   const slash = isCpp ? -1 : short.lastIndexOf('/');
-  return { spelt, short, last: short.slice(slash + 1) || short };
+  const last = short.slice(slash + 1) || short;
+  return { spelt, short, last, pieces: fromFront(last, isCpp ? '::' : '.') };
 }
 
 // Whether a form may be drawn in full; longer ones skip to a folded form.
@@ -126,6 +145,20 @@ function shorterCpp(name) {
   const short = plain.replace(/\[abi:\w+\]/, '');
   const space = short.replaceAll('<…>', '___').lastIndexOf(' ');
   return space > 0 ? short.slice(space + 1) : short;
+}
+
+// Drops one piece after the other from the front, as long as what is left can be a name.
+function fromFront(name, separator) {
+  if (OF_COMPILER.test(name)) return [];
+  const pieces = name.split(separator);
+  const forms = [];
+  while (pieces.length > 1) {
+    pieces.shift();
+    if (/^[\p{L}_(]/u.test(pieces[0]) && !/^func\d/.test(pieces[0])) {
+      forms.push(pieces.join(separator));
+    }
+  }
+  return forms;
 }
 
 // Replaces what is between the outermost brackets with an ellipsis.
