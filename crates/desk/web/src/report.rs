@@ -156,9 +156,9 @@ pub struct OmittedNodes {
 pub struct PageImports {
     /// Indices of the functions of importlib.
     pub machinery: Vec<u32>,
-    /// For each frame of a module that importlib runs: its index, the index of the frame that stands
-    /// for the import if it is the outermost one of a stack, and the index of the frame that stands
-    /// for the import inside another one.
+    /// For each frame of a module that importlib runs: its index, the index of the frame that
+    /// stands for the import if it is the outermost one of a stack, and the index of the frame that
+    /// stands for the import inside another one.
     pub modules: Vec<[u32; 3]>,
 }
 

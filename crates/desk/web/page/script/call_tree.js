@@ -1,6 +1,6 @@
 // Merges the profile's nodes to a tree by function or by line, and sums values over it. In every
-// tree here a parent has a smaller index than its children, and index 0 is the root. Siblings differ
-// by their `key`: the function, or the frame, which is a function with a line.
+// tree here a parent has a smaller index than its children, and index 0 is the root. Siblings
+// differ by their `key`: the function, or the frame, which is a function with a line.
 
 import { makeImportFolder } from './imports.js';
 

@@ -1,6 +1,6 @@
-// Folds Python's imports as the command line does: the frames of importlib that lead to a module are
-// one frame `import NAME`. The profile names the functions of importlib, and for the code of each
-// module the frames that stand for its import.
+// Folds Python's imports as the command line does: the frames of importlib that lead to a module
+// are one frame `import NAME`. The profile names the functions of importlib, and for the code of
+// each module the frames that stand for its import.
 
 // Returns a function that finds the place of a node in the tree, below the place of its caller.
 // `placeOf` has the places of the nodes before it.

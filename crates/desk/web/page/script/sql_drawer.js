@@ -5,6 +5,12 @@ import { button, byId, el, fill } from './dom.js';
 import { isDiff } from './state.js';
 import { exactPattern, shellQuoted, visibleText } from './text.js';
 
+// The commands that show own code, and those that show all code, unless they are asked otherwise.
+const OF_OWN_CODE = /^\S+ (top|tree|diff|flame|leaks) (?!peek |traces )/;
+const OF_ALL_CODE = /^\S+ (tree peek|tree traces|info stats|info tags|list) /;
+// The words before the arguments of a command.
+const NAME_OF_COMMAND = /^\S+ (tree peek|tree traces|info \w+|growth \w+|\S+)/;
+
 // Fills the drawer, or closes it.
 export function drawSql(app) {
   const drawer = byId('sql');
@@ -42,14 +48,12 @@ export function commandText(app) {
   const hasType = /(^|\s)(-t|--type)[\s=]\S+/;
   const type = '-t ' + shellQuoted(measure.name);
   if (hasType.test(command)) command = command.replace(hasType, (_, space) => space + type);
-  else if (/^\S+ (top|tree|diff|flame|leaks|peek|stats|list|traces|tags) /.test(command)) {
-    flags.push(type);
-  }
+  else if (OF_OWN_CODE.test(command) || OF_ALL_CODE.test(command)) flags.push(type);
   if (focus) flags.push('--focus ' + shellQuoted(focus));
   if (ignore) flags.push('--ignore ' + shellQuoted(ignore));
-  if (own && /^\S+ (peek|stats|list|traces|tags) /.test(command)) flags.push('--own-code');
-  if (!own && /^\S+ (top|tree|diff|flame|leaks) /.test(command)) flags.push('--all-code');
-  return command.replace(/^(\S+ \S+)/, [command.match(/^\S+ \S+/)?.[0] || '', ...flags].join(' '));
+  if (own && OF_ALL_CODE.test(command)) flags.push('--own-code');
+  if (!own && OF_OWN_CODE.test(command)) flags.push('--all-code');
+  return command.replace(NAME_OF_COMMAND, found => [found, ...flags].join(' '));
 }
 
 // Looks for a text of the view in its mode first: pivot, then comparison, then the view.

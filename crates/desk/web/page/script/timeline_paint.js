@@ -127,8 +127,8 @@ function paintBands(context, { app, series, top }, frame) {
   }
 }
 
-// Returns what is compared or shown: {a, b, isPair, lines}, where `lines` has the snapshots that get
-// an upright line.
+// Returns what is compared or shown: {a, b, isPair, lines}, where `lines` has the snapshots that
+// get an upright line.
 function marksOf({ app, brush }) {
   const { state } = app;
   const a = brush ? Math.min(brush.from, brush.to) : state.before;
