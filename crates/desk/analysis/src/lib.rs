@@ -68,6 +68,7 @@ mod question;
 pub mod relation;
 pub mod report;
 mod report_imports;
+mod report_tree;
 pub mod sample_plan;
 pub mod series;
 mod session;

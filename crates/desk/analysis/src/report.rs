@@ -18,6 +18,7 @@ use crate::place::{CodePlace, ShownFile};
 use crate::question::{ProfileQuestion, TreeBelow, is_heap};
 use crate::report_imports::add_imports;
 pub use crate::report_imports::{ImportedModule, ReportImports};
+pub use crate::report_tree::{ReportFunction, ReportNode};
 use crate::session::{AnalysisSession, read_estimate};
 use crate::stats::{StatsSize, sizes};
 use crate::timeline::{TimelineRow, history};
@@ -40,33 +41,6 @@ pub struct ReportMoment {
     /// The values of nodes without their children: the node, the sample type, and the value. Values
     /// that are not listed are 0.
     pub values: Vec<(u32, u32, i64)>,
-}
-
-/// A function of the tree, identified as in `top`: by a name in a file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ReportFunction {
-    /// The name of the function.
-    pub name: String,
-    /// The name of the function, with the end of its file if other functions have the same name.
-    pub label: String,
-    /// The source file of the function; empty if unknown, or if the profiles have it in several
-    /// files.
-    pub file: String,
-    /// The line where the function begins; 0 if unknown.
-    pub start_line: i64,
-    /// The module of the function.
-    pub module: String,
-    /// Whether the module is a library.
-    pub is_library: bool,
-}
-
-/// A node of the tree: a line of a function, called from its parent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReportNode {
-    /// The node that called this node; `None` at the root. A parent comes before its children.
-    pub parent: Option<u32>,
-    /// The place, as a position in [`ReportContents::places`].
-    pub place: u32,
 }
 
 /// The contents of the page that `report` makes.
@@ -173,7 +147,8 @@ fn build_report(
         read_growth(session, &mut report, &mut places)?;
     }
     (report.functions, report.places) = (places.functions, places.places);
-    add_imports(&mut report);
+    let (functions, places) = (&mut report.functions, &mut report.places);
+    report.imports = add_imports(functions, places, &report.nodes);
     Ok(report)
 }
 
@@ -320,17 +295,6 @@ impl<'q> ReportNumbering<'q> {
         }
         self.function_of_row[row] = number;
         number
-    }
-}
-
-impl ReportFunction {
-    /// Merges another row of the same function into this one.
-    fn merge(&mut self, other: &Self) {
-        if self.file != other.file {
-            self.file.clear();
-            self.start_line = 0;
-        }
-        self.is_library &= other.is_library;
     }
 }
 

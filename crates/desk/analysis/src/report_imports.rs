@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use heapprof_totals::import_chain::{import_name, is_import_machinery, is_module_code};
 
-use crate::report::{ReportContents, ReportFunction};
+use crate::report_tree::{ReportFunction, ReportNode};
 
 /// What a page needs to fold Python's imports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct ReportImports {
     pub modules: Vec<ImportedModule>,
 }
 
-/// A line of a module's code. All fields are positions in [`ReportContents::places`].
+/// A line of a module's code. All fields are positions in the places of the report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImportedModule {
     /// The line.
@@ -30,24 +30,27 @@ pub struct ImportedModule {
     pub inner: u32,
 }
 
-/// Adds the functions and the places that stand for imports, after all others. The report has no
-/// imports if no module is imported in its tree.
-pub(crate) fn add_imports(report: &mut ReportContents) {
+/// Adds the functions and the places that stand for imports, after all others. Returns `None` if no
+/// module is imported in the tree.
+pub(crate) fn add_imports(
+    functions: &mut Vec<ReportFunction>,
+    places: &mut Vec<(u32, i64)>,
+    nodes: &[ReportNode],
+) -> Option<ReportImports> {
     let is_machinery = |function: &ReportFunction| is_import_machinery(&function.file);
-    let of_machinery: Vec<bool> = report.functions.iter().map(is_machinery).collect();
-    let function_of = |place: u32| report.places[place as usize].0 as usize;
+    let of_machinery: Vec<bool> = functions.iter().map(is_machinery).collect();
+    let function_of = |place: u32| places[place as usize].0 as usize;
     let mut imported = BTreeSet::new();
-    for node in &report.nodes {
-        let caller = node.parent.map(|parent| report.nodes[parent as usize]);
+    for node in nodes {
+        let caller = node.parent.map(|parent| nodes[parent as usize]);
         let function = function_of(node.place);
         let is_called = caller.is_some_and(|caller| of_machinery[function_of(caller.place)]);
-        if is_called && !of_machinery[function] && is_module_code(&report.functions[function].name)
-        {
+        if is_called && !of_machinery[function] && is_module_code(&functions[function].name) {
             imported.insert(node.place);
         }
     }
     if imported.is_empty() {
-        return;
+        return None;
     }
     let machinery = (0..).zip(&of_machinery).filter(|(_, is)| **is);
     let mut imports = ReportImports {
@@ -56,8 +59,8 @@ pub(crate) fn add_imports(report: &mut ReportContents) {
     };
     let mut made = HashMap::new();
     for line in imported {
-        let (function, number) = report.places[line as usize];
-        let module = report.functions[function as usize].clone();
+        let (function, number) = places[line as usize];
+        let module = functions[function as usize].clone();
         let name = import_name(&module.file);
         let inner = ReportFunction {
             label: name.clone(),
@@ -72,14 +75,14 @@ pub(crate) fn add_imports(report: &mut ReportContents) {
             ..ReportFunction::default()
         };
         let mut place_of = |function: ReportFunction, line: i64| {
-            let next = report.functions.len() as u32;
+            let next = functions.len() as u32;
             let key = (function.name.clone(), function.file.clone());
             let number = *made.entry(key).or_insert(next);
             if number == next {
-                report.functions.push(function);
+                functions.push(function);
             }
-            report.places.push((number, line));
-            report.places.len() as u32 - 1
+            places.push((number, line));
+            places.len() as u32 - 1
         };
         imports.modules.push(ImportedModule {
             line,
@@ -87,15 +90,14 @@ pub(crate) fn add_imports(report: &mut ReportContents) {
             inner: place_of(inner, number),
         });
     }
-    report.imports = Some(imports);
+    Some(imports)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::ReportNode;
 
-    fn report(functions: &[(&str, &str)], parents: &[(Option<u32>, u32)]) -> ReportContents {
+    fn functions(texts: &[(&str, &str)]) -> Vec<ReportFunction> {
         let function = |(name, file): &(&str, &str)| ReportFunction {
             name: (*name).to_string(),
             file: (*file).to_string(),
@@ -103,20 +105,24 @@ mod tests {
             is_library: true,
             ..ReportFunction::default()
         };
-        ReportContents {
-            functions: functions.iter().map(function).collect(),
-            places: (0..functions.len() as u32).map(|at| (at, 7)).collect(),
-            nodes: parents
-                .iter()
-                .map(|&(parent, place)| ReportNode { parent, place })
-                .collect(),
-            ..ReportContents::default()
-        }
+        texts.iter().map(function).collect()
+    }
+
+    /// Adds the imports of a tree, whose nodes are given by their parents and functions.
+    fn added(
+        functions: &mut Vec<ReportFunction>,
+        nodes: &[(Option<u32>, u32)],
+    ) -> (Vec<(u32, i64)>, Option<ReportImports>) {
+        let mut places = (0..functions.len() as u32).map(|at| (at, 7)).collect();
+        let node = |&(parent, place): &(Option<u32>, u32)| ReportNode { parent, place };
+        let nodes: Vec<ReportNode> = nodes.iter().map(node).collect();
+        let imports = add_imports(functions, &mut places, &nodes);
+        (places, imports)
     }
 
     #[test]
     fn imports_get_functions_and_places() {
-        let functions = [
+        let texts = [
             ("<module>", "/home/me/job.py"),
             ("_find_and_load", "<frozen importlib._bootstrap>"),
             (
@@ -125,9 +131,9 @@ mod tests {
             ),
         ];
         let nodes = [(None, 0), (Some(0), 1), (Some(1), 1), (Some(2), 2)];
-        let mut report = report(&functions, &nodes);
-        add_imports(&mut report);
-        let imports = report.imports.clone().unwrap();
+        let mut functions = functions(&texts);
+        let (places, imports) = added(&mut functions, &nodes);
+        let imports = imports.unwrap();
         assert_eq!(imports.machinery, [1]);
         let module = ImportedModule {
             line: 2,
@@ -135,27 +141,23 @@ mod tests {
             inner: 4,
         };
         assert_eq!(imports.modules, [module]);
-        assert_eq!(report.places[3..], [(3, 0), (4, 7)]);
-        let shown: Vec<_> = report.functions[3..]
+        assert_eq!(places[3..], [(3, 0), (4, 7)]);
+        let shown = functions[3..]
             .iter()
-            .map(|f| (&*f.name, &*f.file, f.is_library))
-            .collect();
-        assert_eq!(
-            shown,
-            [
-                ("import pandas", "", false),
-                ("import pandas", functions[2].1, true)
-            ]
-        );
+            .map(|f| (&*f.name, &*f.file, f.is_library));
+        let wanted = [
+            ("import pandas", "", false),
+            ("import pandas", texts[2].1, true),
+        ];
+        assert_eq!(shown.collect::<Vec<_>>(), wanted);
     }
 
     #[test]
     fn a_module_that_is_run_is_no_import() {
-        let functions = [("<module>", "/home/me/job.py"), ("load", "/home/me/job.py")];
-        let mut report = report(&functions, &[(None, 0), (Some(0), 1)]);
-        let before = report.functions.clone();
-        add_imports(&mut report);
-        assert_eq!(report.imports, None);
-        assert_eq!(report.functions, before);
+        let mut functions =
+            functions(&[("<module>", "/home/me/job.py"), ("load", "/home/me/job.py")]);
+        let (places, imports) = added(&mut functions, &[(None, 0), (Some(0), 1)]);
+        assert_eq!(imports, None);
+        assert_eq!((functions.len(), places.len()), (2, 2));
     }
 }

@@ -5,6 +5,7 @@ use crate::error::AnalysisError;
 use crate::header::{ReportHeader, header};
 use crate::place::{PlaceId, PlaceTable};
 use crate::session::AnalysisSession;
+use heapprof_totals::module::FunctionModule;
 use heapprof_totals::query::Query;
 
 /// A node of the call tree. Nodes are in pre-order: the nodes below a node follow it.
@@ -93,6 +94,22 @@ impl TreeReport<'_> {
             Ok::<_, AnalysisError>(())
         })?;
         Ok(rows)
+    }
+
+    /// Returns the module of each place, in the order of [`TreeReport::places`].
+    pub fn modules(&self) -> Result<Vec<FunctionModule>, AnalysisError> {
+        const MODULES_SQL: &str = "SELECT f.module, f.is_library FROM entity e \
+             JOIN function f ON f.id = e.function ORDER BY e.id";
+        // The first place stands for several places that were left out.
+        let mut modules = vec![FunctionModule::default()];
+        self.session.each(MODULES_SQL, [], |row| {
+            modules.push(FunctionModule {
+                name: row.get(0)?,
+                is_library: row.get(1)?,
+            });
+            Ok::<_, AnalysisError>(())
+        })?;
+        Ok(modules)
     }
 
     /// Calls the closure `each` with the rows one by one, in pre-order.
