@@ -134,8 +134,11 @@ pub fn shorten_one(name: &str, width: usize) -> String {
 }
 
 /// Whether the brackets in a name belong to C++ or Rust. Brackets in Go's `main.(*T).Method` and
-/// `f[go.shape.int]`, and in Python's `<module>`, do not.
+/// `f[go.shape.int]`, and in Python's `<module>` and `import <frozen site>`, do not.
 fn is_of_cpp_or_rust(name: &str) -> bool {
+    if name.starts_with("import ") {
+        return false;
+    }
     let Some(bracket) = name.find(['<', '(', '{']) else {
         return false;
     };

@@ -33,6 +33,7 @@ fn names_as_people_say_them() {
             "std::set<K>::at",
         ),
         ("<module>", 60, "<module>"),
+        ("import <frozen site>", 60, "import <frozen site>"),
         (
             "go/ast.walkList[go.shape.interface { End() go/token.Pos }]",
             60,
