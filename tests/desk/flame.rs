@@ -143,3 +143,86 @@ fn deep_stacks_can_be_seen() {
     };
     assert_eq!(csv(&[]), csv(&["--full"]));
 }
+
+/// Frames have the names of `top`, and the colours of the page: libraries are grey, and each module
+/// of the program has a hue.
+#[test]
+fn frames_have_short_names_and_the_colours_of_the_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut b = heapprof_profile::ProfileBuilder::new(&[("inuse_space", "bytes")]);
+    let insert = "void std::vector<int, std::allocator<int> >::push_back(int const&)";
+    b.add_folded(&format!("shop::main();{insert}"), &[1000]);
+    b.add_folded(
+        "shop::main();shop::open(char const*);parser::read()",
+        &[3000],
+    );
+    let file = std::fs::File::create(folder.join("names.pb.gz")).unwrap();
+    heapprof_profile::encode(&b.finish(), file).unwrap();
+    let drawn = run(folder, &["flame", "--all-code", "names.pb.gz"]).out;
+    let colour = |name: &str| {
+        let title = format!("<title>{name} (");
+        let at = drawn
+            .find(&title)
+            .unwrap_or_else(|| panic!("{name}: {drawn}"));
+        let fill = &drawn[at..][drawn[at..].find("rgb(").unwrap() + 4..];
+        let numbers = fill[..fill.find(')').unwrap()].split(',');
+        numbers
+            .map(|n| n.parse::<i32>().unwrap())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(colour("all"), [227, 231, 236]);
+    let spread = |name: &str| {
+        let channels = colour(name);
+        channels.iter().max().unwrap() - channels.iter().min().unwrap()
+    };
+    assert!(spread("std::vector&lt;int&gt;::push_back") < 20, "grey");
+    for name in ["shop::main", "shop::open", "parser::read"] {
+        assert!(spread(name) > 40, "{name}: {:?}", colour(name));
+    }
+    let distance = |a: &str, b: &str| {
+        let both = colour(a).into_iter().zip(colour(b));
+        both.map(|(a, b)| (a - b).abs()).max().unwrap()
+    };
+    assert!(distance("shop::main", "shop::open") < 20, "one module");
+    assert!(distance("shop::main", "parser::read") > 30, "two modules");
+    assert!(
+        drawn.contains("txt.substring(0, x) + \"…\""),
+        "names are cut at their end"
+    );
+    assert!(!drawn.contains("..</text>"));
+}
+
+/// A profile whose values are all 0 leaves no empty file, and the error names a type that has some.
+#[test]
+fn a_type_without_values_leaves_no_empty_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let types = [("alloc_space", "bytes"), ("inuse_space", "bytes")];
+    let mut b = heapprof_profile::ProfileBuilder::new(&types);
+    b.add_folded("main;make", &[4096, 0]);
+    let file = std::fs::File::create(folder.join("freed.pb.gz")).unwrap();
+    heapprof_profile::encode(&b.finish(), file).unwrap();
+    for format in ["svg", "folded"] {
+        let args = [
+            "flame",
+            "-t",
+            "inuse",
+            "-f",
+            format,
+            "-o",
+            "out",
+            "freed.pb.gz",
+        ];
+        let made = run(folder, &args);
+        assert_eq!(made.code, 2, "{format}: {}", made.err);
+        for words in [
+            "inuse_space is 0 in all samples",
+            "alloc_space has 4KiB",
+            "-t alloc",
+        ] {
+            assert!(made.err.contains(words), "{format}: {}", made.err);
+        }
+        assert!(!folder.join("out").exists(), "{format}");
+    }
+}

@@ -102,7 +102,10 @@ fn report(name: &str) {
     let session = AnalysisSession::new(question).expect("SQLite opens");
     let (session, out) = (&session, &mut sink());
     match name {
-        "folded tree" => flame_folded(&tree(session, &query).expect("answers"), out),
+        "folded tree" => {
+            let tree = tree(session, &query).expect("answers");
+            flame_folded(&tree, &style, out)
+        }
         "folded" => {
             let mut lines = FoldedWriter::new(out);
             let written = each_folded_stack(session, &query, |places, stack, value| {

@@ -115,13 +115,6 @@ pub(crate) fn paint(
         heights.reverse();
     }
     let spots = sums_by_position(rows, sides, divisor);
-    let delta = |(before, after): (i128, i128)| after - before;
-    let most = spots
-        .values()
-        .map(|s| delta(*s).unsigned_abs())
-        .max()
-        .unwrap_or(0)
-        .max(1);
     let painted = frame.replace_all(&svg, |found: &Captures<'_>| {
         let depth = heights.iter().position(|h| found[3].parse() == Ok(*h));
         let spot = depth
@@ -130,25 +123,23 @@ pub(crate) fn paint(
         let Some(&(before, after)) = spot else {
             return found[0].to_string();
         };
-        let change = delta((before, after));
-        let strength = change.unsigned_abs() as f64 / most as f64;
         format!(
             r#"<title>{} ({} before, {} after, {})</title>{}{}{}fill="{}" fg:x="{}""#,
             &found[1],
             measure.show(before),
             measure.show(after),
-            measure.show_signed(change),
+            measure.show_signed(after - before),
             &found[2],
             &found[3],
             &found[4],
-            colour(change.signum(), strength),
+            colour(before, after),
             &found[5]
         )
     });
     let legend = concat!(
         r##"<g id="legend" font-size="12" font-family="monospace">"##,
-        r##"<rect x="10" y="6" width="14" height="14" fill="#f17d20"/><text x="28" y="17">grew</text>"##,
-        r##"<rect x="70" y="6" width="14" height="14" fill="#4393cf"/><text x="88" y="17">shrank</text>"##,
+        r##"<rect x="10" y="6" width="14" height="14" fill="#d55e00"/><text x="28" y="17">grew</text>"##,
+        r##"<rect x="70" y="6" width="14" height="14" fill="#0072b2"/><text x="88" y="17">shrank</text>"##,
         "</g></svg>"
     );
     match painted.rfind("</svg>") {
@@ -157,16 +148,23 @@ pub(crate) fn paint(
     }
 }
 
-/// Returns the colour of a change: orange for more, blue for less, almost white for no change. The
-/// larger the change, the stronger the colour.
-fn colour(sign: i128, strength: f64) -> String {
-    let mix = |faint: f64, strong: f64| (faint + (strong - faint) * strength).round() as u8;
-    let (r, g, b) = match sign {
-        0 => (245, 245, 245),
-        1.. => (mix(253.0, 241.0), mix(230.0, 125.0), mix(206.0, 32.0)),
-        _ => (mix(222.0, 67.0), mix(235.0, 147.0), mix(247.0, 207.0)),
+/// Returns the colour of a change as the page's boxes have it: orange for more, blue for less, grey
+/// for no change. The larger the change is beside the larger value, the stronger the colour.
+fn colour(before: i128, after: i128) -> String {
+    const NEUTRAL: [f64; 3] = [232.0, 235.0, 239.0];
+    const MORE: [f64; 3] = [213.0, 94.0, 0.0];
+    const LESS: [f64; 3] = [0.0, 114.0, 178.0];
+    /// The share of a change below which it has no colour.
+    const LEAST_CHANGE: f64 = 0.01;
+    let larger = before.unsigned_abs().max(after.unsigned_abs()).max(1) as f64;
+    let share = ((after - before).unsigned_abs() as f64 / larger).min(1.0);
+    let amount = match share < LEAST_CHANGE {
+        true => 0.0,
+        false => 0.12 + 0.78 * share,
     };
-    format!("rgb({r},{g},{b})")
+    let target = if after > before { MORE } else { LESS };
+    let mix = |at: usize| (NEUTRAL[at] + (target[at] - NEUTRAL[at]) * amount).round() as u8;
+    format!("rgb({},{},{})", mix(0), mix(1), mix(2))
 }
 
 #[cfg(test)]
@@ -175,10 +173,11 @@ mod tests {
 
     #[test]
     fn colours_go_from_faint_to_strong() {
-        assert_eq!(colour(1, 1.0), "rgb(241,125,32)");
-        assert_eq!(colour(-1, 1.0), "rgb(67,147,207)");
-        assert_eq!(colour(1, 0.0), "rgb(253,230,206)");
-        assert_eq!(colour(0, 0.0), "rgb(245,245,245)");
+        assert_eq!(colour(0, 7), "rgb(215,108,24)");
+        assert_eq!(colour(7, 0), "rgb(23,126,184)");
+        assert_eq!(colour(100, 110), "rgb(228,208,193)");
+        assert_eq!(colour(1000, 1001), "rgb(232,235,239)");
+        assert_eq!(colour(0, 0), "rgb(232,235,239)");
     }
 
     #[test]
@@ -203,11 +202,11 @@ mod tests {
             "{painted}"
         );
         assert!(
-            painted.contains(r#"y="10" width="4" fill="rgb(67,147,207)""#),
+            painted.contains(r#"y="10" width="4" fill="rgb(23,126,184)""#),
             "{painted}"
         );
         assert!(
-            painted.contains(r#"y="20" width="9" fill="rgb(245,245,245)""#),
+            painted.contains(r#"y="20" width="9" fill="rgb(232,235,239)""#),
             "{painted}"
         );
     }

@@ -2,21 +2,25 @@
 //!
 //! With one profile, the width of a frame is its value. With two profiles, the width is the larger
 //! of both values, so that the picture also has frames that vanished. Frames that grew are orange,
-//! and frames that shrank are blue.
+//! and frames that shrank are blue. In one profile, frames have the colours of the page's boxes.
 
 use std::io::Write;
 
 use heapprof_analysis::{
-    PlaceTable,
+    CodePlace, PlaceTable,
     tree::{TreeReport, TreeRow},
 };
-use inferno::flamegraph::{self, Options, TextTruncateDirection};
+use inferno::flamegraph::{
+    self, Options, TextTruncateDirection,
+    color::{Color, PaletteMap},
+};
 
 use crate::difference::{self, DifferenceSides};
 use crate::error::ReportError;
 use crate::head;
 use crate::measure::UnitFormatter;
-use crate::names::NameCache;
+use crate::names::{MAX_INLINE_NAME_COLUMNS, NameCache, PlaceLabelFn, short_labels};
+use crate::page_colours::{PageColours, ROOT_COLOUR, WeighedNode};
 use crate::style::ReportStyle;
 use crate::table::printable;
 
@@ -42,26 +46,53 @@ pub enum FlameRootPosition {
     Below,
 }
 
+/// The name by which inferno looks up the colour of the frame for the whole profile.
+const ROOT_NAME: &str = "";
 /// Maximum number of frames that a screen shows one above the other.
 const MAX_SCREEN_FRAMES: usize = 50;
 
 /// Writes folded stacks, root first: `main;parse;alloc 96`. With a second profile, each line has
-/// both values.
-pub fn flame_folded(tree: &TreeReport<'_>, mut writer: impl Write) -> Result<(), ReportError> {
-    let mut path = FoldedStack::default();
+/// both values. It is an error if there are none.
+pub fn flame_folded(
+    tree: &TreeReport<'_>,
+    style: &ReportStyle,
+    mut writer: impl Write,
+) -> Result<(), ReportError> {
+    let mut path = FoldedStack::new(Box::new(CodePlace::label));
     let mut values = String::new();
+    let mut is_empty = true;
     tree.each(|row| {
         let stack = path.advance(&tree.places, row);
         if row.own.iter().all(|&v| v == 0) {
-            return Ok(());
+            return Ok::<_, ReportError>(());
         }
+        is_empty = false;
         values.clear();
         for value in &row.own {
             values.push(' ');
             values.push_str(&value.to_string());
         }
         Ok(writeln!(writer, "{stack}{values}")?)
-    })
+    })?;
+    if is_empty {
+        let measure = UnitFormatter::new(&tree.header.sample_type.unit, style.unit.as_deref())?;
+        return Err(nothing_to_draw(tree, &measure, style));
+    }
+    Ok(())
+}
+
+/// Returns the error for a graph without any frame. It says why there is none.
+fn nothing_to_draw(
+    tree: &TreeReport<'_>,
+    measure: &UnitFormatter,
+    style: &ReportStyle,
+) -> ReportError {
+    let why = head::empty_reason(&tree.header, measure, style)
+        .unwrap_or_else(|| "There is nothing to draw.".to_string());
+    // In an error line, the reason is not the beginning of a sentence.
+    let why = why.trim_end_matches('.');
+    let (first, rest) = why.split_at(why.chars().next().map_or(0, char::len_utf8));
+    ReportError::Empty(format!("{}{rest}", first.to_lowercase()))
 }
 
 /// The path from the root to the current node, as a folded stack.
@@ -72,17 +103,16 @@ struct FoldedStack {
     names: NameCache,
 }
 
-impl Default for FoldedStack {
-    fn default() -> Self {
+impl FoldedStack {
+    /// Makes an empty path. `name` returns the name of a place.
+    fn new(name: PlaceLabelFn) -> Self {
         Self {
             text: String::new(),
             end: Vec::new(),
-            names: NameCache::new(|place| frame(&place.label())),
+            names: NameCache::new(move |place| frame(&name(place))),
         }
     }
-}
 
-impl FoldedStack {
     /// Moves on to the next node in pre-order, and returns its path.
     fn advance(&mut self, places: &PlaceTable, row: &TreeRow) -> &str {
         self.end.truncate(row.depth);
@@ -97,8 +127,11 @@ impl FoldedStack {
 }
 
 /// Returns the stack and the values of each node that has a value of its own.
-fn stacks<'r>(places: &PlaceTable, rows: &'r [TreeRow]) -> Vec<(String, &'r Vec<i64>)> {
-    let mut path = FoldedStack::default();
+fn stacks<'r>(
+    places: &PlaceTable,
+    rows: &'r [TreeRow],
+    mut path: FoldedStack,
+) -> Vec<(String, &'r Vec<i64>)> {
     let mut stacks = Vec::new();
     for row in rows {
         let stack = path.advance(places, row);
@@ -139,7 +172,8 @@ pub fn flame_svg(
     {
         return Err(ReportError::NegativeSide);
     }
-    let stacks = stacks(&tree.places, &rows);
+    let name = || short_labels(&tree.places, MAX_INLINE_NAME_COLUMNS, style);
+    let stacks = stacks(&tree.places, &rows, FoldedStack::new(name()));
     let widest: i128 = stacks
         .iter()
         .map(|(_, own)| {
@@ -148,15 +182,7 @@ pub fn flame_svg(
         })
         .sum();
     if widest == 0 {
-        let why = crate::head::empty_reason(header, &measure, style)
-            .unwrap_or_else(|| "There is nothing to draw.".to_string());
-        // In an error line, the reason is not the beginning of a sentence.
-        let why = why.trim_end_matches('.');
-        let (first, rest) = why.split_at(why.chars().next().map_or(0, char::len_utf8));
-        return Err(ReportError::Empty(format!(
-            "{}{rest}",
-            first.to_lowercase()
-        )));
+        return Err(nothing_to_draw(tree, &measure, style));
     }
     // inferno computes with percentages of these numbers in 64 bits.
     let divisor = (widest / (1 << 48)).max(1) as i64;
@@ -192,7 +218,11 @@ pub fn flame_svg(
     // equal prefixes are neighbours, and differences depend on it. If lines were ordered by their
     // texts, equal prefixes need not be neighbours, because a blank sorts before `;`.
     svg.flame_chart = true;
-    svg.colors = flamegraph::color::Palette::Basic(flamegraph::color::BasicPalette::Orange);
+    let mut colours = match two_sided {
+        true => PaletteMap::default(),
+        false => page_palette(tree, &rows, &name())?,
+    };
+    svg.palette_map = Some(&mut colours);
     svg.bgcolors = "#ffffff".parse().ok();
     svg.text_truncate_direction = TextTruncateDirection::Right;
     svg.min_width = 0.05;
@@ -207,7 +237,7 @@ pub fn flame_svg(
     }
     let mut drawn = Vec::new();
     flamegraph::from_lines(&mut svg, lines.iter().rev().map(String::as_str), &mut drawn)?;
-    let drawn = with_readable_search(drawn);
+    let drawn = with_page_style(drawn);
     match two_sided {
         false => writer.write_all(&drawn)?,
         true => {
@@ -218,17 +248,52 @@ pub fn flame_svg(
     Ok(())
 }
 
-/// Returns the picture with a readable "Search". inferno draws this word nearly as white as the
-/// page.
-fn with_readable_search(drawn: Vec<u8>) -> Vec<u8> {
-    const PALE_SEARCH_STYLE: &str = "#search { text-anchor:end; opacity:0.1;";
+/// Returns the colours of the frames, by their names.
+fn page_palette(
+    tree: &TreeReport<'_>,
+    rows: &[TreeRow],
+    name: &PlaceLabelFn,
+) -> Result<PaletteMap, ReportError> {
+    let modules = tree.modules()?;
+    let nodes = rows.iter().map(|row| WeighedNode {
+        place: row.place.index(),
+        depth: row.depth,
+        own: row.own.last().copied().unwrap_or(0),
+        total: row.total.last().copied().unwrap_or(0),
+    });
+    let colours = PageColours::new(nodes, &modules, tree.reverse);
+    let mut palette = PaletteMap::default();
+    let colour = |[r, g, b]: [u8; 3]| Color { r, g, b };
+    palette.insert(ROOT_NAME, colour(ROOT_COLOUR));
+    for (place, module) in tree.places.iter().zip(&modules) {
+        let of_place = colours.colour(&place.function, module);
+        palette.insert(frame(&name(place)), colour(of_place));
+    }
+    Ok(palette)
+}
+
+/// Returns the picture with texts as on the page: a readable "Search", which inferno draws nearly
+/// as white as the page, and an ellipsis where a name is cut.
+fn with_page_style(drawn: Vec<u8>) -> Vec<u8> {
+    const REPLACED: [(&str, &str); 4] = [
+        (
+            "#search { text-anchor:end; opacity:0.1;",
+            "#search { text-anchor:end; opacity:0.8;",
+        ),
+        ("..</text>", "…</text>"),
+        (
+            "txt.substring(0, substringLength) + \"..\"",
+            "txt.substring(0, substringLength) + \"…\"",
+        ),
+        (
+            "txt.substring(0, x) + \"..\"",
+            "txt.substring(0, x) + \"…\"",
+        ),
+    ];
     match String::from_utf8(drawn) {
-        Ok(text) => text
-            .replacen(
-                PALE_SEARCH_STYLE,
-                "#search { text-anchor:end; opacity:0.8;",
-                1,
-            )
+        Ok(text) => REPLACED
+            .iter()
+            .fold(text, |text, (from, to)| text.replace(from, to))
             .into_bytes(),
         Err(other) => other.into_bytes(),
     }

@@ -30,6 +30,7 @@ mod list;
 mod measure;
 mod names;
 mod next;
+mod page_colours;
 mod peek;
 mod perl_heap;
 mod process;

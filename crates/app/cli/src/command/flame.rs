@@ -63,7 +63,7 @@ pub(super) fn run(context: &CommandContext, args: &FlameArgs) -> Result<()> {
         ..ReportStyle::default()
     };
     if !svg {
-        return output::write(file, |writer| Ok(flame_folded(&report, writer)?));
+        return output::write(file, |writer| Ok(flame_folded(&report, &style, writer)?));
     }
     let picture = FlameOptions {
         title: args.title.clone(),
