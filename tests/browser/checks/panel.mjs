@@ -21,7 +21,7 @@ async function functions(check, page, { last }) {
     const { function: name, file } = one;
     const isIt = row => row.function === name && row.file === file;
     const wanted = answer('peek', `^${escaped(name)}$`, last).rows.find(isIt);
-    const sel = `${name}\n${file ?? ''}`;
+    const sel = `${name}\n${shownPath(file ?? '')}`;
     const hash = new URLSearchParams({ view: 'table', fold: 0, a: -1, sel });
     await follow(page, hash.toString());
     check.equal(await selectedName(page), name, `${name} is selected`);
@@ -41,6 +41,12 @@ async function functions(check, page, { last }) {
     const listed = (await listRows(page, 'lines')).map(row => row[1]);
     if (own.length) check.same(listed, own, 'lines as in top -g lines');
   }
+}
+
+// Returns a path as a page has it, which leaves out the name of the home folder.
+function shownPath(path) {
+  const home = process.env.HOME + '/';
+  return path.startsWith(home) ? '~/' + path.slice(home.length) : path;
 }
 
 // Returns the values of a function's lines, largest first.
