@@ -2,7 +2,7 @@
 //! control character through.
 
 use heapprof_report::UnitFormatter;
-use heapprof_text::{printable, shorten_one};
+use heapprof_text::{printable, shorten, shorten_one};
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color, Modifier, Style};
@@ -104,6 +104,13 @@ impl ScreenCanvas<'_> {
     }
 }
 
+/// Returns the names of rows, shortened to at most `width` columns. Different names stay different.
+pub(super) fn short_names<'n>(names: impl Iterator<Item = &'n str>, width: u16) -> Vec<String> {
+    let whole: Vec<_> = names.map(printable).collect();
+    let whole: Vec<&str> = whole.iter().map(|name| &**name).collect();
+    shorten(&whole, |_| usize::from(width))
+}
+
 /// Returns the text of a buffer, without the blanks at the ends of lines.
 #[cfg(test)]
 pub(super) fn text_of(buffer: &Buffer) -> String {
@@ -136,4 +143,19 @@ pub(super) fn signed(measure: &UnitFormatter, change: i64) -> String {
 /// Returns the bar for a value, filled up with blanks to `width` columns.
 pub(super) fn bar(value: i64, most: i64, width: usize) -> String {
     format!("{:<width$}", chart::bar(value, most, width))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short_names;
+
+    #[test]
+    fn names_of_rows_stay_apart() {
+        let names = [
+            "map<Key, my::Order>::at(Key)",
+            "map<Other, my::Order>::at(Key)",
+        ];
+        let short = short_names(names.into_iter(), 20);
+        assert_eq!(short, ["map<Key, …>::at", "map<Other, …>::at"]);
+    }
 }

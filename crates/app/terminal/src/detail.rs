@@ -4,12 +4,14 @@ use heapprof_report::{UnitFormatter, percent};
 use ratatui_core::layout::Rect;
 use ratatui_core::style::Style;
 
-use super::canvas::ScreenCanvas;
+use super::canvas::{ScreenCanvas, short_names};
 use super::state::ViewState;
 use super::view_data::ViewData;
 
 /// Smallest width, in columns, at which lines are drawn beside callers.
 const MIN_SIDE_BY_SIDE_COLUMNS: u16 = 70;
+/// Number of columns for the share and the value of a row in a list.
+const NUMBERS_COLUMNS: u16 = 21;
 
 /// Returns the number of rows for the details, out of `of` rows.
 pub(super) fn height(of: u16, state: &ViewState) -> u16 {
@@ -94,7 +96,10 @@ fn list(
     } else {
         rows.len()
     };
-    for (y, (name, value)) in (area.y + 1..).zip(&rows[..shown]) {
+    let shown_rows = &rows[..shown];
+    let width = area.width.saturating_sub(NUMBERS_COLUMNS + 2);
+    let names = short_names(shown_rows.iter().map(|(name, _)| &**name), width);
+    for (y, ((_, value), name)) in (area.y + 1..).zip(shown_rows.iter().zip(names)) {
         let before = format!(
             "{:>8} {:>10}  ",
             percent(*value, whole),
@@ -102,7 +107,6 @@ fn list(
         );
         let used = canvas.put(area.x + 1, y, area.width - 1, &before, Style::new());
         let width = area.width.saturating_sub(used + 2);
-        let name = canvas.name(name, width);
         canvas.put(area.x + 1 + used, y, width, &name, Style::new());
     }
     if shown < rows.len() && room > 0 {

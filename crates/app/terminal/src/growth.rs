@@ -4,7 +4,7 @@
 use ratatui_core::layout::Rect;
 use ratatui_core::style::Style;
 
-use super::canvas::{ScreenCanvas, signed};
+use super::canvas::{ScreenCanvas, short_names, signed};
 use super::chart::sparkline;
 use super::state::ViewState;
 use super::view_data::ViewData;
@@ -47,7 +47,12 @@ pub(super) fn draw(
     state.page = height;
     state.from = state.from.min(data.grown.len().saturating_sub(1));
     let measure = canvas.measure(data);
-    for (y, row) in (area.y + 1..).zip(data.grown.iter().skip(state.from).take(height)) {
+    let rows = data.grown.iter().skip(state.from).take(height);
+    // Names begin below the heading of their column.
+    let before = 1 + head.chars().count() - "FUNCTION".len();
+    let width = area.width.saturating_sub(before as u16);
+    let names = short_names(rows.clone().map(|row| &*row.name), width);
+    for (y, (row, name)) in (area.y + 1..).zip(rows.zip(names)) {
         let values = &row.values[row.values.len().saturating_sub(most)..];
         let change = row.last.saturating_sub(row.first);
         let (grew, all) = row.grew;
@@ -63,7 +68,6 @@ pub(super) fn draw(
         let text = format!("{:>13}", signed(&measure, change));
         let used = canvas.put(x, y, area.right() - x, &text, look.change(change)) + 2;
         let width = area.right().saturating_sub(x + used);
-        let name = canvas.name(&row.name, width);
         canvas.put(x + used, y, width, &name, Style::new());
     }
 }

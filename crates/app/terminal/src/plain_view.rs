@@ -1,9 +1,9 @@
 //! The view without a terminal: prints a plain block of lines in each interval, for a log.
 
 use heapprof_report::UnitFormatter;
-use heapprof_text::{printable, shorten_one};
+use heapprof_text::printable;
 
-use super::canvas::signed;
+use super::canvas::{short_names, signed};
 use super::feed::FeedNews;
 use super::head;
 use super::state::ViewState;
@@ -12,7 +12,7 @@ use super::view_data::ViewData;
 /// Maximum number of functions in a block.
 const MAX_ROWS: usize = 10;
 /// Number of columns for a name.
-const NAME_COLUMNS: usize = 60;
+const NAME_COLUMNS: u16 = 60;
 
 /// Makes plain blocks of lines from the states of a feed.
 #[derive(Default)]
@@ -37,18 +37,15 @@ impl PlainBlocks {
             head::process_text(&self.data, &self.state),
             head::heap_text(&self.data, true, true)
         );
-        for row in answer
-            .rows
-            .iter()
-            .filter(|row| row.flat != 0)
-            .take(MAX_ROWS)
-        {
+        let rows = answer.rows.iter().filter(|row| row.flat != 0);
+        let rows: Vec<_> = rows.take(MAX_ROWS).collect();
+        let names = short_names(rows.iter().map(|row| &*row.name), NAME_COLUMNS);
+        for (row, name) in rows.into_iter().zip(names) {
             let change = super::state::change(row, &self.data.base);
             text += &format!(
-                "{:>10} {:>13}  {}\n",
+                "{:>10} {:>13}  {name}\n",
                 measure.show(row.flat),
                 signed(&measure, change),
-                shorten_one(&printable(&row.name), NAME_COLUMNS)
             );
         }
         let lines = text.lines().map(|line| printable(line).into_owned() + "\n");

@@ -5,7 +5,7 @@ use heapprof_text::push_whole;
 use ratatui_core::layout::Rect;
 use ratatui_core::style::Style;
 
-use super::canvas::{ScreenCanvas, bar, signed};
+use super::canvas::{ScreenCanvas, bar, short_names, signed};
 use super::chart::sparkline;
 use super::state::{ViewColumn, ViewState, change, mean};
 use super::view_data::ViewData;
@@ -65,6 +65,7 @@ pub(super) fn draw(
     let columns = columns(area.width);
     let has_bars = area.width >= MIN_BARS_COLUMNS;
     let mut x = area.x + 2;
+    let mut name_width = 0;
     for &column in &columns {
         let mut text = title(column, data);
         if column == state.column && state.is_in_order {
@@ -75,7 +76,8 @@ pub(super) fn draw(
         match column {
             ViewColumn::Trend => canvas.put(x + 1, area.y, width - 1, &text, style),
             ViewColumn::Function => {
-                canvas.put(x, area.y, area.right().saturating_sub(x), &text, style)
+                name_width = area.right().saturating_sub(x);
+                canvas.put(x, area.y, name_width, &text, style)
             }
             _ => {
                 let text = format!("{text:>fill$}", fill = usize::from(width) - 1);
@@ -97,8 +99,10 @@ pub(super) fn draw(
     let measure = canvas.measure(data);
     let size = |value: i64| measure.show(value);
     let rows = shown.iter().enumerate().skip(first).take(height);
+    let names = rows.clone().map(|(_, &index)| &*answer.rows[index].name);
+    let names = short_names(names, name_width);
     let mut y = area.y + 1;
-    for (position, &index) in rows {
+    for ((position, &index), name) in rows.zip(&names) {
         let row = &answer.rows[index];
         let is_selected = position == at;
         let style = canvas.row_style(is_selected);
@@ -127,9 +131,7 @@ pub(super) fn draw(
                     style,
                 ),
                 ViewColumn::Function => {
-                    let width = area.right().saturating_sub(x);
-                    let name = canvas.name(&row.name, width);
-                    canvas.put(x, y, width, &name, style);
+                    canvas.put(x, y, name_width, name, style);
                     continue;
                 }
             };

@@ -1,8 +1,10 @@
 //! Draws the tree.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use ratatui_core::layout::Rect;
 
-use super::canvas::ScreenCanvas;
+use super::canvas::{ScreenCanvas, short_names};
 use super::outline::visible_lines;
 use super::state::ViewState;
 use super::view_data::ViewData;
@@ -30,7 +32,15 @@ pub(super) fn draw(
     let first = at.saturating_sub(height.saturating_sub(1).min(height / 2));
     let first = first.min(lines.len().saturating_sub(height));
     let measure = canvas.measure(data);
-    for (y, (row, line)) in (area.y + 1..).zip(lines.iter().enumerate().skip(first).take(height)) {
+    let shown = lines.iter().enumerate().skip(first).take(height);
+    let names: BTreeSet<&str> = shown
+        .clone()
+        .map(|(_, line)| &*data.nodes[line.node].name)
+        .collect();
+    // Each indentation leaves another width. At each width, the names of all rows are made to
+    // differ.
+    let mut at_width = BTreeMap::new();
+    for (y, (row, line)) in (area.y + 1..).zip(shown) {
         let node = &data.nodes[line.node];
         let mark = match (line.has_more, line.is_unfolded) {
             (false, _) => "  ",
@@ -46,8 +56,12 @@ pub(super) fn draw(
         let style = canvas.row_style(row == at);
         let used = canvas.line(area, y, &before, style);
         let width = area.width.saturating_sub(used);
-        let name = canvas.name(&node.name, width);
-        canvas.put(area.x + used, y, width, &name, style);
+        let names = at_width.entry(width).or_insert_with(|| {
+            let short = short_names(names.iter().copied(), width);
+            names.iter().copied().zip(short).collect::<BTreeMap<_, _>>()
+        });
+        let name = names.get(&*node.name).map_or("", String::as_str);
+        canvas.put(area.x + used, y, width, name, style);
     }
     if lines.is_empty() {
         canvas.put(

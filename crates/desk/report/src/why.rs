@@ -4,7 +4,7 @@ mod memory_answer;
 #[cfg(test)]
 mod tests;
 
-use heapprof_text::{cut, fold_words, shorten_one};
+use heapprof_text::{cut, fold_words, shorten};
 use serde_json::{Value, json};
 
 use crate::error::ReportError;
@@ -282,21 +282,30 @@ fn holder_lines(
 ) -> Vec<String> {
     let shown = &part.holders[..count];
     let indent = BYTES_COLUMNS + HOLDER_INDENT;
-    let line = |holder: &PartHolder| {
+    let starts = shown.iter().map(|holder| {
         let bytes = measure.show(holder.bytes);
-        let start = format!("{:indent$}{bytes:>BYTES_COLUMNS$}  ", "");
-        let room = width.saturating_sub(start.len());
+        format!("{:indent$}{bytes:>BYTES_COLUMNS$}  ", "")
+    });
+    let starts: Vec<String> = starts.collect();
+    let room = |at: usize| width.saturating_sub(starts[at].len());
+    let details = shown.iter().map(|holder| {
         let words = [&*holder.place, &*holder.extent].into_iter();
         let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
-        let detail = with_growth(&words.join("  "), holder.growth, measure);
-        let of_detail = detail.chars().count().min(room / 2);
-        let of_name = room.saturating_sub(of_detail + 2);
-        let name = shorten_one(&printable(&holder.name), of_name);
+        with_growth(&words.join("  "), holder.growth, measure)
+    });
+    let details: Vec<String> = details.collect();
+    let names: Vec<_> = shown.iter().map(|holder| printable(&holder.name)).collect();
+    let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+    let names = shorten(&names, |at| {
+        let of_detail = details[at].chars().count().min(room(at) / 2);
+        room(at).saturating_sub(of_detail + 2)
+    });
+    let line = |(at, name): (usize, &String)| {
         let taken = name.chars().count().max(HOLDER_NAME_COLUMNS) + 2;
-        let detail = cut(&printable(&detail), room.saturating_sub(taken));
-        format!("{start}{name:<HOLDER_NAME_COLUMNS$}  {detail}")
+        let detail = cut(&printable(&details[at]), room(at).saturating_sub(taken));
+        format!("{}{name:<HOLDER_NAME_COLUMNS$}  {detail}", starts[at])
     };
-    shown.iter().map(line).collect()
+    names.iter().enumerate().map(line).collect()
 }
 
 /// Returns the lines below the parts: what is beside them, and the notes.

@@ -4,115 +4,23 @@
 //! Only text and Markdown, which people read, have short names. The data of rows has the full
 //! names. If different names have equal short names, the differences are added to them.
 
+mod apart;
+mod arguments;
 mod disambiguation;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use regex::Regex;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use disambiguation::differences;
+pub use apart::shorten;
+use arguments::{ArgumentDetail, is_anonymous, push_group};
 pub use disambiguation::similar_names;
-
-/// Classes that are default template arguments. The flag marks a class that is a default only if
-/// its own argument equals the first argument of the template.
-const DEFAULT_ARGUMENTS: &[(&str, bool)] = &[
-    ("std::allocator<", false),
-    ("std::less<", true),
-    ("std::hash<", true),
-    ("std::equal_to<", true),
-    ("std::default_delete<", true),
-    ("std::char_traits<", true),
-    ("alloc::alloc::Global", false),
-    ("std::hash::random::RandomState", false),
-    ("std::collections::hash::map::RandomState", false),
-];
-
-/// Templates of which all arguments are kept, because none of them is a default.
-const TEMPLATES_WITHOUT_DEFAULTS: &[&str] =
-    &["pair", "tuple", "variant", "function", "integral_constant"];
-
-/// Template instances that have a shorter name, each with the shorter name.
-const TEMPLATE_ALIASES: &[(&str, &str)] = &[
-    ("std::basic_string<char>", "std::string"),
-    ("std::basic_string<wchar_t>", "std::wstring"),
-    ("std::basic_string_view<char>", "std::string_view"),
-    ("std::basic_ostream<char>", "std::ostream"),
-    ("std::basic_istream<char>", "std::istream"),
-    ("std::basic_iostream<char>", "std::iostream"),
-    ("std::basic_ifstream<char>", "std::ifstream"),
-    ("std::basic_ofstream<char>", "std::ofstream"),
-    ("std::basic_stringstream<char>", "std::stringstream"),
-    ("std::basic_ostringstream<char>", "std::ostringstream"),
-    ("std::basic_filebuf<char>", "std::filebuf"),
-    ("std::basic_stringbuf<char>", "std::stringbuf"),
-];
 
 /// Namespaces that contain a library's version, with their replacements.
 const VERSION_NAMESPACES: &[(&str, &str)] = &[("std::__cxx11::", "std::"), ("std::__1::", "std::")];
-
-/// Shortens names: removes parameters, return types and default template arguments. `width` returns
-/// the maximum number of columns for the name at an index. Different names have different short
-/// names.
-pub fn shorten(names: &[&str], width: impl Fn(usize) -> usize) -> Vec<String> {
-    let both = names.iter().enumerate();
-    let mut short: Vec<String> = both
-        .map(|(at, name)| shorten_one(name, width(at)))
-        .collect();
-    for all in groups_of_equal(names, &short) {
-        let whole: Vec<&str> = all.iter().map(|&at| names[at]).collect();
-        let with: Vec<String> = all
-            .iter()
-            .map(|&at| with_parameters(names[at], width(at)))
-            .collect();
-        let mut distinct = with.clone();
-        distinct.sort_unstable();
-        distinct.dedup();
-        let fits = |(at, name): (&usize, &String)| name.width() <= width(*at);
-        // Overloads are told apart by their parameters, and instances of a template by what differs
-        // in them.
-        if distinct.len() == with.len() && all.iter().zip(&with).all(fits) {
-            all.into_iter()
-                .zip(with)
-                .for_each(|(at, name)| short[at] = name);
-            continue;
-        }
-        let least = all.iter().map(|&at| width(at)).min().unwrap_or(0);
-        for (at, difference) in all.into_iter().zip(differences(&whole, least / 2)) {
-            let room = width(at).saturating_sub(difference.width() + 3);
-            short[at] = format!(
-                "{} [{difference}]",
-                cut(&shorten_one(names[at], room), room)
-            );
-        }
-    }
-    // What differs may have been cut out, and a number may make two groups equal.
-    let mut number = 0;
-    loop {
-        let equal = groups_of_equal(names, &short);
-        if equal.is_empty() {
-            return short;
-        }
-        for at in equal.into_iter().flatten() {
-            number += 1;
-            let number = format!(" #{number}");
-            short[at] = cut(&short[at], width(at).saturating_sub(number.len())) + &number;
-        }
-    }
-}
-
-/// Returns the groups of names that differ, but have equal short forms.
-fn groups_of_equal(names: &[&str], short: &[String]) -> Vec<Vec<usize>> {
-    let mut same: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-    for (at, name) in short.iter().enumerate() {
-        same.entry(name).or_default().push(at);
-    }
-    let differ = |all: &Vec<usize>| all.iter().any(|&at| names[at] != names[all[0]]);
-    same.into_values().filter(differ).collect()
-}
 
 /// Shortens one name, and keeps as many levels of its template arguments as fit `width` columns.
 pub fn shorten_one(name: &str, width: usize) -> String {
@@ -122,7 +30,7 @@ pub fn shorten_one(name: &str, width: usize) -> String {
     let parts = parse(name);
     let mut short = String::new();
     for levels in [usize::MAX, 3, 2, 1, 0] {
-        short = format_name(&parts, levels);
+        short = format_name(&parts, ArgumentDetail::levels(levels));
         if short.is_empty() {
             return cut(name, width);
         }
@@ -203,31 +111,6 @@ pub fn explain_shown_match<'n>(
         short: shorten_one(name, 60),
         whole: cut(name, 200),
     })
-}
-
-/// Returns a function's short name with its parameters. The template arguments in the parameters
-/// are shortened until the name fits, if possible.
-fn with_parameters(name: &str, width: usize) -> String {
-    let short = shorten_one(name, width);
-    if !is_of_cpp_or_rust(name) || !is_nested_well(name) {
-        return short;
-    }
-    let parts = parse(name);
-    let at = parts
-        .iter()
-        .rposition(|part| matches!(part, ShortNamePart::Group('(', inner) if !is_anonymous(inner)));
-    let Some(ShortNamePart::Group(_, inner)) = at.map(|at| &parts[at]) else {
-        return short;
-    };
-    let mut whole = String::new();
-    for levels in [usize::MAX, 2, 1, 0] {
-        let inner: Vec<String> = inner.iter().map(|one| argument(one, levels)).collect();
-        whole = format!("{short}({})", inner.join(", "));
-        if whole.width() <= width {
-            break;
-        }
-    }
-    whole
 }
 
 /// Cuts out the middle of a text that is longer than `width` columns. The number of characters is
@@ -360,7 +243,7 @@ fn parse_list<'a>(rest: &mut &'a str, open: Option<char>) -> Vec<Vec<ShortNamePa
 }
 
 /// Returns the name of a function without its return type, its parameters, and any text after them.
-fn format_name(parts: &[ShortNamePart<'_>], levels: usize) -> String {
+fn format_name(parts: &[ShortNamePart<'_>], detail: ArgumentDetail<'_>) -> String {
     let mut name = String::new();
     for (at, part) in parts.iter().enumerate() {
         let ShortNamePart::Group('(', inner) = part else {
@@ -376,17 +259,20 @@ fn format_name(parts: &[ShortNamePart<'_>], levels: usize) -> String {
                         _ => text,
                     };
                     let own = without_return_type(&mut name, text);
+                    if name.is_empty() {
+                        detail.restart();
+                    }
                     name.push_str(own);
                 }
                 ShortNamePart::Group(bracket, inner) => {
-                    push_group(&mut name, *bracket, inner, levels)
+                    push_group(&mut name, *bracket, inner, detail)
                 }
             }
             continue;
         };
         // `main::(eval)` is a name of Perl's.
         if is_anonymous(inner) || name.ends_with("::") {
-            push_group(&mut name, '(', inner, levels);
+            push_group(&mut name, '(', inner, detail);
             continue;
         }
         let next = match parts.get(at + 1) {
@@ -399,6 +285,9 @@ fn format_name(parts: &[ShortNamePart<'_>], levels: usize) -> String {
             next.starts_with("::") || next.starts_with(" const::") || name.ends_with("decltype ");
         if !is_inner {
             break;
+        }
+        if detail.has_outer_parameters && !name.ends_with("decltype ") {
+            push_group(&mut name, '(', inner, detail);
         }
     }
     let name = without_versions(name);
@@ -453,104 +342,4 @@ fn without_versions(name: String) -> String {
             .fold(name, |name, (long, short)| name.replace(long, short)),
         false => name,
     }
-}
-
-fn is_anonymous(inner: &[Vec<ShortNamePart<'_>>]) -> bool {
-    matches!(inner, [one] if matches!(one[..], [ShortNamePart::Text("anonymous namespace")]))
-}
-
-fn push_group(name: &mut String, bracket: char, inner: &[Vec<ShortNamePart<'_>>], levels: usize) {
-    match bracket {
-        '{' => {
-            name.push('{');
-            for part in inner.first().into_iter().flatten() {
-                match part {
-                    ShortNamePart::Text(text) => name.push_str(text),
-                    // A lambda is identified by its number and by what it is in.
-                    ShortNamePart::Group('(', _) => {}
-                    ShortNamePart::Group(bracket, inner) => {
-                        push_group(name, *bracket, inner, levels)
-                    }
-                }
-            }
-            name.push('}');
-        }
-        // A bracket that begins a path holds a type and not arguments: `<Order as Drop>::drop`.
-        '<' if !name.ends_with(|c: char| c.is_alphanumeric() || "_:<>=".contains(c)) => {
-            let path: Vec<String> = inner.iter().map(|one| argument(one, levels)).collect();
-            name.push_str(&format!("<{}>", path.join(", ")));
-        }
-        '<' => push_arguments(name, inner, levels),
-        _ => {
-            let inner: Vec<String> = inner.iter().map(|one| argument(one, levels)).collect();
-            name.push_str(&format!("({})", inner.join(", ")));
-        }
-    }
-}
-
-fn push_arguments(name: &mut String, inner: &[Vec<ShortNamePart<'_>>], levels: usize) {
-    // Rust writes two colons before the arguments.
-    let plain = name.strip_suffix("::").map(str::len);
-    if let Some(length) = plain {
-        name.truncate(length);
-    }
-    let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
-    let mut before = name.char_indices().rev();
-    let start = before
-        .find(|&(_, c)| !is_word(c))
-        .map_or(0, |(at, c)| at + c.len_utf8());
-    let kept = count_kept_arguments(&name[start..], inner);
-    let plain = |arguments: &[String]| {
-        without_versions(format!("{}<{}>", &name[start..], arguments.join(", ")))
-    };
-    let kept = &inner[..kept];
-    let texts =
-        |levels: usize| -> Vec<String> { kept.iter().map(|one| argument(one, levels)).collect() };
-    let whole = plain(&texts(usize::MAX));
-    let text = match TEMPLATE_ALIASES.iter().find(|(long, _)| *long == whole) {
-        Some((_, alias)) => alias.to_string(),
-        // This text exists already. Making it twice at each level would take forever.
-        None if levels == usize::MAX => whole,
-        None if levels == 0 => format!("{}<…>", &name[start..]),
-        None => plain(&texts(levels - 1)),
-    };
-    name.truncate(start);
-    name.push_str(&text);
-}
-
-/// Returns the number of a template's arguments without the defaults at the end. `before` is the
-/// text before the arguments.
-fn count_kept_arguments(before: &str, inner: &[Vec<ShortNamePart<'_>>]) -> usize {
-    let before = before.strip_suffix("::").unwrap_or(before);
-    let template = before.rsplit("::").next().unwrap_or_default();
-    let is_default = |text: &str, first: &str| {
-        DEFAULT_ARGUMENTS.iter().any(|&(default, of_first)| {
-            let rest = text.strip_prefix(default);
-            rest.is_some_and(|rest| !of_first || rest.strip_suffix('>') == Some(first))
-        })
-    };
-    let whole: Vec<String> = inner.iter().map(|one| argument(one, usize::MAX)).collect();
-    let mut kept = &whole[..];
-    while !TEMPLATES_WITHOUT_DEFAULTS.contains(&template)
-        && let [first, .., last] = kept
-        && is_default(last, first)
-    {
-        kept = &kept[..kept.len() - 1];
-    }
-    kept.len()
-}
-
-/// Returns the text of one template argument, which is a type or a value.
-fn argument(parts: &[ShortNamePart<'_>], levels: usize) -> String {
-    let mut text = String::new();
-    for part in parts {
-        match part {
-            ShortNamePart::Text(plain) => text.push_str(plain),
-            ShortNamePart::Group('(', inner) if is_anonymous(inner) => {
-                text.push_str("(anonymous namespace)");
-            }
-            ShortNamePart::Group(bracket, inner) => push_group(&mut text, *bracket, inner, levels),
-        }
-    }
-    text.trim().to_string()
 }

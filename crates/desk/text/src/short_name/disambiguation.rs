@@ -4,10 +4,8 @@ use std::collections::HashSet;
 
 use unicode_width::UnicodeWidthStr;
 
-use super::{
-    ShortNamePart, argument, count_kept_arguments, cut, is_anonymous, is_nested_well,
-    is_of_cpp_or_rust, parse, without_versions,
-};
+use super::arguments::{ArgumentDetail, argument, count_kept_arguments, is_anonymous};
+use super::{ShortNamePart, cut, is_nested_well, is_of_cpp_or_rust, parse, without_versions};
 
 /// Maximum number of types in a name that are searched for differences.
 const MAX_SEARCHED_TYPES: usize = 64;
@@ -105,7 +103,7 @@ fn types(name: &str) -> Vec<String> {
     let parts = parse(name);
     let mut all = Vec::new();
     for one in arguments(&parts) {
-        let text = without_versions(argument(one, usize::MAX));
+        let text = without_versions(argument(one, ArgumentDetail::ALL));
         let each = text
             .split(['<', '>', '(', ')', '{', '}', ','])
             .map(str::trim);

@@ -172,11 +172,182 @@ fn instances_differ_by_whole_arguments() {
     assert_eq!(
         short,
         [
-            "std::_Rb_tree<…>::_M_create_node<…> [int, std::string]",
-            "std::_Rb_tree<…>::_M_create_node<…> [Edge*, std::string]",
-            "std::_Rb_tree<…>::_M_create_node<…> [int, Node*]",
+            "std::_Rb_tree<std::string, …>::_M_create_node<int>",
+            "std::_Rb_tree<std::string, …>::_M_create_node<Edge*>",
+            "std::_Rb_tree<Node*, …>::_M_create_node<int>",
         ]
     );
+}
+
+/// Checks each step of the rule that keeps names apart.
+#[test]
+fn equal_short_names_are_kept_apart_by_what_differs() {
+    let table: &[(usize, &[(&str, &str)])] = &[
+        // These are the first argument, and the first argument without room.
+        (
+            24,
+            &[
+                (
+                    "map<Key, std::deque<int>, my::Order>::at()",
+                    "map<Key, …>::at",
+                ),
+                (
+                    "map<Other, std::deque<int>, my::Order>::at()",
+                    "map<Other, …>::at",
+                ),
+            ],
+        ),
+        (
+            40,
+            &[
+                (
+                    "shop::warehouse::storage::Shelf<shop::goods::perishable::Apple>::put(int)",
+                    "…storage::Shelf<shop…e::Apple>::put",
+                ),
+                (
+                    "shop::warehouse::storage::Shelf<shop::goods::perishable::Pear>::put(int)",
+                    "…storage::Shelf<shop…le::Pear>::put",
+                ),
+            ],
+        ),
+        // Some names need two steps, and some only one.
+        (
+            40,
+            &[
+                (
+                    "std::vector<A>::put(A const&)",
+                    "std::vector<A>::put(A const&)",
+                ),
+                ("std::vector<A>::put(A&&)", "std::vector<A>::put(A&&)"),
+                ("std::vector<B>::put(B&&)", "std::vector<B>::put"),
+            ],
+        ),
+        (
+            40,
+            &[
+                ("T::size()", "T::size()"),
+                ("T::size() const", "T::size() const"),
+            ],
+        ),
+        (
+            40,
+            &[
+                ("f(int)", "f(int)"),
+                ("f(int) [clone .part.0]", "f(int) [clone .part.0]"),
+            ],
+        ),
+        (40, &[("g", "g"), ("g [clone .cold]", "g [clone .cold]")]),
+        // The outer function is kept.
+        (
+            40,
+            &[
+                (
+                    "f(int)::{lambda()#1}::operator()() const",
+                    "f(int)::{lambda#1}",
+                ),
+                (
+                    "f(long)::{lambda()#1}::operator()() const",
+                    "f(long)::{lambda#1}",
+                ),
+            ],
+        ),
+        (
+            40,
+            &[
+                (
+                    "shop::billing::handlers::invoice::render_page::{closure#0}::{closure#1}",
+                    "…render_page::{closure#0}::{closure#1}",
+                ),
+                (
+                    "shop::billing::handlers::invoice::render_list::{closure#0}::{closure#1}",
+                    "…render_list::{closure#0}::{closure#1}",
+                ),
+            ],
+        ),
+        (
+            34,
+            &[
+                (
+                    "application.handlers.Renderer.first_page.<locals>.<listcomp>",
+                    "…first_page.<locals>.<listcomp>",
+                ),
+                (
+                    "application.handlers.Renderer.other_page.<locals>.<listcomp>",
+                    "…other_page.<locals>.<listcomp>",
+                ),
+            ],
+        ),
+        // Only a later argument differs.
+        (
+            18,
+            &[
+                ("put<my::LongKey, float>()", "put<…> [float]"),
+                ("put<my::LongKey, double>()", "put<…> [double]"),
+            ],
+        ),
+    ];
+    for (width, names) in table {
+        let (whole, expected): (Vec<&str>, Vec<&str>) = names.iter().copied().unzip();
+        assert_eq!(shorten(&whole, |_| *width), expected);
+    }
+}
+
+/// Law: different names have different short names, equal names have equal ones, and a name whose
+/// short name is its own is as short as it is alone.
+#[test]
+fn whatever_names_are_they_stay_apart() {
+    let mut state = 7u64;
+    let mut draw = |below: usize| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    const TYPES: [&str; 6] = [
+        "int",
+        "A",
+        "shop::goods::Apple",
+        "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >",
+        "std::vector<A, std::allocator<A> >",
+        "std::pair<int const, std::vector<shop::goods::perishable::Pear> >",
+    ];
+    const SCOPES: [&str; 5] = ["std::", "shop::warehouse::storage::", "a::", "", "f(int)::"];
+    const ENDS: [&str; 6] = [
+        "",
+        " const",
+        " [clone .cold]",
+        "::{lambda()#1}",
+        "::{closure#0}",
+        "&&",
+    ];
+    for width in [24, 30, 44, 60, 120] {
+        for _ in 0..60 {
+            let mut one = || {
+                let (scope, end) = (SCOPES[draw(5)], ENDS[draw(6)]);
+                let [first, second, third] = [0; 3].map(|_| TYPES[draw(6)]);
+                match draw(4) {
+                    0 => format!("{scope}map<{first}, {second}>::at({third}){end}"),
+                    1 => format!("{scope}map<{first}>::put<{second}>({third}){end}"),
+                    2 => format!("{third} {scope}put<{first}, {second}>({first}){end}"),
+                    _ => format!("{scope}handlers.render_page{}.<locals>.<listcomp>", draw(3)),
+                }
+            };
+            let names: Vec<String> = (0..12).map(|_| one()).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let short = shorten(&names, |_| width);
+            let alone: Vec<String> = names.iter().map(|name| shorten_one(name, width)).collect();
+            for at in 0..names.len() {
+                assert!(short[at].width() <= width, "{width}: {}", short[at]);
+                let differ = |other: &usize| names[*other] != names[at];
+                let mut others = (0..names.len()).filter(differ);
+                let clash = others.clone().find(|&other| short[other] == short[at]);
+                assert_eq!(clash.map(|other| names[other]), None, "{}", names[at]);
+                if others.all(|other| alone[other] != alone[at]) {
+                    assert_eq!(short[at], alone[at]);
+                }
+            }
+        }
+    }
 }
 
 /// Checks that names are found as similar if they may have equal short names. Names with different

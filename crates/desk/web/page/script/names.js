@@ -9,16 +9,19 @@ const LONGEST_FULL = 80;
 const OF_COMPILER = /\.(cold|constprop|isra|part|lto_priv|llvm)\b/;
 
 // Makes the names of one profile. A function is its index; −1 is the program itself. Where several
-// functions have one name, the end of the file that tells one from the others is beside it.
+// functions have one name, the end of the file that tells one from the others is beside it. Where
+// different names would read the same when they are short, they keep what tells them apart.
 export function makeNames(profile) {
   const forms = new Map();
+  let twins = null;
   const ends = fileEnds(profile);
   const alone = f => visibleText(f < 0 ? profile.program : profile.functionName[f]) || '(no name)';
   const withEnd = (f, form) => ends.get(f) ? form + ' ' + visibleText(ends.get(f)) : form;
   let shared = null;
   const allForms = f => {
     shared ||= sharedForms(profile.functionName);
-    const plain = shortForms(alone(f), form => shared.has(form));
+    twins ??= makeTwins(profile.functionName);
+    const plain = shortForms(alone(f), form => shared.has(form), twins(alone(f)));
     if (!ends.get(f)) return plain;
     // The end of the file tells it from others of its name, so it goes last.
     const all = [...plain.map(form => withEnd(f, form)), ...plain.slice(0, plain.whole)];
@@ -96,10 +99,11 @@ export function cutForm(forms) {
 
 // Returns a name in ever shorter forms: full, std::string spelt short, without what is in templates
 // and parameters, without the folders of a path, and then without namespaces from the front. Of the
-// last, `isShared` says which ones other functions have, too. The first `whole` forms keep the
-// front of the name.
-export function shortForms(full, isShared = () => false) {
-  const { spelt, short, last, pieces } = formsByPart(full);
+// last, `isShared` says which ones other functions have, too. `apart` is the form without most of
+// its templates that tells the name from others, if there are others. The first `whole` forms keep
+// the front of the name.
+export function shortForms(full, isShared = () => false, apart = '') {
+  const { spelt, short, last, pieces } = formsByPart(full, apart);
   const forms = [full];
   const add = form => form && form !== forms.at(-1) && forms.push(form);
   [spelt, short, isShared(last) ? short : last].forEach(add);
@@ -122,17 +126,58 @@ function sharedForms(names) {
   return shared;
 }
 
-function formsByPart(full) {
+function formsByPart(full, apart = '') {
   // An address, alone or in a file, has no parts that may go, and neither has an import.
   if (/^0x|\+0x[\da-f]+$|^import /.test(full)) {
     return { spelt: full, short: full, last: full, pieces: [] };
   }
-  const spelt = full.replaceAll(STRING, 'std::string').replaceAll('std::__cxx11::', 'std::');
-  const isCpp = spelt.includes('::') && !spelt.includes('operator');
-  const short = isCpp ? shorterCpp(spelt) : folded(spelt, '[', ']');
-  const slash = isCpp ? -1 : short.lastIndexOf('/');
+  const spelt = speltShort(full);
+  if (apart) {
+    const pieces = fromFront(apart, '::').filter(form => /[<(]/.test(form));
+    return { spelt, short: apart, last: apart, pieces };
+  }
+  const short = isCpp(spelt) ? plainCpp(spelt) : folded(spelt, '[', ']');
+  const slash = isCpp(spelt) ? -1 : short.lastIndexOf('/');
   const last = short.slice(slash + 1) || short;
-  return { spelt, short, last, pieces: fromFront(last, isCpp ? '::' : '.') };
+  return { spelt, short, last, pieces: fromFront(last, isCpp(spelt) ? '::' : '.') };
+}
+
+// Makes a function that returns the form of a name which tells it apart from all names with the
+// same folded form: with the first arguments of its templates, otherwise with its parameters;
+// empty if there is none.
+function makeTwins(names) {
+  const groups = new Map();
+  for (const name of new Set(names)) {
+    const spelt = speltShort(visibleText(name));
+    if (!isCpp(spelt)) continue;
+    const short = plainCpp(spelt);
+    const group = groups.get(short);
+    if (group) group.push(spelt);
+    else groups.set(short, [spelt]);
+  }
+  const ways = [
+    name => plainCpp(name, true),
+    name => withoutReturnType(folded(name, '<', '>', true)),
+  ];
+  const counts = new Map();
+  const countsOf = short => {
+    let known = counts.get(short);
+    if (!known) {
+      counts.set(short, known = ways.map(way => {
+        const count = new Map();
+        for (const name of groups.get(short)) count.set(way(name), (count.get(way(name)) || 0) + 1);
+        return count;
+      }));
+    }
+    return known;
+  };
+  return full => {
+    const spelt = speltShort(full);
+    const short = isCpp(spelt) && plainCpp(spelt);
+    if (!((short && groups.get(short)?.length) > 1)) return '';
+    const found = countsOf(short);
+    return ways.map(way => way(spelt)).find((form, i) => found[i].get(form) === 1) || '';
+  };
 }
 
 // Whether a form may be drawn in full; longer ones skip to a folded form.
@@ -140,36 +185,84 @@ export function isDrawable(form) {
   return form.length < LONGEST_FULL;
 }
 
-function shorterCpp(name) {
-  const plain = folded(name, '<', '>').replace(/\((?!anonymous).*$/s, '');
-  const short = plain.replace(/\[abi:\w+\]/, '');
-  const space = short.replaceAll('<…>', '___').lastIndexOf(' ');
-  return space > 0 ? short.slice(space + 1) : short;
+function speltShort(name) {
+  return name.replaceAll(STRING, 'std::string').replaceAll('std::__cxx11::', 'std::');
 }
 
-// Drops one piece after the other from the front, as long as what is left can be a name.
+function isCpp(name) {
+  return name.includes('::') && !name.includes('operator');
+}
+
+// Returns a C++ name without its parameters and with its templates folded; `keepsFirst` keeps their
+// first arguments.
+function plainCpp(name, keepsFirst) {
+  const short = folded(name, '<', '>', keepsFirst);
+  return withoutReturnType(short.replace(/\((?!anonymous).*$/s, '').replace(/\[abi:\w+\]/, ''));
+}
+
+// Drops what stands before the last blank that is between no brackets.
+function withoutReturnType(name) {
+  let depth = 0;
+  let start = 0;
+  for (let i = 0; i < name.length; i++) {
+    if ('<('.includes(name[i])) depth++;
+    else if ('>)'.includes(name[i])) depth--;
+    else if (name[i] === ' ' && depth === 0 && !name.startsWith(' const', i)) start = i + 1;
+  }
+  return name.slice(start);
+}
+
+// Drops one piece after the other from the front, as long as what is left can be a name. A
+// function without a name of its own, such as {closure#0}, keeps the function that contains it.
 function fromFront(name, separator) {
   if (OF_COMPILER.test(name)) return [];
-  const pieces = name.split(separator);
   const forms = [];
-  while (pieces.length > 1) {
-    pieces.shift();
-    if (/^[\p{L}_(]/u.test(pieces[0]) && !/^func\d/.test(pieces[0])) {
-      forms.push(pieces.join(separator));
+  let depth = 0;
+  for (let i = 0; i < name.length; i++) {
+    if ('<([{'.includes(name[i])) depth++;
+    else if ('>)]}'.includes(name[i])) depth--;
+    else if (depth === 0 && name.startsWith(separator, i)) {
+      const rest = name.slice(i + separator.length);
+      i += separator.length - 1;
+      if (/^[\p{L}_(~]/u.test(rest) && !/^(__ANON__|func\d)/.test(rest)) forms.push(rest);
     }
   }
   return forms;
 }
 
-// Replaces what is between the outermost brackets with an ellipsis.
-function folded(name, open, close) {
+// Replaces what is between the outermost brackets with an ellipsis; `keepsFirst` keeps what stands
+// before the first comma, but folds what is in it.
+function folded(name, open, close, keepsFirst) {
+  // A bracket at the beginning is the path of a Rust name, <A as B>, and no list of arguments.
+  const end = keepsFirst && name[0] === open ? name.lastIndexOf(close + '::') : 0;
+  if (end > 0) {
+    const parts = [name.slice(1, end), name.slice(end + 1)];
+    return open + parts.map(part => folded(part, open, close, true)).join(close);
+  }
   let depth = 0;
+  let round = 0;
   let out = '';
+  let isFirst = false;
   for (const character of name) {
+    const isDropped = depth > 1 || depth === 1 && !isFirst;
     if (character === open) {
-      if (depth++ === 0) out += open + '…' + close;
-    } else if (character === close && depth > 0) depth--;
-    else if (depth === 0) out += character;
+      depth++;
+      if (depth === 1) {
+        isFirst = !!keepsFirst;
+        round = 0;
+        out += keepsFirst ? open : open + '…' + close;
+      } else if (depth === 2 && !isDropped) out += open + '…' + close;
+    } else if (character === close && depth > 0) {
+      depth--;
+      if (depth === 0 && keepsFirst) out += close;
+    } else if (depth === 1 && isFirst && character === ',' && round === 0) {
+      isFirst = false;
+      out += ', …';
+    } else if (!isDropped) {
+      if (character === '(') round++;
+      if (character === ')') round--;
+      out += character;
+    }
   }
   return depth ? name : out;
 }
