@@ -33,6 +33,8 @@ mod pmat;
 mod addresses;
 // Functions with one name in several files.
 mod same_name;
+// Linker names in files of other tools.
+mod linker_names;
 // Memory in use, and what LeakSanitizer's rules suppress of it.
 mod leaks;
 // The database: sharing, removal, interruption, two processes at once.

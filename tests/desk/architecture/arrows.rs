@@ -79,7 +79,16 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     (
         "app/sources",
         &[
-            "analysis", "dropin", "files", "formats", "profile", "stores", "text",
+        &[
+            "analysis",
+            "dropin",
+            "files",
+            "formats",
+            "profile",
+            "stores",
+            "symbolize",
+            "text",
+        ],
         ],
     ),
     ("app/stores", &["analysis", "files", "report", "wiretap"]),

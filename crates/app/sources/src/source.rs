@@ -19,6 +19,7 @@ use heapprof_dropin::{FetchOptions, ToolReadOptions};
 use heapprof_formats::{FormatReadOptions, MprofCall, PartSelector, ProfileFormat, ProfileReading};
 use heapprof_profile::{Profile, merge_all};
 use heapprof_stores::{StoreBackend, read_selection};
+use heapprof_symbolize::demangle_names;
 use heapprof_text::file_name as name;
 use rustix::process::geteuid;
 
@@ -196,7 +197,7 @@ impl ProfileSources {
         let format = Cell::new(None);
         let read = self.read_one(name, |reading| {
             format.set(Some(reading.format));
-            reading.commented()
+            as_shown(reading)
         })?;
         let source = read.source;
         self.say_warnings(&source);
@@ -209,7 +210,7 @@ impl ProfileSources {
         let calls = RefCell::new(Vec::new());
         let read = self.read_one(name, |mut reading| {
             calls.replace(std::mem::take(&mut reading.calls));
-            reading.commented()
+            as_shown(reading)
         })?;
         let source = read.source;
         self.say_warnings(&source);
@@ -251,7 +252,7 @@ impl ProfileSources {
     }
 
     fn one(&self, name: &str) -> Result<SelectedSource> {
-        self.read_one(name, ProfileReading::commented)
+        self.read_one(name, as_shown)
     }
 
     fn read_one(
@@ -339,7 +340,7 @@ impl ProfileSources {
     pub fn read_sent(&self, name: &str, bytes: &[u8]) -> Result<Profile> {
         let length = bytes.len() as u64;
         let reading = self.decode(name, bytes, Some(length), self.settings.options.clone())?;
-        Ok(reading.commented())
+        Ok(as_shown(reading))
     }
 
     /// Reads the stored profile with this name from the database.
@@ -447,6 +448,15 @@ pub fn split_part(name: &str) -> (&str, Option<PartSelector>) {
         (!whole.is_empty() && !name::path(name).exists()).then_some((whole, Some(part)))
     };
     split().unwrap_or((name, None))
+}
+
+/// Returns the profile of a file as heapprof's own reports show it: with the name of its format,
+/// and with source names in place of linker names. Other tools' reports read the names as they are
+/// in the file, because each tool demangles names by its own rules.
+fn as_shown(reading: ProfileReading) -> Profile {
+    let mut profile = reading.commented();
+    demangle_names(&mut profile);
+    profile
 }
 
 /// Returns a profile that may be changed. It is copied if it is shared.

@@ -1,7 +1,7 @@
 //! Converts linker names of C++ (Itanium) and Rust (legacy and v0) to source names. C names stay
 //! unchanged.
 
-use heapprof_profile::is_rust_name;
+use heapprof_profile::{Profile, is_rust_name};
 
 use crate::itanium::{self, DemangleDetail};
 
@@ -33,6 +33,44 @@ fn demangle_with(symbol: &str, detail: DemangleDetail) -> Option<String> {
     itanium::demangle(symbol, detail)
 }
 
+/// Gives functions whose name is a linker name their source names. The linker name is kept as the
+/// function's `system_name`, as pprof's format intends. A function that has a source name already
+/// stays as it is.
+///
+/// Other tools write linker names, and pprof shows source names for those.
+pub fn demangle_names(profile: &mut Profile) {
+    for at in 0..profile.function.len() {
+        let function = &profile.function[at];
+        let is_named = !function.name.is_empty() && !function.system_name.is_empty();
+        if is_named && function.name != function.system_name {
+            continue;
+        }
+        let linker = match function.system_name.is_empty() {
+            true => function.name,
+            false => function.system_name,
+        };
+        if let Some(name) = demangle_stored(profile.text(linker)) {
+            let name = profile.strings.intern(&name);
+            let function = &mut profile.function[at];
+            (function.name, function.system_name) = (name, linker);
+        }
+    }
+}
+
+/// Demangles a symbol as other tools write it: macOS puts an underscore before each symbol, and a
+/// version or `@plt` may follow the symbol.
+fn demangle_stored(symbol: &str) -> Option<String> {
+    let symbol = symbol
+        .strip_prefix('_')
+        .filter(|rest| is_mangled(rest))
+        .unwrap_or(symbol);
+    if !is_mangled(symbol) {
+        return None;
+    }
+    let (symbol, end) = symbol.split_at(symbol.find('@').unwrap_or(symbol.len()));
+    Some(demangle(symbol)? + end)
+}
+
 /// Whether a name looks like a C++ or Rust linker name.
 pub(crate) fn is_mangled(symbol: &str) -> bool {
     symbol.starts_with("_Z") || symbol.starts_with("_R")
@@ -40,7 +78,62 @@ pub(crate) fn is_mangled(symbol: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::demangle;
+    use heapprof_profile::{Function, ProfileBuilder};
+
+    use super::{demangle, demangle_names};
+
+    /// Checks which names are demangled, and that the linker name is kept.
+    #[test]
+    fn stored_names_become_source_names() {
+        let table = [
+            // The name, the system name, and both afterwards.
+            (
+                "_ZN3foo3barEv",
+                "_ZN3foo3barEv",
+                "foo::bar()",
+                "_ZN3foo3barEv",
+            ),
+            ("_ZN3foo3barEv", "", "foo::bar()", "_ZN3foo3barEv"),
+            ("", "_ZN3foo3barEv", "foo::bar()", "_ZN3foo3barEv"),
+            ("foo::bar", "_ZN3foo3barEv", "foo::bar", "_ZN3foo3barEv"),
+            ("_ZN3foo3barEv", "bar", "_ZN3foo3barEv", "bar"),
+            (
+                "__ZN3foo3barEv",
+                "__ZN3foo3barEv",
+                "foo::bar()",
+                "__ZN3foo3barEv",
+            ),
+            (
+                "_Znwm@plt",
+                "_Znwm@plt",
+                "operator new(unsigned long)@plt",
+                "_Znwm@plt",
+            ),
+            (
+                "_RNvCs15kBYyAo9fc_7mycrate7example",
+                "",
+                "mycrate::example",
+                "_RNvCs15kBYyAo9fc_7mycrate7example",
+            ),
+            ("malloc", "malloc", "malloc", "malloc"),
+            ("_Zebra", "_Zebra", "_Zebra", "_Zebra"),
+            ("_", "", "_", ""),
+        ];
+        for (name, system_name, shown, kept) in table {
+            let mut builder = ProfileBuilder::new(&[("space", "bytes")]);
+            let [name, system_name] = [name, system_name].map(|text| builder.text(text));
+            builder.function(Function {
+                name,
+                system_name,
+                ..Function::default()
+            });
+            let mut profile = builder.finish();
+            demangle_names(&mut profile);
+            let function = profile.function[0];
+            let found = [function.name, function.system_name].map(|text| profile.text(text));
+            assert_eq!(found, [shown, kept]);
+        }
+    }
 
     #[test]
     fn a_class_has_its_name() {

@@ -43,7 +43,7 @@ use heapprof_profile::{MappingIndex, Profile, StringId};
 
 use crate::answer_cache::AnswerCache;
 use crate::answers::LocationLines;
-pub use crate::demangle::{class_name, demangle};
+pub use crate::demangle::{class_name, demangle, demangle_names};
 use crate::elf::MappedRange;
 use crate::files::WantedBinary;
 pub use crate::labels::FileSymbols;
