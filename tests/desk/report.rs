@@ -320,7 +320,7 @@ fn a_sampled_and_an_exact_side_are_not_both_exact() {
         }
         let [this, other] = which;
         let said = format!(
-            "estimated from samples {this} ({one_every}), but not {other}, so a difference is an \
+            "estimated from samples {this} ({one_every}) and exact {other}, so a difference is an \
              estimate"
         );
         for format in ["text", "markdown"] {
@@ -348,7 +348,7 @@ fn a_page_says_how_each_side_was_recorded() {
     }
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/desk/web/page/script");
     let folder = tempfile::tempdir().unwrap();
-    for name in ["sampling", "format"] {
+    for name in ["sampling", "format", "profile", "measures"] {
         let script = std::fs::read_to_string(page.join(format!("{name}.js"))).unwrap();
         let script = script.replace(".js'", ".mjs'");
         std::fs::write(folder.path().join(format!("{name}.mjs")), script).unwrap();
@@ -356,8 +356,10 @@ fn a_page_says_how_each_side_was_recorded() {
     let main = "
         import { exactnessText, recordedText } from './sampling.mjs';
         for (const [before, after] of [[524288, 1], [1, 65536], [1, 1], [0, 1]]) {
-          const question = { before: 0, after: 1, measure: { name: 'inuse_space' } };
-          const snapshots = [{ period: before }, { period: after }];
+          const measure = { name: 'inuse_space', kind: 'space', unit: 'bytes', index: 0 };
+          const question = { before: 0, after: 1, measure };
+          const snapshots = [before, after].map(period =>
+            ({ period, total: [100 << 20], error: period > 1 ? [0.1] : undefined }));
           const profile = { isHeap: true, head: {}, snapshots };
           const app = { profile, model: { isDiff: true, question } };
           console.log(exactnessText(app) + ' | ' + recordedText(app));
@@ -377,12 +379,14 @@ fn a_page_says_how_each_side_was_recorded() {
     let wanted = [
         format!(
             "≈ estimate: before 1 per 512 KiB, after exact | Before: {} After: {exact} The \
-             difference is an estimate.",
+             difference is an estimate. A growth of less than about 2 MiB in a function, or 10 \
+             MiB in all, would not show.",
             sampled("512 KiB")
         ),
         format!(
             "≈ estimate: before exact, after 1 per 64 KiB | Before: {exact} After: {} The \
-             difference is an estimate.",
+             difference is an estimate. A growth of less than about 64 KiB in a function, or 11 \
+             MiB in all, would not show.",
             sampled("64 KiB")
         ),
         format!("exact | {exact}"),

@@ -377,3 +377,73 @@ fn what_a_comparison_cannot_tell_is_said() {
     }
     assert_eq!(said(&["--fail-if", "inuse_space > +10%", EXACT, EXACT]), "");
 }
+
+/// Where nothing changed by more than noise, the report says how large a growth would have shown:
+/// about five samples in a function, and 1.96 deviations of the difference in all.
+#[test]
+fn what_sampling_could_not_see_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let write = |name: &str, profile: &Profile| {
+        encode(profile, std::fs::File::create(folder.join(name)).unwrap()).unwrap();
+    };
+    write("a", &heap(&[("f", 100), ("g", 44)]));
+    write("b", &heap(&[("f", 102), ("g", 40)]));
+    write("none", &heap(&[]));
+    write("more", &heap(&[("f", 100), ("g", 144)]));
+    let mut exact = heap(&[]);
+    exact.period = 1;
+    write("exact", &exact);
+    let diff = |args: &[&str]| {
+        let run = run(folder, &[&["diff"], args].concat());
+        assert_eq!(run.code, 0, "{}", run.err);
+        run.out
+    };
+    let nothing = "Nothing changed by more than sampling can tell apart: a growth of less than \
+                   about 2.50MiB in a function, or 18MiB in all, would not show.\n";
+    for [before, after] in [["a", "a"], ["a", "b"], ["b", "a"]] {
+        let text = diff(&[before, after]);
+        assert!(text.contains(nothing), "{text}");
+    }
+    let lines = diff(&["-g", "lines", "a", "b"]);
+    assert!(lines.contains("about 2.50MiB in a line, or"), "{lines}");
+    assert!(!diff(&["a", "more"]).contains("Nothing changed"));
+    let empty = diff(&["none", "none"]);
+    let expected = "No allocation was sampled on either side: a growth of less than about 2.50MiB \
+                    would not show.\n";
+    assert!(empty.contains(expected), "{empty}");
+    assert!(diff(&["exact", "exact"]).contains("Both sides hold no values.\n"));
+    // The errors of a sampled peak are not known.
+    let peak = ok(&["diff", "-t", "peak_space", SAMPLED, SAMPLED]);
+    assert!(
+        peak.contains("can tell apart: a small growth would not show.\n"),
+        "{peak}"
+    );
+    let document: Value = serde_json::from_str(&diff(&["-f", "json", "a", "b"])).unwrap();
+    let growth = &document["smallest_growth"];
+    let [row, total] = ["row", "total"].map(|key| growth[key].as_f64().unwrap() / 524_288.0);
+    assert!(
+        (4.0..5.0).contains(&row) && (33.0..36.0).contains(&total),
+        "{document}"
+    );
+    let exact = diff(&["-f", "json", "exact", "exact"]);
+    assert!(!exact.contains("smallest_growth"), "{exact}");
+}
+
+/// A comparison of estimates with exact values says which side is which, in one line.
+#[test]
+fn sampled_and_exact_sides_are_named() {
+    let period = "(one every 512KiB on average)";
+    for (args, sides) in [
+        ([SAMPLED, EXACT], ["before", "after"]),
+        ([EXACT, SAMPLED], ["after", "before"]),
+    ] {
+        let text = ok(&[&["diff"], &args[..]].concat());
+        let [sampled, exact] = sides;
+        let line = format!(
+            "Values are estimated from samples {sampled} {period} and exact {exact}, so a \
+             difference is an estimate.\n"
+        );
+        assert!(text.contains(&line), "{text}");
+    }
+}

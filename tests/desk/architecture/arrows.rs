@@ -79,7 +79,6 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     (
         "app/sources",
         &[
-        &[
             "analysis",
             "dropin",
             "files",
@@ -88,7 +87,6 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "stores",
             "symbolize",
             "text",
-        ],
         ],
     ),
     ("app/stores", &["analysis", "files", "report", "wiretap"]),

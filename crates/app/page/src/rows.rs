@@ -205,6 +205,10 @@ fn snapshot(
         rss: moment.rss[0],
         peak_rss: moment.rss[1],
         total: moment.totals.clone(),
+        errors: match moment.errors.iter().any(Option::is_some) {
+            true => moment.errors.clone(),
+            false => Vec::new(),
+        },
         nodes,
         values,
     }

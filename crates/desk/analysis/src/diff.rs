@@ -8,6 +8,7 @@ use crate::place::{self, CodePlace};
 use crate::session::{AnalysisSession, SPREAD_COLUMN_COUNT, read_spread};
 use heapprof_totals::estimate::{
     ComparisonSide, ConfidenceLevel, SampleStep, SumSpread, ValueEstimate, difference,
+    smallest_growth,
 };
 use heapprof_totals::query::{Query, SortKey};
 
@@ -155,6 +156,16 @@ impl DiffRow {
             _ => DiffStatus::Shrunk,
         }
     }
+}
+
+/// The smallest growths that a comparison of estimates shows. Smaller ones are within the noise of
+/// sampling. A growth is `None` if nothing is known of what one sample stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SmallestGrowth {
+    /// The growth of a row that had nothing before. A row that had something needs a larger growth.
+    pub row: Option<i64>,
+    /// The growth of the total.
+    pub total: Option<i64>,
 }
 
 /// The report `diff`.
@@ -383,6 +394,36 @@ impl DiffReport {
     /// Returns the range of the delta of the total; `None` if both totals are exact.
     pub fn total_estimate(&self) -> Option<ValueEstimate> {
         self.total_spread.delta(self.total)
+    }
+
+    /// Returns the smallest growths that this comparison shows; `None` if both profiles are exact,
+    /// or if the errors of their values are not known.
+    pub fn smallest_growth(&self) -> Option<SmallestGrowth> {
+        let spread = self.total_spread.spread;
+        if spread == [None, None] {
+            return None;
+        }
+        // A profile of estimates may have missed a row.
+        let nothing = ChangeSpread {
+            spread: spread.map(|spread| spread.map(|_| SumSpread::default())),
+            ..self.total_spread
+        };
+        let of = |sides: &ChangeSpread, change: ValueChange| {
+            let [before, after] = sides.sides_of(change);
+            smallest_growth(before, after).map(|growth| growth.ceil() as i64)
+        };
+        Some(SmallestGrowth {
+            row: of(&nothing, ValueChange::default()),
+            total: of(&self.total_spread, self.total),
+        })
+    }
+
+    /// Whether no change is larger than the noise of sampling, neither that of a row nor that of
+    /// the total.
+    pub fn is_within_noise(&self) -> bool {
+        let is_noise = |status| matches!(status, DiffStatus::Same | DiffStatus::WithinNoise);
+        let mut rows = self.rows.iter();
+        is_noise(self.total_status()) && rows.all(|row| is_noise(row.status(self.sort)))
     }
 
     /// Returns how the total changed.

@@ -49,6 +49,8 @@ pub struct ReportHeader {
     pub in_use_at_end: Option<i64>,
     /// The mean number of bytes between two samples, if the values are estimates.
     pub sampled: Option<i64>,
+    /// Whether the profile says that every allocation was recorded.
+    pub is_exact: bool,
     /// The range of the total; `None` if it is not known. If values have both signs, this is the
     /// range of the signed sum.
     pub estimate: Option<ValueEstimate>,
@@ -90,11 +92,12 @@ pub(crate) fn sample_type(
     found.ok_or_else(|| AnalysisError::Sql("no totals for the sample type".to_string()))
 }
 
-/// Returns a profile's name, and its sampling period in bytes if it was sampled by bytes.
+/// Returns a profile's name, its sampling period in bytes if it was sampled by bytes, and whether
+/// it says that every allocation was recorded.
 fn name_and_period(
     session: &AnalysisSession,
     profile: i64,
-) -> Result<(String, Option<i64>), AnalysisError> {
+) -> Result<(String, Option<i64>, bool), AnalysisError> {
     let found = session.rows(
         "SELECT name, period_type, period_unit, period FROM profile WHERE id = ?1",
         [profile],
@@ -102,7 +105,8 @@ fn name_and_period(
             let by_space: String = row.get(1)?;
             let unit: String = row.get(2)?;
             let period: i64 = row.get(3)?;
-            Ok((row.get(0)?, period_in_bytes(&by_space, &unit, period)))
+            let sampled = period_in_bytes(&by_space, &unit, period);
+            Ok((row.get(0)?, sampled, period == 1))
         },
     )?;
     Ok(found.into_iter().next().unwrap_or_default())
@@ -145,7 +149,7 @@ pub(crate) fn header(
     )?;
     let (sums, [estimate, net_estimate], spread) = totals.first().copied().unwrap_or_default();
     let [total, net, kept_total, kept_net] = sums;
-    let (name, sampled) = name_and_period(session, profile)?;
+    let (name, sampled, is_exact) = name_and_period(session, profile)?;
     let sampled = sampled.filter(|_| !is_counted(&sample_type.r#type));
     let elsewhere = match kept_total {
         0 => elsewhere(session, profile)?,
@@ -173,6 +177,7 @@ pub(crate) fn header(
         elsewhere,
         in_use_at_end,
         sampled,
+        is_exact,
         estimate: match query.relative_percentages {
             true => net_estimate,
             false => estimate,

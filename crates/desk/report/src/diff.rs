@@ -1,10 +1,11 @@
 //! The report `diff`: before, after, delta, growth and status of each entity that changed.
 
 use heapprof_analysis::{
-    CodePlace, ValueEstimate,
+    CodePlace, Granularity, ValueEstimate,
     diff::{DiffReport, DiffRow, DiffStatus, ValueChange},
     gate::RuleViolation,
 };
+use heapprof_profile::{Unit, UnitFamily};
 use heapprof_text::similar_names;
 use serde_json::{Map, Value, json};
 
@@ -178,12 +179,7 @@ fn lines(
             ));
         }
     }
-    if changed.is_empty() {
-        lines.push(match diff.rows.is_empty() {
-            true => "Both sides hold no values.".to_string(),
-            false => "Nothing changed.".to_string(),
-        });
-    }
+    lines.extend(nothing_changed(diff, changed, measure));
     if shown < changed.len() {
         lines.push(format!(
             "{shown} of {} rows that changed; {}",
@@ -192,6 +188,75 @@ fn lines(
         ));
     }
     lines
+}
+
+/// Returns the line about a comparison in which nothing changed, or no more than sampling can tell
+/// apart. It says how large a growth would have shown. Returns `None` if something changed.
+fn nothing_changed(
+    diff: &DiffReport,
+    changed: &[&DiffRow],
+    measure: &UnitFormatter,
+) -> Option<String> {
+    let growth = diff.smallest_growth();
+    let is_nothing = changed.is_empty() || growth.is_some() && diff.is_within_noise();
+    if !is_nothing {
+        return None;
+    }
+    let is_sampled = diff.before.sampled.or(diff.after.sampled).is_some();
+    let start = match (diff.rows.is_empty(), is_sampled) {
+        (true, false) => return Some("Both sides hold no values.".to_string()),
+        (false, false) => return Some("Nothing changed.".to_string()),
+        (true, true) => "No allocation was sampled on either side",
+        (false, true) => "Nothing changed by more than sampling can tell apart",
+    };
+    let show = |growth: i64| measure.show(rounded_up(growth, &diff.after.sample_type.unit));
+    let row = match diff.after.granularity {
+        Granularity::Functions | Granularity::FileFunctions => "a function",
+        Granularity::Files => "a file",
+        Granularity::Lines => "a line",
+        Granularity::Addresses => "an address",
+    };
+    let growth = growth.unwrap_or_default();
+    let size = match (growth.row, growth.total) {
+        (Some(of_row), Some(total)) if total > of_row => format!(
+            "a growth of less than about {} in {row}, or {} in all,",
+            show(of_row),
+            show(total)
+        ),
+        (Some(growth), _) | (None, Some(growth)) => {
+            format!("a growth of less than about {}", show(growth))
+        }
+        (None, None) => "a small growth".to_string(),
+    };
+    Some(format!("{start}: {size} would not show."))
+}
+
+/// Rounds an amount up to one that is easy to read: to at most two digits, in bytes to halves of
+/// the unit that is shown.
+fn rounded_up(amount: i64, unit: &str) -> i64 {
+    let is_bytes = Unit::parse(unit).is_some_and(|unit| unit.family == UnitFamily::Bytes);
+    let mut step = 1;
+    match is_bytes {
+        true => {
+            while amount / step >= 1024 {
+                step *= 1024;
+            }
+            step = if amount / step < 10 && step > 1 {
+                step / 2
+            } else {
+                step
+            };
+        }
+        false => {
+            while amount / step >= 100 {
+                step *= 10;
+            }
+        }
+    }
+    amount
+        .div_euclid(step)
+        .saturating_add(i64::from(amount % step != 0))
+        .saturating_mul(step)
 }
 
 fn table(
@@ -357,6 +422,9 @@ fn document(
     if !rest.is_empty() {
         let delta: i128 = rest.iter().map(|row| row.change(diff.sort).delta()).sum();
         document["other"] = json!({"delta": whole(delta), "rows": rest.len()});
+    }
+    if let Some(growth) = diff.smallest_growth() {
+        document["smallest_growth"] = json!({"row": growth.row, "total": growth.total});
     }
     if let Some(ratio) = diff.normalized {
         document["normalized"] = json!(ratio);

@@ -132,10 +132,12 @@ pub(crate) fn sampling(before: &ReportHeader, after: Option<&ReportHeader>) -> O
             .map_or_else(|_| period.to_string(), |m| m.show(period));
         format!("one every {period} on average")
     };
+    let is_exact = [before.is_exact, after.is_some_and(|after| after.is_exact)];
     let after = after.map_or(before.sampled, |after| after.sampled);
-    let only = |period: i64, this: &str, other: &str| {
+    let only = |period: i64, this: &str, other: &str, is_exact: bool| {
+        let is = if is_exact { " and exact" } else { ", but not" };
         format!(
-            "estimated from samples {this} ({}), but not {other}, so a difference is an estimate",
+            "estimated from samples {this} ({}){is} {other}, so a difference is an estimate",
             show(period)
         )
     };
@@ -149,8 +151,8 @@ pub(crate) fn sampling(before: &ReportHeader, after: Option<&ReportHeader>) -> O
             show(before),
             show(after)
         ),
-        (Some(before), None) => only(before, "before", "after"),
-        (None, Some(after)) => only(after, "after", "before"),
+        (Some(before), None) => only(before, "before", "after", is_exact[1]),
+        (None, Some(after)) => only(after, "after", "before", is_exact[0]),
     })
 }
 

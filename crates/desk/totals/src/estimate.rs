@@ -323,6 +323,57 @@ pub fn difference(
     (delta - below, delta + above)
 }
 
+/// Returns the smallest growth of a value that a comparison shows. A smaller one is within the
+/// noise of sampling. `after` tells how the later value was sampled. Returns `None` if both values
+/// are exact, or if nothing is known of what one sample stands for.
+pub fn smallest_growth(before: ComparisonSide, after: ComparisonSide) -> Option<f64> {
+    if before.spread.is_none() && after.spread.is_none() {
+        return None;
+    }
+    let is_unknown = |side: ComparisonSide| {
+        let spread = side.spread.unwrap_or_default();
+        side.spread.is_some() && spread.variance <= 0.0 && side.step.each <= 0.0
+    };
+    if is_unknown(before) || is_unknown(after) {
+        return None;
+    }
+    // A growth is sampled as the later value is, so it adds to that value's spread.
+    let shows = |growth: f64| {
+        let grown = ComparisonSide {
+            value: before.value + growth,
+            spread: after.spread.map(|spread| SumSpread {
+                samples: spread
+                    .samples
+                    .saturating_add((growth / after.step.each).ceil() as u64),
+                variance: spread.variance + growth * after.step.each,
+            }),
+            ..after
+        };
+        difference(before, grown, 1.0, ConfidenceLevel::DEFAULT_LEVEL).0 > 0.0
+    };
+    let mut high = 1.0;
+    while !shows(high) {
+        high *= 2.0;
+        if high > MAX_GROWTH {
+            return None;
+        }
+    }
+    let mut low = 0.0;
+    for _ in 0..GROWTH_STEPS {
+        let middle = (low + high) / 2.0;
+        match shows(middle) {
+            true => high = middle,
+            false => low = middle,
+        }
+    }
+    Some(high)
+}
+
+/// Largest growth that is looked for: the largest value of a profile.
+const MAX_GROWTH: f64 = i64::MAX as f64;
+/// The number of times that the interval of the smallest growth is halved.
+const GROWTH_STEPS: usize = 30;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -459,5 +510,43 @@ mod tests {
             let (low, _) = difference(none, one, 1.0, ConfidenceLevel::DEFAULT_LEVEL);
             assert_eq!(low > 0.0, new, "{samples} {low}");
         }
+    }
+
+    /// Checks the growths that comparisons show: of what held nothing, of a large value, and of
+    /// exact values.
+    #[test]
+    fn small_growths_are_noise() {
+        let side = |value: f64, samples, variance| ComparisonSide {
+            value,
+            spread: Some(spread(samples, variance)),
+            step: PERIOD,
+        };
+        let exact = |value| ComparisonSide {
+            value,
+            ..ComparisonSide::default()
+        };
+        let periods = |before, after| smallest_growth(before, after).map(|growth| growth / 4096.0);
+        let is_about = |found: Option<f64>, expected: f64| {
+            let found = found.expect("a growth");
+            assert!(
+                (found - expected).abs() < 0.05 * expected,
+                "{found} {expected}"
+            );
+        };
+        let none = side(0.0, 0, 0.0);
+        is_about(periods(none, none), 4.8);
+        // Nothing was sampled before, and all is known after.
+        is_about(periods(none, exact(0.0)), 3.69);
+        is_about(periods(exact(0.0), none), 1.0);
+        // These are 10,000 samples on both sides: the deviation of the difference is 141.4 periods.
+        let many = side(1e4 * 4096.0, 10_000, 1e4 * 4096.0 * 4096.0);
+        is_about(periods(many, many), 1.96 * 141.4);
+        is_about(periods(many, exact(many.value)), 1.96 * 100.0);
+        assert_eq!(smallest_growth(exact(5.0), exact(9.0)), None);
+        let unknown = ComparisonSide {
+            step: SampleStep::default(),
+            ..none
+        };
+        assert_eq!(smallest_growth(unknown, none), None);
     }
 }

@@ -92,6 +92,9 @@ pub struct PageSnapshot {
     pub peak_rss: Option<i64>,
     /// The total of each type. Percentages are shares of this total.
     pub total: Vec<i64>,
+    /// The possible error of each type's total, as a share of the total; `None` for exact totals.
+    /// The list is empty if all totals are exact.
+    pub errors: Vec<Option<f64>>,
     /// The indices of the nodes that have values, ascending.
     pub nodes: Vec<u32>,
     /// A column of values for each type, with one value for each entry of `nodes`: the node's own

@@ -7,7 +7,7 @@ import { largest } from './model.js';
 import { drawFunction } from './panel_function.js';
 import { chip, functionRow, listHead } from './pieces.js';
 import { totalOf } from './profile.js';
-import { recordedText } from './sampling.js';
+import { recordedText, smallestGrowth } from './sampling.js';
 
 const FUNCTIONS = 9;
 const MODULES = 7;
@@ -76,6 +76,16 @@ function moduleRows(app) {
   });
 }
 
+// Says that nothing changed, or that the totals do not differ by more than two samplings may.
+function unchangedText(app, sum, kinds) {
+  const growth = smallestGrowth(app);
+  const isNothing = sum === 0 && !kinds.new && !kinds.grown && !kinds.shrunk && !kinds.gone;
+  if (!growth) return isNothing ? ' Nothing changed.' : '';
+  if (isNothing) return ' Nothing changed by more than sampling can tell apart.';
+  const isNoise = Math.abs(sum) < Math.max(growth.row, growth.total);
+  return isNoise ? ' Sampling cannot tell the totals apart.' : '';
+}
+
 function whatChanged(app) {
   const { flat, total } = app.model;
   const change = flat.after.map((value, f) => value - flat.before[f]);
@@ -97,7 +107,7 @@ function whatChanged(app) {
       el('b', { cls: sum > 0 ? 'up' : sum < 0 ? 'dn' : null },
         sign + signed(app.write, sum) + share),
       `. Functions: ${kinds.new} new, ${kinds.grown} grown, ${kinds.shrunk} shrunk, ` +
-      `${kinds.gone} gone.`),
+      `${kinds.gone} gone.${unchangedText(app, sum, kinds)}`),
     listHead('Grew most', 'flat'), list(change, GREW),
     listHead('Shrank most', 'flat'), list(change.map(value => -value), SHRANK),
     el('h3', {}, 'About the numbers'), el('p', { cls: 'where', tid: 'about' }, aboutNumbers(app)),

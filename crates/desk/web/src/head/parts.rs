@@ -19,6 +19,8 @@ pub(super) struct SnapshotJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     peak_rss: Option<i64>,
     total: &'a [i64],
+    #[serde(skip_serializing_if = "<[Option<f64>]>::is_empty")]
+    error: &'a [Option<f64>],
 }
 
 #[derive(Serialize)]
@@ -113,6 +115,12 @@ impl<'a> SnapshotJson<'a> {
                 rss: check_optional("a resident set", snapshot.rss)?,
                 peak_rss: check_optional("a resident set", snapshot.peak_rss)?,
                 total: exact_list("a total", &snapshot.total)?,
+                error: {
+                    for &error in snapshot.errors.iter().flatten() {
+                        check_finite("an error", error)?;
+                    }
+                    &snapshot.errors
+                },
             })
         };
         report.snapshots.iter().map(one).collect()
