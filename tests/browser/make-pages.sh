@@ -25,6 +25,15 @@ record cpp valid/c.waves.pb.gz g++ -O1 -g "$home/sample-profiles/programs/market
 record rust valid/made.inlines.pb.gz rustc -O -g "$home/tests/programs/stack_rust.rs"
 PYTHONDONTWRITEBYTECODE=1 python3 "$home/tests/browser/make_profiles.py" .
 
+# Names that read the same without arguments, parameters and outer functions.
+"$HEAPPROF" convert --values inuse_space/bytes --to pprof -o twins.pb.gz - <<'END'
+main;shop::Map<shop::Key, int>::put(shop::Key) 100
+main;shop::Map<shop::Other, int>::put(shop::Other) 90
+main;shop::parse(int) 80
+main;shop::parse(long) 70
+main;shop::render::{closure#0} 60
+END
+
 # Writes a page: its name, its base or -, its profile, and options.
 page() {
   local name=$1 base=$2 profile=$3
@@ -52,6 +61,9 @@ page negative - valid/made.negative.pb.gz
 page inlines - valid/made.inlines.pb.gz
 page recursion - valid/made.recursion.pb.gz
 page sampled - valid/made.sampled.pb.gz
+page even valid/made.sampled.pb.gz valid/made.sampled.pb.gz
+page mixed valid/made.leaks.pb.gz valid/made.sampled.pb.gz
+page twins - twins.pb.gz
 page few - valid/go.leaky.after.pb.gz --max-nodes 30
 page hidden - valid/go.leaky.after.pb.gz --anonymize
 page plain - valid/go.leaky.after.pb.gz

@@ -8,6 +8,23 @@ export default async function ({ check, visit, isServed }) {
   await visit('kinds of change', 'diff', 'view=table&fold=0', (page, of) => kinds(check, page, of));
   await visit('before and after', 'diff', 'fold=0', (page, of) => sides(check, page, of));
   await visit('columns', 'diff', 'view=table&fold=0', page => sort(check, page));
+  await visit('nothing but noise', 'even', '', page => noise(check, page));
+  await visit('a sampled side', 'mixed', '', page => mixed(check, page));
+}
+
+// Where nothing changed, the page says what sampling could not see, as `diff` does.
+async function noise(check, page) {
+  const change = await page.tid('change').textContent();
+  check(change.endsWith('Nothing changed by more than sampling can tell apart.'), change);
+  const about = await page.tid('about').textContent();
+  const wanted = 'A growth of less than about 2.5 MiB in a function, or 9.5 MiB in all, ' +
+    'would not show.';
+  check(about.includes(wanted), about);
+}
+
+async function mixed(check, page) {
+  const badge = await page.tid('exactness').textContent();
+  check.equal(badge, '≈ estimate: before exact, after 1 per 512 KiB', 'both sides are named');
 }
 
 // Rows of `diff` that changed, with what they were before and after.

@@ -16,6 +16,8 @@ export default async function ({ check, visit, isServed }) {
       { init: watch });
     await visit('the table', name, 'view=table&fold=0', (page, of) => table(check, page, of));
   }
+  await visit('names that read the same', 'twins', 'view=table&fold=0',
+    page => twins(check, page));
   await visit('the policy', 'names', '', page => policy(check, page));
 }
 
@@ -58,6 +60,16 @@ async function table(check, page, { last }) {
   }
   await page.tid('sql-button').click();
   check((await page.tid('command-text').textContent()).startsWith('$ heapprof top'), 'the command');
+}
+
+// Short names keep what tells them apart.
+async function twins(check, page) {
+  const short = await page.$$eval('#side bdi', all => all.map(one => one.textContent));
+  const wanted = ['Map<shop::Key, …>::put', 'Map<shop::Other, …>::put', 'shop::parse(int)',
+    'shop::parse(long)', 'render::{closure#0}'];
+  for (const name of wanted) {
+    check(short.some(one => one.endsWith(name)), `${name} is in the panel: ${short.join(' | ')}`);
+  }
 }
 
 // A page may not be told to load or to run anything, whatever gets into it.
