@@ -199,10 +199,10 @@ impl fmt::Display for ProfileElement {
 #[non_exhaustive]
 pub enum Warning {
     /// Some texts are not UTF-8; their bad bytes are read as U+FFFD.
-    #[error("{0} texts are not UTF-8; their bad bytes are shown as \u{fffd}")]
+    #[error("{0} strings are not UTF-8; their invalid bytes are shown as \u{fffd}")]
     NotUtf8(usize),
     /// The mapping of some locations is not in the file.
-    #[error("{0} locations name a mapping that is not in the file; taken as unknown")]
+    #[error("{0} locations name a mapping that is not in the file; treated as unknown")]
     MissingMapping(usize),
     /// A sample type was left out, because not all merged profiles have it.
     #[error("sample type {0} is not in every profile and was left out of the merge")]

@@ -37,7 +37,7 @@ pub const EMPTY_COMMENT: &str = "empty: nothing was allocated, or nothing was sa
 /// seen.
 const DROPPED_TEXTS: [&str; 6] = [
     "events inside the collector or the allocator (signal handlers, fork handlers)",
-    "events for lack of memory for the tables",
+    "events, for lack of memory for the tables",
     "events while another one was interrupted by a signal handler",
     "frees of blocks allocated before the recording",
     "frees that were not seen before the address came again",

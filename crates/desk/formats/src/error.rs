@@ -54,7 +54,7 @@ pub enum FormatError {
         defect: String,
     },
     /// The file has more entries of some kind than may be kept in memory.
-    #[error("has more than {0}; that is beyond what heapprof keeps in memory")]
+    #[error("has more than {0}, which is more than heapprof keeps in memory")]
     TooMuch(String),
     /// The requested part is not in the file.
     #[error("has no {asked}; it has {present}")]
@@ -72,7 +72,7 @@ pub enum FormatError {
     #[error("{0}")]
     ValuesKnown(String),
     /// A file of Perl's values can't be read.
-    #[error("cannot be read as Perl values of Devel::MAT: {0}")]
+    #[error("cannot be read as a Devel::MAT dump of Perl values: {0}")]
     Pmat(#[from] heapprof_perl_values::pmat::PmatError),
     /// The zstd layer is damaged.
     #[error("the zstd data is damaged ({0}); copy or download it again")]
@@ -82,7 +82,8 @@ pub enum FormatError {
     Lz4(String),
     /// The file inflates to far more bytes than packed text usually does.
     #[error(
-        "inflates to more than {bytes} bytes and {times} times its own size, which costs much time"
+        "inflates to more than {bytes} bytes and {times} times its own size, which would take too \
+         long"
     )]
     TooDense {
         /// Number of bytes to which any file may inflate, however small it is.
@@ -94,7 +95,10 @@ pub enum FormatError {
         limit: u64,
     },
     /// The file is of no known format.
-    #[error("is no profile that heapprof knows: it {kind}{}", TriedFormats(tried))]
+    #[error(
+        "is not in a format that heapprof reads: it {kind}{}",
+        TriedFormats(tried)
+    )]
     Unknown {
         /// Kind of the file, in words.
         kind: String,

@@ -71,7 +71,7 @@ struct EventLogReader {
 pub fn read_log(input: &mut dyn BufRead) -> Result<EventLog, FormatError> {
     let mut lines = LineReader::new(input);
     if !lines.advance()? || lines.line() != LOG_START {
-        return Err(lines.wrong("the first line of a log of heapprof, which is text"));
+        return Err(lines.wrong("the first line of a heapprof log"));
     }
     let mut reader = EventLogReader {
         builder: ProfileBuilder::new(&recording_texts::SAMPLE_TYPES[..VALUE_COUNT]),
@@ -92,7 +92,7 @@ pub fn read_log(input: &mut dyn BufRead) -> Result<EventLog, FormatError> {
             break;
         }
         let Some(()) = reader.line(lines.line()) else {
-            let expected = "program, stack, +, - or end, with what belongs to it";
+            let expected = "program, stack, +, - or end, with its fields";
             return Err(lines.wrong(expected));
         };
     }

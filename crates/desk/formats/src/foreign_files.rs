@@ -14,7 +14,7 @@ pub const SQLITE_DESCRIPTION: &str = "is a SQLite database";
 pub const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
 /// Advice for JSON or other data that speedscope opens.
 const SPEEDSCOPE_ADVICE: &str =
-    "open it in speedscope (www.speedscope.app), export it there, and name what it exports";
+    "open it in speedscope (www.speedscope.app), export it there, and give the exported file";
 
 /// Describes a file whose unpacked bytes begin with `head`; `None` if its kind is unknown.
 pub(crate) fn kind(head: &[u8]) -> Option<String> {
@@ -44,60 +44,59 @@ const MAGICS: &[(usize, &[u8], &str)] = &[
     (
         0,
         b"PERFILE2",
-        "is data of perf record; make text of it first: perf script -i FILE > out.txt",
+        "is perf record data; convert it to text first: perf script -i FILE > out.txt",
     ),
     (
         0,
         b"2ELIFREP",
-        "is data of perf record, of a machine of the other byte order; make text of it there: \
+        "is perf record data from a machine with the other byte order; convert it to text there: \
          perf script -i FILE > out.txt",
     ),
     (
         0,
         b"FLR\0",
-        "is a recording of Java's Flight Recorder (JFR); make folded stacks of it by \
+        "is a Java Flight Recorder (JFR) recording; convert it to folded stacks with \
          async-profiler's jfrconv: jfrconv --alloc --total -o collapsed FILE out.txt",
     ),
     (
         0,
         b"JAVA PROFILE 1.0.",
-        "is a heap dump of Java (hprof), which has objects but not where they were allocated; \
-         Eclipse MAT and VisualVM read it",
+        "is a Java heap dump (hprof), which has objects but not where they were allocated; Eclipse \
+         MAT and VisualVM read it",
     ),
     (
         0,
         b"Nettrace",
-        "is a trace of .NET; make JSON of speedscope of it first: dotnet-trace convert --format \
+        "is a .NET trace; convert it to speedscope JSON first: dotnet-trace convert --format \
          Speedscope FILE",
     ),
     (
         4,
         b"!FastSerialization.1",
-        "is a heap dump of .NET (.gcdump) or an old trace (.netperf), which has objects but not \
-         where they were allocated; dotnet-gcdump report FILE reads it",
+        "is a .NET heap dump (.gcdump) or an old trace (.netperf), which has objects but not where \
+         they were allocated; dotnet-gcdump report FILE reads it",
     ),
     (
         0,
         b"\x04\x08{",
-        "is an object of Ruby (Marshal), as stackprof writes it; make folded stacks of it first: \
+        "is a Ruby object (Marshal), as stackprof writes it; convert it to folded stacks first: \
          stackprof --stackcollapse FILE > out.txt",
     ),
     (
         0,
         b"rbspy0",
-        "is a recording of rbspy; make JSON of speedscope of it first: rbspy report -i FILE -f \
+        "is an rbspy recording; convert it to speedscope JSON first: rbspy report -i FILE -f \
          speedscope -o out.json",
     ),
     (
         0,
         b"\x17\x08Dtracing",
-        "is data of trace-cmd; trace-cmd report FILE reads it",
+        "is trace-cmd data; trace-cmd report FILE reads it",
     ),
     (
         0,
         b"MDMP",
-        "is a minidump of Windows, which has memory but not where it was allocated; WinDbg reads \
-         it",
+        "is a Windows minidump, which has memory but not where it was allocated; WinDbg reads it",
     ),
     (
         0,
@@ -136,7 +135,7 @@ const MAGICS: &[(usize, &[u8], &str)] = &[
     (
         0,
         b"\x02\x21\x4c\x18",
-        "is lz4-compressed in an old form; unpack it first: lz4 -d FILE",
+        "is lz4-compressed in an old format; unpack it first: lz4 -d FILE",
     ),
     (
         0,
@@ -156,12 +155,12 @@ const MAGICS: &[(usize, &[u8], &str)] = &[
     (
         0,
         b"\x1f\x9d",
-        "is packed by compress; unpack it first: uncompress FILE",
+        "is packed with compress; unpack it first: uncompress FILE",
     ),
     (
         0,
         b"\xff\x06\0\0sNaPpY",
-        "is packed by snappy; unpack it first",
+        "is packed with snappy; unpack it first",
     ),
     // Pickles of Python with their first opcode, from version 2 of the protocol on.
     (0, b"\x80\x02}", PICKLE_DESCRIPTION),
@@ -181,7 +180,7 @@ const MAGICS: &[(usize, &[u8], &str)] = &[
     (0, b"{\xa9\x03", CPROFILE_DESCRIPTION),
     // Other files.
     (0, SQLITE_MAGIC, SQLITE_DESCRIPTION),
-    (0, b"MZ", "is a program or library of Windows"),
+    (0, b"MZ", "is a Windows program or library"),
     (
         0,
         b"\xcf\xfa\xed\xfe",
@@ -195,13 +194,13 @@ const MAGICS: &[(usize, &[u8], &str)] = &[
     (
         0,
         b"\xca\xfe\xba\xbe",
-        "is a class of Java, or a program of macOS (Mach-O)",
+        "is a Java class file or a macOS program (Mach-O)",
     ),
     (0, b"!<arch>\n", "is a static library or another ar archive"),
     (
         0,
         b"%PDF-",
-        "is a PDF; name the profile that it was made of",
+        "is a PDF; give the profile that it was made from",
     ),
     (0, b"\x89PNG\r\n\x1a\n", PICTURE_DESCRIPTION),
     (0, b"\xff\xd8\xff", PICTURE_DESCRIPTION),
@@ -218,11 +217,11 @@ const MAGICS: &[(usize, &[u8], &str)] = &[
     ),
 ];
 
-const PICKLE_DESCRIPTION: &str = "is a pickle of Python, and the only ones that heapprof reads are snapshots \
-                      of tracemalloc: snapshot.dump(FILE); it runs no pickle";
-const CPROFILE_DESCRIPTION: &str = "is a profile of Python's cProfile, which has times of functions, without \
-                        stacks; python -m pstats FILE reads it";
-const PICTURE_DESCRIPTION: &str = "is a picture; name the profile that it was made of";
+const PICKLE_DESCRIPTION: &str = "is a Python pickle; the only pickles that heapprof reads are \
+                      snapshots of tracemalloc: snapshot.dump(FILE); it does not execute pickles";
+const CPROFILE_DESCRIPTION: &str = "is a profile of Python's cProfile, which has function times, \
+                        without stacks; python -m pstats FILE reads it";
+const PICTURE_DESCRIPTION: &str = "is a picture; give the profile that it was made from";
 
 /// Returns the kind of an ELF file, from the type in its header.
 fn elf(head: &[u8]) -> Option<&'static str> {
@@ -263,7 +262,7 @@ fn cpu_profile(head: &[u8]) -> Option<&'static str> {
     let is_header = |words: &[u64; 5]| matches!(words, [0, 3, 0, 1..=1_000_000_000, 0]);
     let found = headers.iter().flatten().any(is_header);
     found.then_some(
-        "is a CPU profile of gperftools; make one of pprof of it first, with its program: pprof \
+        "is a gperftools CPU profile; convert it to a pprof profile first, with its program: pprof \
          -proto -output out.pb.gz PROGRAM FILE",
     )
 }
@@ -290,24 +289,24 @@ fn text_kind(head: &[u8]) -> Option<&'static str> {
     let go = first.strip_prefix(b"go");
     if go.is_some_and(|rest| rest.ends_with(b" heap dump")) {
         return Some(
-            "is a heap dump of Go (debug.WriteHeapDump), which has objects but not where they \
-             were allocated; write a profile instead: pprof.WriteHeapProfile, or /debug/pprof/heap",
+            "is a Go heap dump (debug.WriteHeapDump), which has objects but not where they were \
+             allocated; write a profile instead: pprof.WriteHeapProfile, or /debug/pprof/heap",
         );
     }
     if go.is_some_and(|rest| {
         rest.starts_with(b" 1.") && memchr::memmem::find(rest, b" trace\0").is_some()
     }) {
-        return Some("is an execution trace of Go; go tool trace FILE reads it");
+        return Some("is a Go execution trace; go tool trace FILE reads it");
     }
     if text.starts_with(b"# callgrind format") || text.starts_with(b"version: 1\ncreator: ") {
         return Some(
-            "is a profile of callgrind, which heapprof writes but does not read; Valgrind's \
+            "is a callgrind profile, which heapprof writes but does not read; Valgrind's \
              --xtree-memory writes what heapprof reads, if the name of its file ends in .ms",
         );
     }
     match text.starts_with(b"<") {
         true if has(b"<svg") && !has(b"<html") => {
-            Some("is an SVG picture, perhaps a flame graph; name the profile that it was made of")
+            Some("is an SVG picture, perhaps a flame graph; give the profile that it was made from")
         }
         true => Some("is a web page or XML, perhaps an error page"),
         false => None,

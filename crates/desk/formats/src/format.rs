@@ -85,29 +85,29 @@ impl ProfileFormat {
     fn texts(self) -> (&'static str, &'static str) {
         match self {
             ProfileFormat::Pprof => ("pprof", "pprof protobuf"),
-            ProfileFormat::Massif => ("massif", "snapshots of Valgrind's Massif"),
-            ProfileFormat::Dhat => ("dhat", "JSON of Valgrind's DHAT"),
-            ProfileFormat::Heaptrack => ("heaptrack", "interpreted data of heaptrack"),
-            ProfileFormat::LeakSanitizer => ("leaksanitizer", "leak report of LeakSanitizer"),
-            ProfileFormat::Memleak => ("memleak", "report of bcc's memleak"),
-            ProfileFormat::Bpftrace => ("bpftrace", "maps of bpftrace by stack"),
-            ProfileFormat::Dtrace => ("dtrace", "aggregations of dtrace by stack"),
-            ProfileFormat::PerfScript => ("perf-script", "events as perf script prints them"),
-            ProfileFormat::Mprof => ("mprof", "calls as Perl's Devel::MProf writes them"),
-            ProfileFormat::Speedscope => ("speedscope", "JSON of speedscope"),
+            ProfileFormat::Massif => ("massif", "Valgrind Massif snapshots"),
+            ProfileFormat::Dhat => ("dhat", "Valgrind DHAT JSON"),
+            ProfileFormat::Heaptrack => ("heaptrack", "interpreted heaptrack data"),
+            ProfileFormat::LeakSanitizer => ("leaksanitizer", "LeakSanitizer leak report"),
+            ProfileFormat::Memleak => ("memleak", "bcc memleak report"),
+            ProfileFormat::Bpftrace => ("bpftrace", "bpftrace maps by stack"),
+            ProfileFormat::Dtrace => ("dtrace", "dtrace aggregations by stack"),
+            ProfileFormat::PerfScript => ("perf-script", "perf script output"),
+            ProfileFormat::Mprof => ("mprof", "output of Perl's Devel::MProf"),
+            ProfileFormat::Speedscope => ("speedscope", "speedscope JSON"),
             ProfileFormat::Folded => ("folded", "folded stacks"),
             ProfileFormat::Gperftools => {
                 ("gperftools", "heap profile text of gperftools or tcmalloc")
             }
-            ProfileFormat::Jemalloc => ("jemalloc", "heap dump of jemalloc"),
+            ProfileFormat::Jemalloc => ("jemalloc", "jemalloc heap dump"),
             ProfileFormat::GoText => ("go-text", "Go's heap profile as text"),
-            ProfileFormat::JavaHeapz => ("java-heapz", "heap profile of Google's Java agent"),
-            ProfileFormat::Pmat => ("pmat", "Perl values of Devel::MAT::Dumper"),
-            ProfileFormat::Memray => ("memray", "capture of memray"),
-            ProfileFormat::Tracemalloc => ("tracemalloc", "snapshot of Python's tracemalloc"),
+            ProfileFormat::JavaHeapz => ("java-heapz", "heap profile from Google's Java agent"),
+            ProfileFormat::Pmat => ("pmat", "Perl values from Devel::MAT::Dumper"),
+            ProfileFormat::Memray => ("memray", "memray capture"),
+            ProfileFormat::Tracemalloc => ("tracemalloc", "Python tracemalloc snapshot"),
             ProfileFormat::Symbolized => (
                 "symbolized",
-                "profile with symbols, of jeprof or google-pprof",
+                "profile with symbols, from jeprof or google-pprof",
             ),
         }
     }

@@ -233,11 +233,12 @@ fn check_options_apply(
     if let Some(part) = options.part
         && !format.has_parts()
     {
-        let reason = format!("is one profile ({name}, {description}), which has no part {part}");
+        let reason =
+            format!("is a single profile ({name}, {description}), so it has no part {part}");
         return Err(FormatError::NotInParts(reason));
     }
     if options.values.is_some() && !format.leaves_values_open() {
-        let reason = format!("says itself what its values are ({name}, {description})");
+        let reason = format!("already states what its values are ({name}, {description})");
         return Err(FormatError::ValuesKnown(reason));
     }
     Ok(())

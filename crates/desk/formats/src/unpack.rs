@@ -221,7 +221,7 @@ impl<R: Read> Read for ZstdReader<R> {
             if let Some(sum) = frame.get_checksum_from_data()
                 && Some(sum) != frame.get_calculated_checksum()
             {
-                return Err(damaged("its checksum is another"));
+                return Err(damaged("its checksum does not match"));
             }
             self.frame = None;
         }
@@ -407,7 +407,8 @@ mod tests {
         assert!(matches!(error, FormatError::TooDense { limit, .. } if enough(limit)));
         assert_eq!(
             error.to_string(),
-            "inflates to more than 1048576 bytes and 1000 times its own size, which costs much time"
+            "inflates to more than 1048576 bytes and 1000 times its own size, which would take too \
+             long"
         );
         assert!(read(&file[..], &options(268_435_456)).is_ok());
         // Text that is not packed has the whole limit.

@@ -151,15 +151,15 @@ impl<'a> PmatFile<'a> {
         let cursor = &mut self.cursor;
         if cursor.bytes(4, "its head")? != PMAT_MAGIC {
             return Err(PmatError::Unsupported(
-                "it is no file of Devel::MAT::Dumper".into(),
+                "it is not a Devel::MAT::Dumper file".into(),
             ));
         }
         let flags = cursor.byte("its head")?;
         let [_, major, minor] = *cursor.array("its head")?;
         if major != 0 || !(OLDEST_VERSION..=NEWEST_VERSION).contains(&minor) {
             return Err(PmatError::Unsupported(format!(
-                "it is of version {major}.{minor} of the format, and 0.{OLDEST_VERSION} to 0.{NEWEST_VERSION} are \
-                 read"
+                "it has version {major}.{minor} of the format, but only 0.{OLDEST_VERSION} to \
+                 0.{NEWEST_VERSION} are supported"
             )));
         }
         if flags & !KNOWN_FLAGS != 0
@@ -167,7 +167,7 @@ impl<'a> PmatFile<'a> {
             || flags & WORDS_64_BIT_FLAGS != WORDS_64_BIT_FLAGS
         {
             return Err(PmatError::Unsupported(
-                "it is of a machine that is not little-endian with 64 bits".into(),
+                "it is from a machine that is not 64-bit little-endian".into(),
             ));
         }
         cursor.array::<4>("its head")?;
@@ -184,7 +184,7 @@ impl<'a> PmatFile<'a> {
         self.contexts = lengths(cursor)?;
         match self.kinds.first() {
             Some(common) if common.bytes >= 20 && common.addresses >= 1 => Ok(()),
-            _ => Err(cursor.error_here("what all values have is too short")),
+            _ => Err(cursor.error_here("the common header of values is too short")),
         }
     }
 
@@ -362,7 +362,7 @@ impl<'a> PmatFile<'a> {
             .filter(|&total| i64::try_from(total).is_ok())
             .ok_or_else(|| {
                 self.cursor
-                    .error_here("the sizes of values are more than 63 bits")
+                    .error_here("the sizes of values do not fit in 63 bits")
             })?;
         if number == STRUCTURE_VALUE_KIND {
             // The field of the class has the number of the structure.

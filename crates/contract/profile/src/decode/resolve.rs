@@ -41,7 +41,7 @@ pub(super) fn resolve(decoder: ProfileDecoder) -> Result<Profile, Error> {
                 object,
                 offset,
                 format!(
-                    "{what} is text {} of a string table of {}",
+                    "{what} is string {} of a string table of {}",
                     number as i64,
                     tables.string_id.len()
                 ),

@@ -210,9 +210,9 @@ impl RawSamples {
         let defect = if (counts, variances) != (width, width) {
             format!("has {counts} counts of samples and {variances} variances for {width} values")
         } else if let Some(count) = self.sampled.iter().find(|&&n| n > MAX_SAMPLED) {
-            format!("has a value of {count} samples, more than there can be")
+            format!("has a value of {count} samples, more than is possible")
         } else if let Some(number) = self.variance.iter().find(|&&v| !is_variance(v)) {
-            format!("has the variance {number}, which no value has")
+            format!("has the impossible variance {number}")
         } else {
             let last = self.samples.label_set.len() - 1;
             self.samples.set_spread(last, &self.sampled, &self.variance);

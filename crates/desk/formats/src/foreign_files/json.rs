@@ -17,28 +17,27 @@ use JsonAdvice::{Other, Speedscope};
 const JSON_KINDS: &[(&[&str], &str, JsonAdvice)] = &[
     (
         &["snapshot", "node_fields"],
-        "a heap snapshot of V8 (.heapsnapshot), which has objects but not where they were \
-         allocated",
+        "a V8 heap snapshot (.heapsnapshot), which has objects but not where they were allocated",
         Other("the memory panel of Chrome's developer tools reads it"),
     ),
     (
         &["head", "callFrame", "selfSize"],
-        "a heap profile of V8 (.heapprofile)",
+        "a V8 heap profile (.heapprofile)",
         Speedscope,
     ),
     (
         &["nodes", "callFrame"],
-        "a CPU profile of V8 (.cpuprofile)",
+        "a V8 CPU profile (.cpuprofile)",
         Speedscope,
     ),
     (
         &["head", "functionName", "hitCount"],
-        "a CPU profile of V8 (.cpuprofile)",
+        "a V8 CPU profile (.cpuprofile)",
         Speedscope,
     ),
     (
         &["meta", "preprocessedProfileVersion"],
-        "a profile of Firefox's profiler, as samply writes it",
+        "a Firefox profiler profile, as samply writes it",
         Speedscope,
     ),
     (
@@ -46,56 +45,56 @@ const JSON_KINDS: &[(&[&str], &str, JsonAdvice)] = &[
         "a profile of Firefox's profiler",
         Speedscope,
     ),
-    (&["traceEvents"], "a trace of Chrome's format", Speedscope),
+    (&["traceEvents"], "a trace in Chrome's format", Speedscope),
     (
         &["ph", "ts", "pid"],
-        "a trace of Chrome's format",
+        "a trace in Chrome's format",
         Speedscope,
     ),
     (
         &["ph", "cat", "pid"],
-        "a trace of Chrome's format",
+        "a trace in Chrome's format",
         Speedscope,
     ),
     (
         &["version", "mode", "interval", "gc_samples"],
-        "a profile of stackprof",
-        Other("make folded stacks of its dump: stackprof --stackcollapse DUMP > out.txt"),
+        "a stackprof profile",
+        Other("convert its dump to folded stacks: stackprof --stackcollapse DUMP > out.txt"),
     ),
     (
         &["total_num_allocations", "total_bytes_allocated"],
-        "statistics of memray, without stacks",
+        "memray statistics, without stacks",
         Other("memray's own reports read its capture: memray tree CAPTURE"),
     ),
     (
         &["flamebearer", "names"],
-        "a flame graph of Pyroscope",
+        "a Pyroscope flame graph",
         Other("export it as pprof there"),
     ),
     (
         &["elapsed_time_sec", "max_footprint_mb"],
-        "a profile of Scalene, which is by line, without stacks",
+        "a Scalene profile, which is by line, without stacks",
         Other("scalene view reads it"),
     ),
     (
         &["type", "attached_probes", "data"],
-        "JSON of bpftrace",
+        "bpftrace JSON output",
         Other("print text, without -f json"),
     ),
     (
         &["resourceProfiles"],
-        "a profile of OpenTelemetry as JSON",
+        "an OpenTelemetry profile as JSON",
         Other("export it as pprof"),
     ),
     (
         &["sampleType", "stringTable"],
-        "a profile of pprof as JSON",
+        "a pprof profile as JSON",
         Other("write it as protobuf, as pprof -proto does"),
     ),
     (
         &["name", "value", "children"],
         "a tree of stacks for d3-flame-graph",
-        Other("write folded stacks, a line each: main;f 7"),
+        Other("write folded stacks, one per line: main;f 7"),
     ),
 ];
 
@@ -131,31 +130,31 @@ mod tests {
         let table = [
             (
                 r#"{"snapshot":{"meta":{"node_fields":["type","name","id"]"#,
-                "is a heap snapshot of V8",
+                "is a V8 heap snapshot",
             ),
             (
                 r#"{"head":{"callFrame":{"functionName":"(root)","scriptId":"0","url":""},"selfSize":0,"id":1,"children":["#,
-                "is a heap profile of V8",
+                "is a V8 heap profile",
             ),
             (
                 r#"{"nodes":[{"id":1,"callFrame":{"functionName":"(root)"},"hitCount":0}"#,
-                "is a CPU profile of V8",
+                "is a V8 CPU profile",
             ),
             (
                 r#"{"typeId":"CPU","head":{"functionName":"(root)","url":"","hitCount":0"#,
-                "is a CPU profile of V8",
+                "is a V8 CPU profile",
             ),
             (
                 r#"{"traceEvents":[{"pid":1"#,
-                "is a trace of Chrome's format",
+                "is a trace in Chrome's format",
             ),
             (
                 "[\n{\"name\":\"f\",\"ph\":\"X\",\"ts\":1,\"dur\":2,\"pid\":1,\"tid\":1},",
-                "is a trace of Chrome's format",
+                "is a trace in Chrome's format",
             ),
             (
                 r#"{"version":1.2,"mode":"object","interval":1,"samples":7,"gc_samples":0,"missed_samples":0,"frames":{"#,
-                "is a profile of stackprof",
+                "is a stackprof profile",
             ),
             (
                 r#"{"meta":{"interval":1,"preprocessedProfileVersion":44},"libs":["#,
@@ -171,7 +170,7 @@ mod tests {
             ),
             (
                 r#"{"version":1,"flamebearer":{"names":["total"]"#,
-                "is a flame graph of Pyroscope",
+                "is a Pyroscope flame graph",
             ),
             (
                 r#"{"name":"root","value":7,"children":[{"name""#,

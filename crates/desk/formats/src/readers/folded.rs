@@ -79,7 +79,7 @@ pub(crate) fn read(
     let mut file: Option<FoldedFile> = None;
     while lines.advance()? {
         let entry = entry(lines.line());
-        let entry = entry.ok_or_else(|| lines.wrong("a stack, a blank and a number"))?;
+        let entry = entry.ok_or_else(|| lines.wrong("a stack, a space and a number"))?;
         let Some((stack, first, last)) = entry else {
             continue;
         };
@@ -96,7 +96,7 @@ pub(crate) fn read(
         }
         file.add(stack, first, last)?;
     }
-    let file = file.ok_or_else(|| lines.ended("a stack, a blank and a number"))?;
+    let file = file.ok_or_else(|| lines.ended("a stack, a space and a number"))?;
     let profile = file.tally.finish();
     Ok(ProfileReading::new(
         ProfileFormat::Folded,

@@ -176,11 +176,11 @@ impl HeaptrackFile {
             // output that it prints.
             Some(b'S') => Ok(()),
             Some(b'x' | b'm') => Err(lines.wrong(
-                "interpreted data; make it of raw data first, by heaptrack_interpret of \
-                 heaptrack's libexec: zstd -dc FILE | heaptrack_interpret > OUT",
+                "interpreted data; convert the raw data first, with heaptrack_interpret from \
+                 heaptrack's libexec folder: zstd -dc FILE | heaptrack_interpret > OUT",
             )),
             Some(_) => {
-                Err(lines.wrong("a line of heaptrack's, which begins with one of vXIstia+-cRAS#"))
+                Err(lines.wrong("a heaptrack line, which begins with one of vXIstia+-cRAS#"))
             }
         }
     }
@@ -231,7 +231,7 @@ impl HeaptrackFile {
                 .map(|word| word.ok_or_else(|| lines.wrong(EXPECTED_INSTRUCTION)))
         };
         let texts = self.texts.len();
-        let text = |number| index(lines, number, texts, "a text");
+        let text = |number| index(lines, number, texts, "a string");
         let address = word().unwrap_or_else(|| Err(lines.wrong(EXPECTED_INSTRUCTION)))?;
         let module = word().transpose()?.map_or(Ok(0), text)?;
         while let Some(name) = word().transpose()? {

@@ -94,7 +94,7 @@ fn text(
     };
     // Unlike words, text contains the meaning of its values.
     if options.values.is_some() {
-        let reason = "holds a heap profile that says itself what its values are";
+        let reason = "holds a heap profile that already states what its values are";
         return Err(FormatError::ValuesKnown(reason.to_string()));
     }
     lines.stay();
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(profile.text(profile.sample_type[0].r#type), "inuse_objects");
         assert_eq!(
             read(&text).unwrap_err().to_string(),
-            "holds a heap profile that says itself what its values are"
+            "holds a heap profile that already states what its values are"
         );
     }
 

@@ -208,7 +208,7 @@ impl MassifFile {
             numbers => format!("with stacks: {numbers}"),
         };
         format!(
-            "snapshot: {}{peak} at {} {}; the file has {} to {}, {detailed}; name another as \
+            "snapshot: {}{peak} at {} {}; the file has {} to {}, {detailed}; choose another as \
              FILE#N",
             snapshot.number, snapshot.time, self.time_unit, self.first, self.last
         )

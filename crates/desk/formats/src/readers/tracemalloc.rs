@@ -35,7 +35,7 @@ pub(crate) fn read(
     let offset = bytes.offset();
     let wrong = |expected: &str| FormatError::Byte {
         offset,
-        defect: format!("expected {expected} in the snapshot of tracemalloc, found something else"),
+        defect: format!("expected {expected} in the tracemalloc snapshot, found something else"),
     };
     let traces = pickle
         .attribute(top, PickleClass::Snapshot, "traces")

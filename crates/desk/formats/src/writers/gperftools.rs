@@ -187,7 +187,7 @@ impl GperftoolsColumns {
     fn values(&self, profile: &Profile, sample: usize) -> Result<[i64; 4], WriteError> {
         let unfit = |what: &str| {
             let reason = format!(
-                "sample #{} {what}, which gperftools text can't say",
+                "sample #{} {what}, which gperftools text can't express",
                 sample + 1
             );
             WriteError::Unfit(reason)

@@ -142,7 +142,7 @@ impl BpftraceMaps {
             let [column] = &mut columns[..] else {
                 let names: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
                 let reason = format!(
-                    "has several values, {}, and one name fits only one of them",
+                    "has several values, {}, and a single name fits only one of them",
                     names.join(", ")
                 );
                 return Err(FormatError::ValuesKnown(reason));
@@ -181,7 +181,7 @@ impl BpftraceMaps {
         }
         let part = options.part.unwrap_or(PartSelector::Last);
         Ok(Some(format!(
-            "print: {part}; maps were printed up to {most} times; name another as FILE#N, from 1"
+            "print: {part}; maps were printed up to {most} times; choose another as FILE#N, from 1"
         )))
     }
 }

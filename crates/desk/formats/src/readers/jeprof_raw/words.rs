@@ -69,7 +69,8 @@ pub(super) fn read(
     }
     stacks::assign_mappings(&mut profile, files);
     cut_frames::add_pprof_frames(&mut profile);
-    let rule = "none here, google-pprof unsampled the values and cut them to whole numbers";
+    let rule = "none here; google-pprof has already unsampled the values and truncated them to \
+                whole numbers";
     Ok(ProfileReading::new(
         ProfileFormat::Symbolized,
         rule,

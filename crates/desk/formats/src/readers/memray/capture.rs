@@ -43,7 +43,7 @@ impl MemrayCapture {
             offset,
             defect: format!("expected {expected}, found {found}"),
         };
-        let no_thread = || wrong("a thread before what it does", "none");
+        let no_thread = || wrong("a thread record before its events", "none");
         match record {
             MemrayRecord::Block {
                 address,
@@ -177,8 +177,8 @@ impl MemrayCapture {
             )
         });
         let killed = (!is_marked).then(|| {
-            "the file ends without memray's end mark: the program was killed, or still runs, or \
-             the file is cut"
+            "the file ends without memray's end mark: the program was killed, or is still running, \
+             or the file is cut"
                 .to_string()
         });
         let native = header.is_native.then(|| {

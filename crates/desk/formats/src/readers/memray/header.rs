@@ -43,7 +43,7 @@ pub(super) struct MemrayHeader {
 
 impl MemrayHeader {
     pub(super) fn read(bytes: &mut BinaryReader<'_>) -> Result<Self, FormatError> {
-        const EXPECTED_HEADER: &str = "the header of a capture of memray";
+        const EXPECTED_HEADER: &str = "the header of a memray capture";
         for &expected in MAGIC {
             let found = bytes.byte(EXPECTED_HEADER)?;
             if found != expected {
@@ -53,9 +53,9 @@ impl MemrayHeader {
         let version = bytes.u32(EXPECTED_HEADER)?;
         if !(OLDEST_VERSION..=NEWEST_VERSION).contains(&version) {
             return Err(FormatError::Version(format!(
-                "is a capture of memray of version {version}, and heapprof reads versions {OLDEST_VERSION} \
-                 to {NEWEST_VERSION}, of memray 1.7 to 1.20; the memray that wrote it reads it: \
-                 memray stats FILE"
+                "is a memray capture of version {version}, but heapprof reads versions \
+                 {OLDEST_VERSION} to {NEWEST_VERSION}, of memray 1.7 to 1.20; the memray that \
+                 wrote it reads it: memray stats FILE"
             )));
         }
         let python = match version {

@@ -192,7 +192,8 @@ mod tests {
         let error = (0..9).find_map(|i| ranges.remove(i, i + 1, 1).err());
         assert_eq!(
             error.unwrap().to_string(),
-            "has more than 65537 pieces of overlapping mappings in 1 bytes; that is beyond what heapprof keeps in memory"
+            "has more than 65537 pieces of overlapping mappings in 1 bytes, which is more than \
+             heapprof keeps in memory"
         );
     }
 }

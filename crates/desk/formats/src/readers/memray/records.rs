@@ -76,7 +76,7 @@ impl<'a> MemrayRecords<'a> {
             Ok(None) => Err(FormatError::Byte {
                 offset: start,
                 defect: format!(
-                    "expected a record of memray, found kind {kind}; copy or download it again"
+                    "expected a memray record, found kind {kind}; copy or download it again"
                 ),
             }),
             Ok(Some(record)) => Ok(record),

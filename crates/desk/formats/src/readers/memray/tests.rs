@@ -189,15 +189,15 @@ fn damage_is_said_in_one_line() {
     let table: [(&[u8], String); 9] = [
         (
             b"\x0f",
-            at(0) + "expected a record of memray, found kind 15; copy or download it again",
+            at(0) + "expected a memray record, found kind 15; copy or download it again",
         ),
         (
             b"\xfe\x80\x10\x05\x01",
-            at(4) + "expected a thread before what it does, found none",
+            at(4) + "expected a thread record before its events, found none",
         ),
         (
             b"\x41\x05\0\x01",
-            at(3) + "expected a thread before what it does, found none",
+            at(3) + "expected a thread record before its events, found none",
         ),
         (b"\x1f\x01", at(1) + "expected at most 0 returns, found 16"),
         (
@@ -244,7 +244,7 @@ fn damage_is_said_in_one_line() {
         ),
         (
             b"\x10\x0f",
-            "expected a record of memray, found kind 16; copy or download it again",
+            "expected a memray record, found kind 16; copy or download it again",
         ),
     ];
     for (records, expected) in table {
@@ -263,15 +263,15 @@ fn other_versions_are_named() {
         assert_eq!(
             error(&file),
             format!(
-                "is a capture of memray of version {version}, and heapprof reads versions 10 to \
-                 13, of memray 1.7 to 1.20; the memray that wrote it reads it: memray stats FILE"
+                "is a memray capture of version {version}, but heapprof reads versions 10 to 13, \
+                 of memray 1.7 to 1.20; the memray that wrote it reads it: memray stats FILE"
             )
         );
     }
     let options = FormatReadOptions::default().part(crate::PartSelector::parse("2"));
     let error = read(&made(false, LIST)[..], &options).unwrap_err();
     assert!(
-        error.to_string().starts_with("is one profile (memray"),
+        error.to_string().starts_with("is a single profile (memray"),
         "{error}"
     );
 }

@@ -149,7 +149,7 @@ impl PickleMachine<'_, '_> {
     /// Executes one instruction. Returns the result of the pickle after the last instruction,
     /// otherwise `None`.
     fn step(&mut self) -> Result<Option<PickleValue>, FormatError> {
-        const EXPECTED_TEXT: &str = "a text of the pickle";
+        const EXPECTED_TEXT: &str = "a string in the pickle";
         let instruction = self.bytes.byte(EXPECTED_INSTRUCTION)?;
         let value = match instruction {
             // The version, and the length of the following part.
@@ -259,8 +259,8 @@ impl PickleMachine<'_, '_> {
                     false => format!("{other:#04x}"),
                 };
                 return Err(self.bytes.wrong(
-                    "an instruction that a snapshot of tracemalloc consists of",
-                    format!("{found}; heapprof runs no pickle"),
+                    "an instruction that a tracemalloc snapshot has",
+                    format!("{found}; heapprof does not execute pickles"),
                 ));
             }
         };
@@ -290,7 +290,7 @@ impl PickleMachine<'_, '_> {
     fn text(&mut self, length: u64) -> Result<PickleValue, FormatError> {
         let text = self
             .bytes
-            .take(length, MAX_TEXT_BYTES, "a text of the pickle")?;
+            .take(length, MAX_TEXT_BYTES, "a string in the pickle")?;
         let number = self.made.texts.intern(&String::from_utf8_lossy(&text));
         Ok(PickleValue::Text(number.ok_or_else(|| overflow("texts"))?))
     }
@@ -365,7 +365,7 @@ impl PickleMachine<'_, '_> {
     /// Stores the top of the stack in the memo under this number, which must be the next one.
     fn put(&mut self, number: u32) -> Result<(), FormatError> {
         if number as usize != self.memo.len() {
-            let expected = format!("the number {} of what is remembered", self.memo.len());
+            let expected = format!("memo number {}", self.memo.len());
             return Err(self.bytes.wrong(&expected, number));
         }
         match self.stack.last() {
@@ -373,13 +373,13 @@ impl PickleMachine<'_, '_> {
                 self.memo.push(value);
                 Ok(())
             }
-            _ => Err(self.lacks("something to remember")),
+            _ => Err(self.lacks("a value for the memo")),
         }
     }
 
     fn get(&self, number: u32) -> Result<PickleValue, FormatError> {
         self.memo.get(number as usize).copied().ok_or_else(|| {
-            let expected = format!("a number below {} of what is remembered", self.memo.len());
+            let expected = format!("a memo number below {}", self.memo.len());
             self.bytes.wrong(&expected, number)
         })
     }
@@ -391,8 +391,8 @@ impl PickleMachine<'_, '_> {
             _ => {
                 let found = shortened(&[module, b".", name].concat());
                 Err(self.bytes.wrong(
-                    "a class of a snapshot, tracemalloc.Snapshot or tracemalloc._Traces",
-                    format!("{found}; heapprof runs no pickle"),
+                    "a class that a snapshot has, tracemalloc.Snapshot or tracemalloc._Traces",
+                    format!("{found}; heapprof does not execute pickles"),
                 ))
             }
         }

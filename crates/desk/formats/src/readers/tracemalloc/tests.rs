@@ -141,23 +141,28 @@ fn nothing_is_run() {
     let table: [(&[u8], &str); 6] = [
         (
             b"\x80\x02ctracemalloc\nstart\n)R.",
-            "byte 21: expected a class of a snapshot, tracemalloc.Snapshot or tracemalloc._Traces, found \"tracemalloc.start\"; heapprof runs no pickle",
+            "byte 21: expected a class that a snapshot has, tracemalloc.Snapshot or \
+             tracemalloc._Traces, found \"tracemalloc.start\"; heapprof does not execute pickles",
         ),
         (
             b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x0btracemalloc\x85R.",
-            "byte 15: expected a class of a snapshot, tracemalloc.Snapshot or tracemalloc._Traces, found \"os.system\"; heapprof runs no pickle",
+            "byte 15: expected a class that a snapshot has, tracemalloc.Snapshot or \
+             tracemalloc._Traces, found \"os.system\"; heapprof does not execute pickles",
         ),
         (
             &[BEGIN, b")R."].concat(),
-            "byte 26: expected an instruction that a snapshot of tracemalloc consists of, found 'R'; heapprof runs no pickle",
+            "byte 26: expected an instruction that a tracemalloc snapshot has, found 'R'; heapprof \
+             does not execute pickles",
         ),
         (
             &[BEGIN, b"\x92."].concat(),
-            "byte 25: expected an instruction that a snapshot of tracemalloc consists of, found 0x92; heapprof runs no pickle",
+            "byte 25: expected an instruction that a tracemalloc snapshot has, found 0x92; \
+             heapprof does not execute pickles",
         ),
         (
             &[BEGIN, b"."].concat(),
-            "byte 25: expected the attribute traces with a list of traces in the snapshot of tracemalloc, found something else",
+            "byte 25: expected the attribute traces with a list of traces in the tracemalloc \
+             snapshot, found something else",
         ),
         (
             &[BEGIN, b")\x81}b.more"].concat(),
@@ -179,20 +184,14 @@ fn damage_is_said_in_one_line() {
         (b"\x86\x86\x86", at(1) + &stack("the items of a tuple")),
         (b"(\x87", at(2) + &stack("the items of a tuple")),
         (b"(t", String::new()),
-        (
-            b"q\x20",
-            at(2) + "expected the number 9 of what is remembered, found 32",
-        ),
-        (
-            b"h\x20",
-            at(2) + "expected a number below 9 of what is remembered, found 32",
-        ),
+        (b"q\x20", at(2) + "expected memo number 9, found 32"),
+        (b"h\x20", at(2) + "expected a memo number below 9, found 32"),
         (b"b", at(1) + &stack("an object and its attributes")),
         (b"K\x01u", at(3) + &stack("a dictionary")),
         (b"K\x01b", at(3) + &stack("an object and its attributes")),
         (
             b"X\xff\xff\xff\xff",
-            at(5) + "expected a text of the pickle, found 4294967295 bytes, more than 65536",
+            at(5) + "expected a string in the pickle, found 4294967295 bytes, more than 65536",
         ),
         (
             b"\x8a\x09",
@@ -223,7 +222,9 @@ fn damage_is_said_in_one_line() {
     let other = b"\x80\x04\x95\x10\0\0\0\0\0\0\0\x8c\x01a.";
     assert_eq!(
         error(other),
-        "is no profile that heapprof knows: it is a pickle of Python, and the only ones that heapprof reads are snapshots of tracemalloc: snapshot.dump(FILE); it runs no pickle"
+        "is not in a format that heapprof reads: it is a Python pickle; the only pickles that \
+         heapprof reads are snapshots of tracemalloc: snapshot.dump(FILE); it does not execute \
+         pickles"
     );
 }
 
