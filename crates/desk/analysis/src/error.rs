@@ -44,7 +44,7 @@ pub enum AnalysisError {
     #[error("cannot be compared: the total after is 0, so it can't be scaled to the total before")]
     NothingToScale,
     /// The table of all sample types would have too many columns.
-    #[error("{types} sample types stand side by side, {most} at most")]
+    #[error("a table can show at most {most} sample types side by side, but there are {types}")]
     TooWide {
         /// The number of sample types.
         types: usize,
@@ -109,7 +109,7 @@ pub enum AnalysisError {
     #[error("{0} only counts what was allocated; growth is about values in use")]
     OnlyGrows(String),
     /// There are too few moments to judge growth. The field is the number of moments.
-    #[error("has {0} of the at least 3 moments in time that growth needs")]
+    #[error("has only {0} moments in time; growth needs at least 3")]
     TooFewSteps(usize),
     /// A [`GateRule`](crate::gate::GateRule) cannot be read, or cannot be judged.
     #[error("rule {rule:?}: {why}")]
@@ -141,11 +141,11 @@ impl From<rusqlite::Error> for AnalysisError {
         match error.sqlite_error_code() {
             Some(ErrorCode::NotADatabase) => AnalysisError::NotADatabase(String::new()),
             Some(ErrorCode::DatabaseBusy) => AnalysisError::Sql(
-                "another process has held the database for over a minute; try again".to_string(),
+                "another process has locked the database for over a minute; try again".to_string(),
             ),
             Some(ErrorCode::CannotOpen) => AnalysisError::Sql(
-                "cannot be opened as a database; is it a file, in a folder that is there, with \
-                 rights to both?"
+                "cannot be opened as a database; is it a file in an existing folder, and may you \
+                 access both?"
                     .to_string(),
             ),
             Some(ErrorCode::ReadOnly) => AnalysisError::ReadOnly,
@@ -153,8 +153,8 @@ impl From<rusqlite::Error> for AnalysisError {
                 "the database is damaged; remove it, and load the profiles again".to_string(),
             ),
             Some(ErrorCode::OperationInterrupted) => AnalysisError::Sql(
-                "the database takes more work than a file of its size needs; it is damaged, or \
-                 made to do harm; remove it, and load the profiles again"
+                "reading the database takes more work than its size justifies; it is damaged or \
+                 malicious; remove it, and load the profiles again"
                     .to_string(),
             ),
             Some(ErrorCode::TooBig) => AnalysisError::Sql(
@@ -163,7 +163,7 @@ impl From<rusqlite::Error> for AnalysisError {
                     .to_string(),
             ),
             Some(ErrorCode::SystemIoFailure) => AnalysisError::Sql(format!(
-                "the database can't be read or written there ({error})"
+                "the database can't be read or written ({error})"
             )),
             _ => AnalysisError::Sql(match error {
                 rusqlite::Error::SqliteFailure(_, Some(message)) => message,

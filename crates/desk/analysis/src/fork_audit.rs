@@ -350,18 +350,18 @@ impl ForkRule {
             ("loaded", Some(_)) => ForkFigure::Loaded,
             ("loaded", None) => ForkFigure::LoadedSpace,
             ("missing", Some(_)) => ForkFigure::Missing,
-            ("missing", None) => return Err(error("missing is a number without a unit")),
+            ("missing", None) => return Err(error("missing takes a number without a unit")),
             ("unshared" | "copied", _) => ForkFigure::Unshared,
             ("new", _) => ForkFigure::New,
             ("private_dirty", _) => ForkFigure::PrivateDirty,
             _ => {
                 return Err(error(
-                    "knows loaded, missing, copied, new and private_dirty",
+                    "is not known; use loaded, missing, copied, new or private_dirty",
                 ));
             }
         };
         let bound = count.or_else(|| size(right));
-        let bound = bound.ok_or_else(|| error("needs a number or a size behind the >"))?;
+        let bound = bound.ok_or_else(|| error("needs a number or a size after the >"))?;
         Ok(Self {
             text: text.to_string(),
             figure,

@@ -131,7 +131,7 @@ impl GateRule {
         let bound = parse_bound(right).map_err(error)?;
         if matches!((&subject, bound), (RuleSubject::New, RuleBound::Percent(_))) {
             return Err(error(
-                "what is new has no growth in percent; give a size".to_string(),
+                "new functions have no growth in percent; give a size".to_string(),
             ));
         }
         Ok(Self {
@@ -306,7 +306,7 @@ impl GateRule {
             false => Ok(()),
             true => Err(AnalysisError::Rule {
                 rule: self.text.clone(),
-                why: "speaks of growth, and this is one profile; write a value, as in \
+                why: "is about growth, but there is only one profile; give a value, as in \
                       'inuse_space > 1MiB', or compare two with heapprof diff"
                     .to_string(),
             }),
@@ -366,7 +366,9 @@ impl GateRule {
                 let names: Vec<&str> = sums.iter().map(|t: &(String, _, _)| &t.0[..]).collect();
                 let at = find_sample_type(&names, name).map_err(|_| {
                     let present = names.join(", ");
-                    self.error(format!("{name} is no sample type of it; it has {present}"))
+                    self.error(format!(
+                        "{name} is not one of its sample types; it has {present}"
+                    ))
                 })?;
                 let (_, unit, known): &(String, String, ValueWithSpread) = &sums[at];
                 (unit.clone(), vec![(name.clone(), *known)])
@@ -474,7 +476,7 @@ impl BoundAmount {
 
 fn parse_bound(text: &str) -> Result<RuleBound, String> {
     let wrong = || {
-        format!("{text:?} is no bound; write +10% or +5MiB for growth, 1GiB for the value after")
+        format!("{text:?} is not a bound; write +10% or +5MiB for growth, 1GiB for the value after")
     };
     let (grown, rest) = match text.strip_prefix('+') {
         Some(rest) => (true, rest.trim()),

@@ -161,16 +161,15 @@ impl<'s> UserStatement<'s> {
         }
         if !statement.readonly() {
             return Err(AnalysisError::Sql(
-                "the statement would write; only reading is possible here (load and rm change a \
-                 database)"
+                "the statement would write; only reading is possible here (db load and db rm \
+                 change a database)"
                     .to_string(),
             ));
         }
         let columns: Vec<String> = statement.column_names().map(|c| c.to_string()).collect();
         if statement.parameter_count() > 0 {
             return Err(AnalysisError::Sql(
-                "the statement has parameters, which nothing gives a value; write the values out"
-                    .to_string(),
+                "the statement has parameters without values; write the values into it".to_string(),
             ));
         }
         Ok(Self {
@@ -238,7 +237,7 @@ fn limit_error(patience: Option<Duration>, error: rusqlite::Error) -> AnalysisEr
     };
     match error.sqlite_error_code() {
         Some(ErrorCode::OperationInterrupted) => AnalysisError::Sql(format!(
-            "ran longer than {} s and was ended; ask for less",
+            "ran longer than {} s and was stopped; ask for less",
             patience.as_secs()
         )),
         Some(ErrorCode::TooBig) => AnalysisError::Sql(format!(

@@ -42,9 +42,9 @@ impl SuppressionSet {
                     line: at + 1,
                     why: match line.split_once(':') {
                         Some((kind, _)) => {
-                            format!("{kind:?} is no kind of rule here; only leak:PATTERN is")
+                            format!("{kind:?} rules are not supported; only leak:PATTERN is")
                         }
-                        None => format!("{line:?} is no rule; write leak:PATTERN"),
+                        None => format!("{line:?} is not a rule; write leak:PATTERN"),
                     },
                 })?;
             self.rules.push(SuppressionRule {

@@ -82,9 +82,9 @@ pub fn peaks(peaks: &PeakComparison, style: &ReportStyle) -> Result<String, Repo
         table.column("least", ColumnAlign::Right);
         table.column("most", ColumnAlign::Right);
     }
-    table.column("times", ColumnAlign::Right);
+    table.column("ratio", ColumnAlign::Right);
     table.column("candidate", ColumnAlign::Left);
-    table.column("most of it", ColumnAlign::Left);
+    table.column("largest part", ColumnAlign::Left);
     let least = peaks
         .candidates
         .iter()

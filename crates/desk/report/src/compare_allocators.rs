@@ -123,7 +123,7 @@ pub fn comparison(
         .first()
         .map_or(0, |one| one.runs.len());
     let mut text = format!(
-        "{}: {} with each of {}, in turn\n",
+        "{}: {} with each of {}, alternating\n",
         printable(&comparison.command),
         plural(&runs.to_string(), "run"),
         plural(&comparison.candidates.len().to_string(), "allocator"),
@@ -131,7 +131,7 @@ pub fn comparison(
     let bytes = UnitFormatter::new("bytes", style.unit.as_deref())?;
     if let Some(heap) = &comparison.heap {
         text += &format!(
-            "heap in use, by a recorded run: at most {}, at the end {}\n",
+            "heap in use, from a recorded run: at most {}, at the end {}\n",
             bytes.show(heap.peak),
             bytes.show(heap.end)
         );
@@ -146,20 +146,22 @@ pub fn comparison(
         let (name, what) = (printable(&candidate.name), printable(&candidate.what));
         if candidate.is_loaded == Some(false) {
             text += &format!(
-                "{name}: {what} was not in the program when it ended, so these runs may not be of \
-                 it\n"
+                "{name}: {what} was not loaded in the program when it ended, so these runs may not \
+                 have used it\n"
             );
         }
         if !candidate.without.is_empty() {
             let without: Vec<&str> = candidate.without.iter().map(String::as_str).collect();
             let without = printable(&without.join(", ")).into_owned();
-            text +=
-                &format!("{name}: {without} ran without {what}, so these runs are partly of it\n");
+            text += &format!(
+                "{name}: {without} ran without {what}, so these runs used it only partly\n"
+            );
         }
         if let Some(other) = &candidate.other {
             let other = printable(other);
-            text +=
-                &format!("{name}: the program has {other} of its own, which may be its malloc\n");
+            text += &format!(
+                "{name}: the program brings its own {other}, which may provide its malloc\n"
+            );
         }
     }
     for (name, looked) in &comparison.missing {
@@ -181,7 +183,7 @@ fn table(
     let time = UnitFormatter::new("microseconds", None)?;
     let mut table = ReportTable::new(&[
         ("allocator", ColumnAlign::Left),
-        ("wall", ColumnAlign::Right),
+        ("wall time", ColumnAlign::Right),
         ("least to most", ColumnAlign::Left),
         ("user", ColumnAlign::Right),
         ("system", ColumnAlign::Right),
@@ -193,7 +195,7 @@ fn table(
         table.column("rss/heap peak", ColumnAlign::Right);
         table.column("at end", ColumnAlign::Right);
     }
-    for name in ["faults", "from disk", "waits", "preempted"] {
+    for name in ["faults", "major faults", "waits", "preempted"] {
         table.column(name, ColumnAlign::Right);
     }
     for candidate in &comparison.candidates {
@@ -246,7 +248,7 @@ fn sentences(comparison: &AllocatorComparison) -> Vec<String> {
         .map(|one| {
             let by = |figure| run_difference(&values(base, figure), &values(one, figure));
             format!(
-                "{}: {} (beside {})",
+                "{}: {} (compared with {})",
                 one.name,
                 trade(by(WALL_TIME), by(PEAK_RSS)),
                 base.name
@@ -261,18 +263,20 @@ fn trade(time: RunDifference, memory: RunDifference) -> String {
         RunDifference::By(by) if by < 0.0 => format!("{} faster", part(by)),
         RunDifference::By(by) => format!("{} slower", part(by)),
         RunDifference::None => "no difference in time".to_string(),
-        RunDifference::Unknown => "too few runs to tell the time (5 tell)".to_string(),
+        RunDifference::Unknown => {
+            "too few runs to compare the time (at least 5 are needed)".to_string()
+        }
     };
     let memory_words = match memory {
         RunDifference::By(by) if by < 0.0 => format!("{} less memory", part(by)),
         RunDifference::By(by) => format!("{} more memory", part(by)),
         RunDifference::None => "no difference in memory".to_string(),
-        RunDifference::Unknown => "too few to tell the memory".to_string(),
+        RunDifference::Unknown => "too few runs to compare the memory".to_string(),
     };
     match (time, memory) {
         (RunDifference::None, RunDifference::None) => "no difference".to_string(),
         (RunDifference::Unknown, RunDifference::Unknown) => {
-            "too few runs to tell; 5 tell a clear difference".to_string()
+            "too few runs to compare; 5 show a clear difference".to_string()
         }
         _ => format!("{time_words}, {memory_words}"),
     }

@@ -15,7 +15,7 @@ pub fn coverage(resident: RssBreakdown, name: &str) -> Option<String> {
         .ok()?
         .show(resident.program_bytes());
     let beyond = match resident.heap? > resident.program_bytes() {
-        true => ", more than was touched",
+        true => ", so part of the heap was never touched",
         false => "",
     };
     Some(format!("{share} of {name} {shown}{beyond}"))
@@ -38,24 +38,24 @@ pub fn beside_heap(
     let own = match runtime {
         None => String::new(),
         Some(ManagedRuntime::Python) => format!(
-            "; Python has small objects in arenas of its own, which {} counts",
+            "; Python keeps small objects in its own arenas, which {} counts",
             words.0(ReportAdvice::RecordPythonObjects)
         ),
         Some(ManagedRuntime::UnreadablePython(why)) => {
             let why = printable(why);
-            format!("; Python has small objects in arenas of its own: they are {why}")
+            format!("; Python keeps small objects in its own arenas: they are {why}")
         }
         Some(ManagedRuntime::Java) => {
-            "; Java's heap is the JVM's own, which jcmd PID GC.class_histogram shows".to_string()
+            "; Java's heap belongs to the JVM; jcmd PID GC.class_histogram shows it".to_string()
         }
         Some(ManagedRuntime::JavaScript) => {
-            "; JavaScript's heap is V8's own, which node --heap-prof shows".to_string()
+            "; JavaScript's heap belongs to V8; node --heap-prof shows it".to_string()
         }
         Some(ManagedRuntime::DotNet) => {
-            "; .NET's heap is its runtime's own, which dotnet-gcdump shows".to_string()
+            "; .NET's heap belongs to its runtime; dotnet-gcdump shows it".to_string()
         }
         Some(ManagedRuntime::Php) => {
-            "; PHP has arenas of its own, which USE_ZEND_ALLOC=0 switches off".to_string()
+            "; PHP uses its own arenas, which USE_ZEND_ALLOC=0 switches off".to_string()
         }
     };
     Some(format!(
@@ -78,8 +78,8 @@ pub fn unseen_frees([blocks, bytes]: [u64; 2]) -> Option<String> {
         _ => (format!("{blocks} blocks"), "they are", "were"),
     };
     Some(format!(
-        "{number} of {} {was} given out again although no free was seen; {it} not in use any \
-         more, but others that were freed so may still be counted",
+        "{number} of {} {was} allocated again although no free was seen; {it} no longer in use, \
+         but other blocks freed the same way may still be counted",
         measure.show(bytes)
     ))
 }
@@ -93,7 +93,9 @@ pub(crate) fn early_ends_in(ends: &EarlyEnds, measure: &UnitFormatter) -> String
     );
     let place = match (ends.reason, ends.file.as_str()) {
         (None, _) => "in other files".to_string(),
-        (Some(EarlyEndReason::NoFile), _) => "in code of no file, such as a JIT's".to_string(),
+        (Some(EarlyEndReason::NoFile), _) => {
+            "in code that is not in a file, such as JIT code".to_string()
+        }
         (Some(reason), "") => format!("in a file with {}", reason.text()),
         (Some(reason), file) => format!("in {}, which has {}", printable(file), reason.text()),
     };
@@ -138,13 +140,13 @@ pub fn early_ends(all: &[EarlyEnds], allocated: Option<i64>) -> Option<String> {
              shows them"
         }
         Some(EarlyEndReason::NoFile) => {
-            "; code that is made while the program runs shows them if it keeps frame pointers \
-             (java -XX:+PreserveFramePointer)"
+            "; code that is generated at run time shows them if it keeps frame pointers (java \
+             -XX:+PreserveFramePointer)"
         }
         Some(EarlyEndReason::NoCaller) | None => "",
     };
     Some(format!(
-        "callers are missing, because {what} early: {which}{share}{advice}"
+        "some callers are missing, because {what} early: {which}{share}{advice}"
     ))
 }
 
@@ -167,16 +169,16 @@ mod tests {
         let no_tables = ends("/tmp/p", Some(EarlyEndReason::NoTables), 2048);
         assert_eq!(
             early_ends(std::slice::from_ref(&no_tables), Some(4096)).unwrap(),
-            "callers are missing, because a stack ends early: 1 stack (2 allocations, 2KiB) in \
-             /tmp/p, which has no unwind tables, 50.00% of what was allocated; code that is built \
-             with -fasynchronous-unwind-tables or -fno-omit-frame-pointer shows them"
+            "some callers are missing, because a stack ends early: 1 stack (2 allocations, 2KiB) \
+             in /tmp/p, which has no unwind tables, 50.00% of what was allocated; code that is \
+             built with -fasynchronous-unwind-tables or -fno-omit-frame-pointer shows them"
         );
         let made = ends("", Some(EarlyEndReason::NoFile), 1024);
         let both = early_ends(&[made, no_tables.clone()], None).unwrap();
         assert!(
             both.starts_with(
-                "callers are missing, because stacks end early: 2 stacks (3KiB), most of them: 1 \
-                 stack (2 allocations, 2KiB) in /tmp/p"
+                "some callers are missing, because stacks end early: 2 stacks (3KiB), most of \
+                 them: 1 stack (2 allocations, 2KiB) in /tmp/p"
             ),
             "{both}"
         );
@@ -208,8 +210,8 @@ mod tests {
         assert_eq!(unseen_frees([0, 0]), None);
         assert_eq!(
             unseen_frees([2, 2048]).unwrap(),
-            "2 blocks of 2KiB were given out again although no free was seen; they are not in use \
-             any more, but others that were freed so may still be counted"
+            "2 blocks of 2KiB were allocated again although no free was seen; they are no longer \
+             in use, but other blocks freed the same way may still be counted"
         );
     }
 }

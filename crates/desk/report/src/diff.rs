@@ -130,7 +130,7 @@ fn lines(
     )];
     if let (Some(before), Some(after)) = (diff.before.in_use_at_end, diff.after.in_use_at_end) {
         lines.push(format!(
-            "Peak values are compared. At the end, {} and {} was in use: {}.",
+            "Peak values are compared. At the end, {} and {} were in use: {}.",
             measure.show(before),
             measure.show(after),
             style.advise(ReportAdvice::EndOfProgram)
@@ -139,10 +139,10 @@ fn lines(
     if let Some(ratio) = diff.normalized {
         let aside = match diff.after.filters.is_empty() {
             true => "",
-            false => ", filters aside,",
+            false => ", not counting the filters,",
         };
         lines.push(format!(
-            "Values after are multiplied by {ratio:.6}, so that both totals{aside} are equal."
+            "The values after are multiplied by {ratio:.6}, so that both totals{aside} are equal."
         ));
     }
     if let Some(sampling) = head::sampling(&diff.before, Some(&diff.after)) {
@@ -154,7 +154,7 @@ fn lines(
         if before.is_some() != after.is_some() && diff.total_estimate().is_none() {
             let side = if before.is_some() { "before" } else { "after" };
             lines.push(format!(
-                "Only the values {side} are estimates: small rows that are new or gone say nothing."
+                "Only the values {side} are estimates: small rows that are new or gone mean little."
             ));
         }
     }
@@ -171,8 +171,8 @@ fn lines(
         let show = |sum: i128| measure.show(i64::try_from(sum).unwrap_or(i64::MAX));
         if (before, after) != (0, 0) {
             lines.push(format!(
-                "{} before and {} after was allocated by libraries and counts for their callers; \
-                 {}.",
+                "{} before and {} after were allocated by libraries and are attributed to their \
+                 callers; {}.",
                 show(before),
                 show(after),
                 style.advise(ReportAdvice::AllCode)

@@ -29,11 +29,12 @@ pub enum ReportError {
     Json(serde_json::Error),
     /// The parts of a process's memory are not known; only the total is.
     #[error(
-        "the parts of the process's memory are not known at both moments; ask as its user or as root"
+        "the parts of the process's memory are not known at both moments; run heapprof as its user \
+         or as root"
     )]
     NoParts,
     /// A comparison can't be drawn, because one of its profiles has negative values.
-    #[error("a side holds negative values, which have no width in a comparison")]
+    #[error("a side has negative values, which have no width in a comparison")]
     NegativeSide,
     /// A picture would be empty.
     #[error("{0}")]

@@ -85,7 +85,7 @@ fn head(audit: &ForkAudit, name: &str, bytes: &UnitFormatter) -> Vec<String> {
     if !audit.children.is_empty() {
         let share = |name: &str| bytes.show(sum(name));
         line += &format!(
-            "; all have private and dirty {}; new {}, copied {}, heapprof's own {}",
+            "; private and dirty memory of all: {}; new {}, copied {}, heapprof's own {}",
             share("private_dirty"),
             share("new_space"),
             share("unshared_space"),
@@ -99,7 +99,7 @@ fn head(audit: &ForkAudit, name: &str, bytes: &UnitFormatter) -> Vec<String> {
     let unknown = unknown.count();
     if unknown > 0 {
         line += &format!(
-            "; nothing is known of {}",
+            "; nothing is known about {}",
             plural_of(unknown, "child", "children")
         );
     }
@@ -107,8 +107,8 @@ fn head(audit: &ForkAudit, name: &str, bytes: &UnitFormatter) -> Vec<String> {
     let period = audit.children.iter().map(|child| child.period).max();
     if let Some(period @ 2..) = period {
         lines.push(format!(
-            "What is said of allocations is estimated from samples, one every {} on average; what \
-             is said of pages is exact",
+            "Figures for allocations are estimated from samples, one every {} on average; figures \
+             for pages are exact",
             bytes.show(period)
         ));
     }
@@ -128,7 +128,7 @@ fn tables(
     let mut tables = Vec::new();
     if !audit.children.is_empty() {
         tables.push((
-            "Children, at the last look".to_string(),
+            "Children, at the last reading".to_string(),
             children(audit, bytes)?,
         ));
     }
@@ -146,11 +146,12 @@ fn tables(
         tables.push((title, loads(&loaded, bytes, limit, style)?));
     }
     if !failed.is_empty() {
-        let title = "Found after the fork, and not loaded: an error".to_string();
+        let title = "Found after the fork, but could not be loaded".to_string();
         tables.push((title, loads(&failed, bytes, limit, style)?));
     }
     if !audit.missing.is_empty() {
-        let title = "Only looked for after the fork: no memory, but system calls".to_string();
+        let title = "Searched for after the fork and not found: costs system calls but no memory"
+            .to_string();
         tables.push((title, missing(audit, limit, style)));
     }
     if !audit.unshared.is_empty() {
@@ -164,7 +165,7 @@ fn tables(
             .map(|(kind, value)| format!("{kind} {}", bytes.show(*value)))
             .collect();
         let title = format!(
-            "Inherited, and copied because somebody wrote: {} ({})",
+            "Inherited, then copied because it was written to: {} ({})",
             bytes.show(sum),
             kinds.join(", ")
         );
@@ -178,7 +179,7 @@ fn children(audit: &ForkAudit, bytes: &UnitFormatter) -> Result<ReportTable, Rep
         ("pid", ColumnAlign::Right),
         ("parent", ColumnAlign::Right),
         ("gen", ColumnAlign::Right),
-        ("looked", ColumnAlign::Right),
+        ("read at", ColumnAlign::Right),
         ("age", ColumnAlign::Right),
         ("rss", ColumnAlign::Right),
         ("pss", ColumnAlign::Right),
@@ -315,9 +316,9 @@ fn unshared_table(
         ("share", ColumnAlign::Right),
         ("each", ColumnAlign::Right),
         ("children", ColumnAlign::Right),
-        ("what lies there", ColumnAlign::Left),
+        ("kind of memory", ColumnAlign::Left),
     ]);
-    table.column("who allocated it", ColumnAlign::Left);
+    table.column("allocated by", ColumnAlign::Left);
     for of in &audit.unshared {
         let mut cells = vec![
             bytes.show(of.bytes),
@@ -374,9 +375,9 @@ fn hints(audit: &ForkAudit, style: &ReportStyle) -> Vec<String> {
         ));
     } else if !audit.has_attempts && may_load(audit) {
         lines.push(format!(
-            "It is not known which modules were only looked for, and how long loads took: a Perl \
-             program says that with the module Devel::HeapProf, which {}; without it, copied may \
-             include what Perl writes when it cleans up",
+            "It is not known which modules were only searched for and how long loads took: a Perl \
+             program reports this through the module Devel::HeapProf, which {}; without it, copied \
+             may include what Perl writes when it cleans up",
             style.advise(ReportAdvice::BuildPerlModule)
         ));
     }
@@ -387,7 +388,7 @@ fn hints(audit: &ForkAudit, style: &ReportStyle) -> Vec<String> {
     let killed = killed.count();
     if killed > 0 {
         lines.push(format!(
-            "{} killed some time after the last look, by then more may have been copied",
+            "{} killed some time after the last reading; more may have been copied by then",
             plural_of(killed, "child was", "children were")
         ));
     }

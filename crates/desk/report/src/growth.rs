@@ -67,8 +67,8 @@ fn head(growth: &SeriesGrowth, measure: &UnitFormatter) -> Vec<String> {
     ];
     if growth.first_processes != at_end {
         lines.push(
-            "There are not as many processes at both ends, so what seems to grow may be there \
-             more often."
+            "The first and the last moment have different numbers of processes, so what seems to \
+             grow may only be there more often."
                 .to_string(),
         );
     }
@@ -76,7 +76,7 @@ fn head(growth: &SeriesGrowth, measure: &UnitFormatter) -> Vec<String> {
         lines.push(format!("Filters: {}", growth.filters.join(" ")));
     }
     if growth.rows.is_empty() {
-        lines.push("Nothing of it is held by anything that the filters keep.".to_string());
+        lines.push("The filters leave no samples with any of it.".to_string());
     }
     lines
 }
@@ -96,8 +96,8 @@ fn table(
     let is_known = growth.rows.iter().any(|row| row.change.is_some());
     let mut table = ReportTable::new(&[
         ("verdict", ColumnAlign::Left),
-        ("an hour", ColumnAlign::Right),
-        ("grew in", ColumnAlign::Right),
+        ("per hour", ColumnAlign::Right),
+        ("steps grown", ColumnAlign::Right),
         ("first", ColumnAlign::Right),
         ("last", ColumnAlign::Right),
         ("change", ColumnAlign::Right),
@@ -110,7 +110,7 @@ fn table(
             table.column(name, ColumnAlign::Right);
         }
     } else {
-        table.column("course", ColumnAlign::Left);
+        table.column("trend", ColumnAlign::Left);
     }
     match growth.is_by_stack {
         true => table.column("stack", ColumnAlign::Left),

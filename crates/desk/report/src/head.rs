@@ -97,18 +97,21 @@ pub(crate) fn own_code(
         return None;
     }
     let mut line = format!(
-        "{} was allocated by libraries and counts for their callers",
+        "{} was allocated by libraries and is attributed to their callers",
         show(counted)
     );
     if left * 100 >= i128::from(header.total) {
-        line.push_str(&format!("; {} has no caller in own code", show(left)));
+        line.push_str(&format!(
+            "; {} has no caller in the program's own code",
+            show(left)
+        ));
     }
     Some(format!("{line}; {}.", style.advise(ReportAdvice::AllCode)))
 }
 
 /// The reason why a sampled peak has no range.
-pub(crate) const SAMPLED_PEAK_NOTE: &str = "A sampled peak has no range, because its moment is the one at which \
-                               the estimate was largest.";
+pub(crate) const SAMPLED_PEAK_NOTE: &str = "A sampled peak has no error range, because its moment \
+                               is the one at which the estimate was largest.";
 
 /// Returns the end of a line, with a note that values are estimates; `None` for exact values.
 pub(crate) fn estimate_note(header: &ReportHeader) -> Option<String> {
@@ -170,7 +173,7 @@ pub(crate) fn empty_reason(
             ),
             None => String::new(),
         };
-        return Some(format!("The profile holds no values other than 0{why}."));
+        return Some(format!("The profile has no values other than 0{why}."));
     }
     if header.elsewhere.is_empty() {
         return None;

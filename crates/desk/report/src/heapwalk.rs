@@ -35,11 +35,11 @@ const STATE_ORDER: [ChunkState; 5] = [
 /// Returns the meaning of a state.
 fn meaning(state: ChunkState) -> &'static str {
     match state {
-        ChunkState::Leaked => "nothing leads there",
-        ChunkState::Indirect => "only what has leaked leads there",
-        ChunkState::Maybe => "only pointers into the middle lead there",
-        ChunkState::Reached => "roots lead there",
-        ChunkState::Free => "malloc has it: bins, caches, top",
+        ChunkState::Leaked => "nothing points to it",
+        ChunkState::Indirect => "only leaked blocks point to it",
+        ChunkState::Maybe => "only pointers into its middle point to it",
+        ChunkState::Reached => "reachable from roots",
+        ChunkState::Free => "free in malloc: bins, caches, top",
     }
 }
 
@@ -102,8 +102,10 @@ pub fn heapwalk(
         text += &groups.render_titled("What leaked, by size and kind", style)?;
         let chains = chains(summary, limit.unwrap_or(usize::MAX), &measure);
         if !chains.is_empty() {
-            text += &chains
-                .render_titled("Blocks that leaked, with all that only they lead to", style)?;
+            text += &chains.render_titled(
+                "Leaked blocks, with everything reachable only through them",
+                style,
+            )?;
         }
     }
     Ok(text)
@@ -148,7 +150,7 @@ fn chains(summary: &HeapSummary, shown: usize, measure: &UnitFormatter) -> Repor
     let mut table = ReportTable::new(&[
         ("bytes", ColumnAlign::Right),
         ("blocks", ColumnAlign::Right),
-        ("first blocks", ColumnAlign::Right),
+        ("leaked", ColumnAlign::Right),
         ("own", ColumnAlign::Right),
         ("what they are", ColumnAlign::Left),
         ("the first at", ColumnAlign::Left),

@@ -98,7 +98,7 @@ fn facts(info: &InfoReport, style: &ReportStyle) -> Result<Vec<(String, String)>
         }
         let is_sampled = info.period > 1 && info.period_type.r#type == "space";
         if is_sampled && t.total != 0 && t.sample_type.r#type.starts_with("peak_") {
-            value.push_str(", of the moment at which the estimate was largest");
+            value.push_str(", at the moment at which the estimate was largest");
         }
         if t.is_default {
             value.push_str(" (shown by default)");
@@ -118,10 +118,10 @@ fn facts(info: &InfoReport, style: &ReportStyle) -> Result<Vec<(String, String)>
         .filter(|_| info.unseen_allocators.is_empty())
         .and_then(|peak| beside_heap(peak, info.runtime.as_ref(), style.advice))
     {
-        fact("Beside the heap", text);
+        fact("Outside the heap", text);
     }
     for text in &info.unseen_allocators {
-        fact("Not seen", text.clone());
+        fact("Not recorded", text.clone());
     }
     if let Some(text) = unseen_frees(info.unseen_frees) {
         fact("Unseen frees", text);
@@ -169,7 +169,7 @@ fn facts(info: &InfoReport, style: &ReportStyle) -> Result<Vec<(String, String)>
     }
     let measure = UnitFormatter::new("bytes", None)?;
     for ends in &info.early_ends {
-        fact("Early ends", early_ends_in(ends, &measure));
+        fact("Incomplete stacks", early_ends_in(ends, &measure));
     }
     for wrapper in &info.wrappers {
         fact("Wrapper", wrapper_text(wrapper, style));
@@ -214,7 +214,7 @@ fn resident_text(
     let mut text = measure.show(resident.program_bytes());
     if resident.own > 0 {
         text.push_str(&format!(
-            ", beside {} of heapprof's own tables",
+            ", plus {} of heapprof's own tables",
             measure.show(resident.own)
         ));
     }

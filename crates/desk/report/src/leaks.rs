@@ -75,11 +75,11 @@ pub fn leaks(
 /// Returns a note with the reason if no row has Python's small objects; `None` if they were
 /// recorded.
 fn small_objects(objects: &PythonSmallObjects, style: &ReportStyle) -> Option<String> {
-    const MESSAGE_START: &str = "Python's small objects are in no row";
+    const MESSAGE_START: &str = "Python's small objects are not included";
     match objects {
         PythonSmallObjects::Recorded => None,
         PythonSmallObjects::NotRequested => Some(format!(
-            "{MESSAGE_START}: malloc does not see them. {} does.",
+            "{MESSAGE_START}: malloc does not see them. {} records them.",
             style.advise(ReportAdvice::RecordPythonObjects)
         )),
         PythonSmallObjects::Missing(why) => Some(format!("{MESSAGE_START}: {why}.")),
@@ -198,7 +198,7 @@ impl<'a> LeaksView<'a> {
             // If the profile comes from a walked heap, it is known which blocks have leaked.
             _ if state != IN_USE_TEXT => {}
             DumpTime::AtExit if self.leaks.has_python => lines.push(format!(
-                "Python empties its modules at its end, so what leaked is mostly gone: {}.",
+                "Python empties its modules at exit, so most leaks are gone by then: {}.",
                 self.style.advise(ReportAdvice::LookBeforeEnd)
             )),
             DumpTime::AtExit => {}
@@ -253,7 +253,7 @@ impl<'a> LeaksView<'a> {
         match (used, rules.len()) {
             (_, 0) => None,
             (0, all) => Some(format!(
-                "Nothing suppressed: {} matched nothing",
+                "Nothing was suppressed: {} matched nothing",
                 plural(&all.to_string(), "rule")
             )),
             (used, all) if used == all => Some(format!(

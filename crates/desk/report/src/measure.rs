@@ -58,7 +58,8 @@ impl UnitFormatter {
                 };
                 let to = Unit::parse(wanted).ok_or_else(|| {
                     error(
-                        "is no unit; use auto, B, KiB, MiB, GiB, TiB, PiB, ns, us, ms, s, min or h"
+                        "is not a unit; use auto, B, KiB, MiB, GiB, TiB, PiB, ns, us, ms, s, min \
+                         or h"
                             .to_string(),
                     )
                 })?;

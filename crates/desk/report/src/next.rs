@@ -20,7 +20,7 @@ const MIN_SAMPLES: u64 = 30;
 pub(crate) fn wrapper_text(wrapper: &AllocationWrapper, style: &ReportStyle) -> String {
     let name = &wrapper.function;
     format!(
-        "{name} only passes requests on to malloc, for {} ({}): {}",
+        "{name} is only a wrapper around malloc, called by {} ({}): {}",
         plural(&wrapper.callers.to_string(), "function"),
         percent(wrapper.value, wrapper.total),
         style.advise(ReportAdvice::CountForCallers(&wrapper.pattern())),
@@ -52,7 +52,7 @@ pub(crate) fn after_top(top: &TopReport, style: &ReportStyle) -> Vec<String> {
             false => ReportAdvice::DebugFiles,
         };
         lines.push(format!(
-            "More than half of it is held by code without names: {}",
+            "More than half of this is held by code without names: {}",
             style.advise(advice)
         ));
     }
@@ -65,7 +65,7 @@ pub(crate) fn after_top(top: &TopReport, style: &ReportStyle) -> Vec<String> {
         && !top.rows.is_empty()
     {
         lines.push(format!(
-            "It is made of {}: a shorter period takes more of them, and {}",
+            "This is based on only {}: a shorter period takes more, and {}",
             plural(&few.to_string(), "sample"),
             style.advise(ReportAdvice::RecordAll)
         ));

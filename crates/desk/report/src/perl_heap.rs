@@ -55,7 +55,7 @@ pub fn perl_heap(
     text += &plural(&summary.values.objects.to_string(), "value");
     text += &match heap.malloc {
         Some((malloc, _)) => format!(
-            "; {} of the {} that malloc has given out\n",
+            "; {} of the {} that malloc has allocated\n",
             measure.show(summary.all.bytes),
             measure.show(malloc)
         ),
@@ -66,14 +66,15 @@ pub fn perl_heap(
     }
     let all = summary.all;
     let kinds = summary.kinds.iter().map(|(name, sum)| (*name, sum));
-    text += &sums("type", kinds, all, &measure).render_titled("What there is", style)?;
+    text += &sums("type", kinds, all, &measure).render_titled("Values by type", style)?;
     let parts = summary.parts.iter().map(|(name, sum)| (name.as_str(), sum));
-    text += &sums("from", parts, all, &measure).render_titled("From where it is reached", style)?;
+    text += &sums("from", parts, all, &measure)
+        .render_titled("Values by where they are reached from", style)?;
     match holders.is_empty() {
-        true => text += "\nno variable holds anything\n",
+        true => text += "\nno variable holds any memory\n",
         false => {
             text +=
-                &holders.render_titled("Variables, with what would be freed with each", style)?;
+                &holders.render_titled("Variables, and what would be freed with each", style)?;
         }
     }
     Ok(text)
@@ -219,7 +220,7 @@ pub fn perl_cycles(
         ("cycles", ColumnAlign::Right),
         ("values", ColumnAlign::Right),
         ("closed by", ColumnAlign::Left),
-        ("the ring", ColumnAlign::Left),
+        ("cycle", ColumnAlign::Left),
         ("the first at", ColumnAlign::Left),
     ]);
     for one in cycles.iter().take(limit) {
@@ -242,7 +243,7 @@ pub fn perl_cycles(
         false => {
             let cycles = plural(&count.to_string(), "cycle");
             format!(
-                "{head}: {cycles} of what has leaked\n\n{}",
+                "{head}: {cycles} among the leaked values\n\n{}",
                 table.render(style)?
             )
         }
@@ -300,7 +301,7 @@ pub fn perl_leaked(
         true => format!("{head}: nothing has leaked\n"),
         false => {
             let retained = measure.show(retained);
-            format!("{head}: {retained} have leaked\n\n{}", table.render(style)?)
+            format!("{head}: {retained} leaked\n\n{}", table.render(style)?)
         }
     })
 }
@@ -353,7 +354,7 @@ pub fn perl_pads(
         return table.render(style);
     }
     let head = format!(
-        "{}: what the variables of subs keep between calls\n\n",
+        "{}: memory that the variables of subs keep between calls\n\n",
         printable(name)
     );
     Ok(head + &table.render(style)?)

@@ -127,10 +127,10 @@ pub fn process(
         if seen.rounding != MemoryUsage::default() {
             row(
                 ROUNDING_NAME,
-                "The kernel cuts proportional parts of each mapping to whole KiB.",
+                "The kernel rounds the proportional parts of each mapping down to whole KiB.",
             );
         }
-        row("maps", "How many mappings.");
+        row("maps", "Number of mappings.");
         for field in USAGE_FIELDS
             .iter()
             .filter(|field| TEXT_FIELDS.contains(&field.name) || field.name == "uss")
@@ -160,7 +160,7 @@ fn head(snapshot: &ProcessSnapshot, measure: &UnitFormatter) -> String {
                 text += &format!("; {} swapped out", of(total.swap));
             }
             if total.hugetlb > 0 {
-                text += &format!("; {} in hugetlbfs besides", of(total.hugetlb));
+                text += &format!("; another {} in hugetlbfs", of(total.hugetlb));
             }
         }
         None => match snapshot.counter("VmRSS") {
@@ -169,7 +169,7 @@ fn head(snapshot: &ProcessSnapshot, measure: &UnitFormatter) -> String {
         },
     }
     if let Some(peak) = counter("VmHWM") {
-        text += &format!("; at most it had {}", measure.show(peak));
+        text += &format!("; peak {}", measure.show(peak));
     }
     text + "\n"
 }
@@ -332,7 +332,7 @@ fn group_line(group: &Cgroup, measure: &UnitFormatter) -> String {
         text += &format!("; it reached the limit {count} times");
     }
     if let Some(count) = group.oom_kills.filter(|count| *count > 0) {
-        text += &format!("; the OOM killer ended {count} of its processes");
+        text += &format!("; the OOM killer killed {count} of its processes");
     }
     text
 }
@@ -340,7 +340,7 @@ fn group_line(group: &Cgroup, measure: &UnitFormatter) -> String {
 fn pressure_words(pressure: &CgroupPressure) -> String {
     let of = |three: &[f32; 3]| format!("{:.2}, {:.2} and {:.2} %", three[0], three[1], three[2]);
     format!(
-        "{} of the last 10, 60 and 300 s (all of them at once {})",
+        "{} of the time in the last 10, 60 and 300 s (all of them at once {})",
         of(&pressure.some),
         of(&pressure.full)
     )

@@ -36,7 +36,7 @@ pub fn series(series: &[SeriesSummary], style: &ReportStyle) -> Result<String, R
         table.column(name, align);
     }
     if !is_raw {
-        table.column("course", ColumnAlign::Left);
+        table.column("trend", ColumnAlign::Left);
     }
     for one in series {
         let measure = match is_raw {

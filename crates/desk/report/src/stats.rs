@@ -145,7 +145,7 @@ fn tables(
             let share = percent(*value, of.net);
             table.row(vec![measure.show(*value), share, place.label()]);
         }
-        tables.push((format!("First by {}", of.sample_type.r#type), table));
+        tables.push((format!("Top functions by {}", of.sample_type.r#type), table));
     }
     Ok(tables)
 }

@@ -56,7 +56,7 @@ pub fn tags(tags: &TagsReport, style: &ReportStyle) -> Result<String, ReportErro
         if tag.repeated != 0 {
             add(
                 -tag.repeated,
-                "(counted for more than one value)".to_string(),
+                "(counted under more than one value)".to_string(),
             );
         }
     }

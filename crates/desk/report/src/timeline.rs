@@ -67,8 +67,8 @@ fn summary(
     let Some((&(_, first), &(end, last))) = heap.first().zip(heap.last()) else {
         return Ok(match timeline.is_history {
             true => format!(
-                "{name}: has no history, which heapprof record notes; several profiles of a \
-                 process ({}) make a timeline, too",
+                "{name}: has no history, which only heapprof record keeps; several profiles of a \
+                 process ({}) also make a timeline",
                 style.advise(ReportAdvice::RecordMoments)
             ),
             false => format!("{name}: inuse_space is in none of them"),
@@ -90,7 +90,7 @@ fn summary(
         text += &format!(", peak {about}{}", bytes.show(peak.bytes));
         text += &match peak.since_nanos {
             Some(since) => format!(" at {}", time.show(since)),
-            None => " (nothing says when)".to_string(),
+            None => " (at an unknown time)".to_string(),
         };
     }
     match resident.iter().map(|(_, value)| *value).max() {

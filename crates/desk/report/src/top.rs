@@ -316,7 +316,7 @@ fn fit(
         .collect();
     (!out.is_empty()).then(|| {
         format!(
-            "Not in these {width} columns: {}; {}",
+            "Left out at a width of {width}: {}; {}",
             out.join(", "),
             style.advise(ReportAdvice::AllColumns)
         )

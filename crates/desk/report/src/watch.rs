@@ -49,7 +49,10 @@ pub fn watch(watch: &WatchReport, style: &ReportStyle) -> Result<String, ReportE
     }
     let marks = marks(watch, &bytes, &time);
     let sections = [
-        ("Marks, with what has changed since the mark before", marks),
+        (
+            "Marks, with what has changed since the previous mark",
+            marks,
+        ),
         ("Processes", processes(watch, &bytes, &time)),
         ("What happened", events(watch, &time)),
     ];
@@ -75,31 +78,29 @@ fn head(
     match (watch.sums.first(), watch.sums.last(), most) {
         (Some(first), Some(end), Some(most)) => {
             text += &format!(
-                ", {} in memory at first (rss), {} at last, {} at most; {} in {}",
+                ", {} in memory at first (rss), {} at the end, {} at most; {} in {}",
                 bytes.show(first.rss),
                 bytes.show(end.rss),
                 bytes.show(most.rss),
-                plural(&watch.sample_count.to_string(), "look"),
+                plural(&watch.sample_count.to_string(), "reading"),
                 time.show(last.saturating_sub(start.began_ms)),
             );
             if watch.sums.iter().any(|sum| sum.processes > 1) {
-                text += "; these are sums over processes, and what two share counts twice";
+                text +=
+                    "; these are sums over processes, so memory that two share is counted twice";
             }
         }
-        _ => text += ": it ended before the first look",
+        _ => text += ": it ended before the first reading",
     }
     let span = watch
         .ended_ms
         .unwrap_or(last)
         .saturating_sub(start.began_ms);
     let micros = UnitFormatter::new("microseconds", None)?;
-    text += &format!(
-        "\nwatching took {} of a processor's time",
-        micros.show(watch.cost_us)
-    );
+    text += &format!("\nwatching took {} of CPU time", micros.show(watch.cost_us));
     if span > 0 {
         let share = percent(watch.cost_us, i128::from(span) * 1000);
-        text += &format!(", {share} of one");
+        text += &format!(", {share} of one CPU");
     }
     Ok(text + "\n")
 }
@@ -133,7 +134,7 @@ fn chart(watch: &WatchReport, bytes: &UnitFormatter, time: &WatchTimeFormatter) 
     let mut lines = chart.lines(|value| bytes.show(value), |at| time.show(at));
     lines.push(match marks.is_empty() {
         false => "⣿ in memory (rss)  ▲ marks".to_string(),
-        true => "⣿ in memory (rss)  ▲ the most".to_string(),
+        true => "⣿ in memory (rss)  ▲ peak".to_string(),
     });
     lines
 }
@@ -199,12 +200,12 @@ fn processes(watch: &WatchReport, bytes: &UnitFormatter, time: &WatchTimeFormatt
         ("parent", ColumnAlign::Right),
         ("from", ColumnAlign::Right),
         ("for", ColumnAlign::Right),
-        ("looks", ColumnAlign::Right),
+        ("readings", ColumnAlign::Right),
         ("first rss", ColumnAlign::Right),
         ("last rss", ColumnAlign::Right),
-        ("most", ColumnAlign::Right),
+        ("peak rss", ColumnAlign::Right),
         ("last pss", ColumnAlign::Right),
-        ("worked", ColumnAlign::Right),
+        ("cpu time", ColumnAlign::Right),
         ("end", ColumnAlign::Left),
         ("what it is", ColumnAlign::Left),
     ]);
@@ -243,7 +244,7 @@ fn process_name(one: &WatchedProcess) -> String {
 
 fn end_of(one: &WatchedProcess) -> &str {
     match (one.about.ended_ms, one.about.ending.as_str()) {
-        (None, _) => "goes on",
+        (None, _) => "running",
         (Some(_), "") => "ended",
         (Some(_), ending) => ending,
     }
@@ -254,7 +255,7 @@ fn events(watch: &WatchReport, time: &WatchTimeFormatter) -> ReportTable {
         ("at", ColumnAlign::Right),
         ("pid", ColumnAlign::Right),
         ("what", ColumnAlign::Left),
-        ("more", ColumnAlign::Left),
+        ("details", ColumnAlign::Left),
     ]);
     let others: Vec<&WatchEvent> = watch
         .events
@@ -409,12 +410,10 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[0],
-            "app: app -x, 1MiB in memory at first (rss), 4MiB at last, 4MiB at most; 4 looks in 3s"
+            "app: app -x, 1MiB in memory at first (rss), 4MiB at the end, 4MiB at most; 4 readings \
+             in 3s"
         );
-        assert_eq!(
-            lines[1],
-            "watching took 8ms of a processor's time, 0.20% of one"
-        );
+        assert_eq!(lines[1], "watching took 8ms of CPU time, 0.20% of one CPU");
         assert!(text.contains("▲ marks"), "{text}");
         assert!(text.contains("5MiB  +3MiB"), "{text}");
         assert!(text.contains("exit code 3  app -x"), "{text}");

@@ -202,7 +202,7 @@ fn screen(
     sum.extend(
         answer
             .hold
-            .map(|hold| format!("held for {:.1} ms", hold.as_secs_f64() * 1e3)),
+            .map(|hold| format!("suspended for {:.1} ms", hold.as_secs_f64() * 1e3)),
     );
     let sum = sum.join("; ");
     let total = measure.show(answer.total);
@@ -320,9 +320,9 @@ fn end_lines(answer: &MemoryAnswer, width: usize, measure: &UnitFormatter) -> Ve
         add(answer.shared, "of it is shared with other processes");
     }
     add(answer.swapped, "more is swapped out");
-    add(answer.hugetlb, "more is in huge pages of hugetlbfs");
+    add(answer.hugetlb, "more is in hugetlbfs huge pages");
     if answer.page_tables.saturating_mul(50) > answer.total {
-        add(answer.page_tables, "more is in page tables of the kernel");
+        add(answer.page_tables, "more is in the kernel's page tables");
     }
     let mut lines = Vec::new();
     if !beside.is_empty() {
@@ -332,12 +332,15 @@ fn end_lines(answer: &MemoryAnswer, width: usize, measure: &UnitFormatter) -> Ve
         && let (Some(usage), Some(limit)) = (cgroup.usage, cgroup.limit)
     {
         lines.push(format!(
-            "its control group has {} of {} at most{}",
+            "its control group uses {} of its limit of {}{}",
             measure.show(usage),
             measure.show(limit),
             match cgroup.oom_kills.unwrap_or(0) {
                 0 => String::new(),
-                kills => format!("; {} killed for it", plural(&kills.to_string(), "process")),
+                kills => format!(
+                    "; {} killed at the limit",
+                    plural(&kills.to_string(), "process")
+                ),
             }
         ));
     }

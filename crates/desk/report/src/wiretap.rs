@@ -123,14 +123,16 @@ pub fn wiretap(
     }
     let mut text = totals(report);
     match report.rows.is_empty() {
-        true => text += "nothing was seen in this time; heapprof alive listen collects datagrams\n",
+        true => {
+            text += "nothing was received in that time; heapprof alive listen collects datagrams\n"
+        }
         false => text += &table.render(style)?,
     }
     if let Some(expected) = report.expected
         && report.senders.is_empty()
     {
         text += &format!(
-            "nobody has told anything, so nothing is known of the {expected} that are expected\n"
+            "no reports have arrived, so nothing is known about the {expected} expected names\n"
         );
     } else if let Some(expected) = report.expected {
         text += &format!(
@@ -205,7 +207,10 @@ mod tests {
             ..report()
         };
         let unheard = wiretap(&unheard, WiretapRowKind::Code, &ReportStyle::default()).unwrap();
-        assert!(unheard.contains("nothing is known of the 2"), "{unheard}");
+        assert!(
+            unheard.contains("nothing is known about the 2"),
+            "{unheard}"
+        );
         assert!(!unheard.contains("never seen"), "{unheard}");
     }
 

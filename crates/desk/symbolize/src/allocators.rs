@@ -43,15 +43,15 @@ const MALLOC_FAMILY: &[&str] = &[
     "rallocx",
 ];
 const SHARED_REMEDY: &str =
-    "a build that links it as a shared library, or without it, is seen whole";
+    "a build that links it as a shared library, or without it, is recorded completely";
 
 /// All known allocators. If a function name fits several allocators, the first of them in this list
 /// is used.
 static KNOWN_ALLOCATORS: [KnownAllocator; 8] = [
     KnownAllocator {
         name: "jemalloc",
-        remedy: "a build without it is seen whole; MALLOC_CONF=prof:true lets jemalloc write \
-                 profiles of its own, which heapprof reads",
+        remedy: "a build without it is recorded completely; MALLOC_CONF=prof:true lets jemalloc \
+                 write its own profiles, which heapprof reads",
         has_countable_mappings: true,
         prefixes: &["_rjem_", "je_", "duckdb_je_", "je_arrow_"],
         allocating: MALLOC_FAMILY,
@@ -59,7 +59,7 @@ static KNOWN_ALLOCATORS: [KnownAllocator; 8] = [
     },
     KnownAllocator {
         name: "jemalloc",
-        remedy: "a build that calls malloc and free is seen whole",
+        remedy: "a build that calls malloc and free is recorded completely",
         has_countable_mappings: false,
         prefixes: &[""],
         allocating: &["mallocx", "rallocx"],
@@ -148,7 +148,7 @@ static KNOWN_ALLOCATORS: [KnownAllocator; 8] = [
     // An ordinary perl has Perl_malloc, too, but there it calls malloc.
     KnownAllocator {
         name: "Perl's own malloc (-Dusemymalloc)",
-        remedy: "a perl that was built with -Uusemymalloc, as most are, is seen whole",
+        remedy: "a perl that was built with -Uusemymalloc, as most are, is recorded completely",
         has_countable_mappings: false,
         prefixes: &["Perl_"],
         allocating: &["malloced_size"],

@@ -41,7 +41,7 @@ pub(crate) fn open_public(path: &Path, root: Option<&Path>) -> io::Result<File> 
                 FileType::RegularFile if found.st_mode & READ_BY_OTHERS != 0 => reopen(&here),
                 FileType::RegularFile => Err(refusal_error()),
                 FileType::Directory => Err(io::ErrorKind::NotFound.into()),
-                _ => Err(io::Error::other("is no plain file")),
+                _ => Err(io::Error::other("is not a regular file")),
             };
         };
         if !FileType::from_raw_mode(found.st_mode).is_dir() {
@@ -95,7 +95,8 @@ fn reopen(file: &OwnedFd) -> io::Result<File> {
 fn refusal_error() -> io::Error {
     io::Error::new(
         io::ErrorKind::PermissionDenied,
-        "not everybody may read it, and what the process that names it could read is not known",
+        "it is not readable by everyone, and it is not known whether the process that uses it may \
+         read it",
     )
 }
 

@@ -82,8 +82,8 @@ impl FileStorage {
     fn read(&self, file: File, metadata: &Metadata) -> io::Result<&[u8]> {
         let on_disk = metadata.blocks().saturating_mul(512 * 16);
         if metadata.len() > self.left.get().min(on_disk) {
-            let why = "can be changed by other users, and is larger than what heapprof reads of \
-                       such files";
+            let why = "can be changed by other users, and is larger than heapprof allows for such \
+                       files";
             return Err(io::Error::other(why));
         }
         let mut bytes = Vec::new();
@@ -93,7 +93,7 @@ impl FileStorage {
         let mut file = file.take(metadata.len());
         file.by_ref().take(4).read_to_end(&mut bytes)?;
         if bytes != b"\x7fELF" {
-            return Err(io::Error::other("is no ELF file"));
+            return Err(io::Error::other("is not an ELF file"));
         }
         file.read_to_end(&mut bytes)?;
         self.left.set(self.left.get() - bytes.len() as u64);
@@ -127,6 +127,6 @@ fn is_plain(metadata: &Metadata) -> io::Result<()> {
     match (metadata.is_file(), metadata.is_dir()) {
         (true, _) => Ok(()),
         (_, true) => Err(io::ErrorKind::NotFound.into()),
-        _ => Err(io::Error::other("is no plain file")),
+        _ => Err(io::Error::other("is not a regular file")),
     }
 }

@@ -140,7 +140,10 @@ pub enum SymbolizeWarning {
     },
     /// The file was deleted while the program ran, and nothing proves that the current file at its
     /// path is the same file.
-    #[error("{}: was replaced while the program ran, and has no build id to tell it by: not used", .file.display())]
+    #[error(
+        "{}: was replaced while the program ran, and has no build id to identify it: not used",
+        .file.display()
+    )]
     Replaced {
         /// The file.
         file: PathBuf,
@@ -167,7 +170,10 @@ pub enum SymbolizeWarning {
         what: String,
     },
     /// Debug information refers to a file that is not on this machine.
-    #[error("{}: its debug information is also in {missing}, which is not here", .file.display())]
+    #[error(
+        "{}: part of its debug information is in {missing}, which was not found",
+        .file.display()
+    )]
     Elsewhere {
         /// The file with the reference.
         file: PathBuf,

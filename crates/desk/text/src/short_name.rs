@@ -76,12 +76,12 @@ impl fmt::Display for MismatchReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unescaped(escaped) => {
-                write!(f, "; as a name, and no expression, it is {escaped:?}")
+                write!(f, "; taken literally, it is {escaped:?}")
             }
             Self::Ellipsis => f.write_str(": … stands for what a short name leaves out"),
             Self::ShortName { short, whole } => write!(
                 f,
-                ": it is looked for in whole names, and {short:?} is short for {whole:?}"
+                ": it must match whole names, and {short:?} is short for {whole:?}"
             ),
         }
     }

@@ -16,7 +16,7 @@ pub enum TotalsError {
     },
     /// A total does not fit in 64 bits.
     #[error(
-        "the total of {sample_type} does not fit in 64 bits, so no number of it can be trusted"
+        "the total of {sample_type} does not fit in 64 bits, so none of its numbers can be trusted"
     )]
     Overflow {
         /// The name of the sample type.

@@ -43,7 +43,7 @@ impl fmt::Display for FilterNote {
                 reason.iter().try_for_each(|reason| reason.fmt(f))
             }
             Self::NoWrapper(text) => write!(f, "wrappers {text:?} matches no function"),
-            Self::NoSample => f.write_str("no sample has the labels asked for"),
+            Self::NoSample => f.write_str("no sample has the requested labels"),
             Self::WrongExpression { what, text, why } => write!(
                 f,
                 "the profile's {what} {text:?} is {why}; no frame is dropped by it"

@@ -77,18 +77,20 @@ impl CoreFile {
         let endian = NativeEndian;
         let metadata = file.metadata()?;
         if !metadata.is_file() {
-            return Err(CoreError::NotCore("it is no regular file"));
+            return Err(CoreError::NotCore("it is not a regular file"));
         }
         let length = metadata.len();
         let mut head = vec![0; length.min(MAX_HEADER_BYTES) as usize];
         file.read_exact_at(&mut head, 0)?;
-        let no_core = |_| CoreError::NotCore("its head is not that of an ELF file of this machine");
+        let no_core =
+            |_| CoreError::NotCore("its header is not that of an ELF file for this machine");
         let header = FileHeader64::<NativeEndian>::parse(&head[..]).map_err(no_core)?;
         if header.e_type(endian) != ET_CORE {
             return Err(CoreError::NotCore("it is another kind of ELF file"));
         }
         let headers = header.program_headers(endian, &head[..]);
-        let headers = headers.map_err(|_| CoreError::NotCore("its segments are not listed"))?;
+        let headers =
+            headers.map_err(|_| CoreError::NotCore("its list of segments cannot be read"))?;
         let (mut segments, mut notes) = (Vec::new(), Vec::new());
         for segment in headers {
             let (offset, len) = (segment.p_offset(endian), segment.p_filesz(endian));

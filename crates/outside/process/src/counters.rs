@@ -22,21 +22,21 @@ macro_rules! counters {
 }
 
 counters! {
-    "VmPeak" "The most addresses that it ever had mapped (the most VmSize).";
-    "VmSize" "Addresses that are mapped now, touched or not: what top calls VIRT and ps VSZ.";
-    "VmLck" "What it has locked into memory (mlock), so that it is not swapped out.";
-    "VmPin" "What a device or the kernel holds in place.";
-    "VmHWM" "The most that it ever had in memory (the most VmRSS), its \"high water mark\".";
-    "VmRSS" "What is in memory now: what top calls RES. It is RssAnon, RssFile and RssShmem.";
-    "RssAnon" "What of it is of no file: heap, stacks, and copies of pages of files.";
-    "RssFile" "What of it is of files: code, and files that it has mapped.";
-    "RssShmem" "What of it is shared memory and tmpfs.";
-    "VmData" "Addresses of private memory that can be written, without stacks.";
-    "VmStk" "Addresses of the first thread's stack. Stacks of other threads are in VmData.";
-    "VmExe" "Addresses of the program's own code.";
-    "VmLib" "Addresses of the code of libraries.";
-    "VmPTE" "The kernel's tables that say where its pages are. They are not in VmRSS.";
-    "VmSwap" "What of its private memory is swapped out. Shared memory is not in it.";
+    "VmPeak" "The largest address space that it ever had mapped (the peak of VmSize).";
+    "VmSize" "Address space that is mapped now, touched or not: VIRT in top, VSZ in ps.";
+    "VmLck" "Memory that it has locked (mlock), so that it is not swapped out.";
+    "VmPin" "Memory that a device or the kernel has pinned.";
+    "VmHWM" "The most that it ever had in memory (the peak of VmRSS), its \"high water mark\".";
+    "VmRSS" "Memory that is resident now: RES in top. The sum of RssAnon, RssFile and RssShmem.";
+    "RssAnon" "The part that is not from a file: heap, stacks, and private copies of file pages.";
+    "RssFile" "The part that is from files: code, and files that it has mapped.";
+    "RssShmem" "The part that is shared memory and tmpfs.";
+    "VmData" "Address space of private writable memory, without stacks.";
+    "VmStk" "Address space of the first thread's stack. Other threads' stacks are in VmData.";
+    "VmExe" "Address space of the program's own code.";
+    "VmLib" "Address space of the code of libraries.";
+    "VmPTE" "The kernel's page tables for it. They are not in VmRSS.";
+    "VmSwap" "The part of its private memory that is swapped out. Shared memory is not included.";
     "HugetlbPages" "Huge pages of hugetlbfs. They are not in VmRSS.";
 }
 

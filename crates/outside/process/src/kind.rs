@@ -45,17 +45,18 @@ pub const MAPPING_KINDS: &[(MappingKind, &str, &str)] = &[
     (
         MappingKind::Heap,
         "heap",
-        "The first part of malloc's memory, which grows upwards (brk).",
+        "The main part of malloc's memory, which grows upwards (brk).",
     ),
     (
         MappingKind::Arena,
         "malloc arenas",
-        "More of glibc's malloc: each thread may have an arena, of 64 MiB of addresses at a time.",
+        "Further arenas of glibc's malloc: each thread may have one, in pieces of 64 MiB.",
     ),
     (
         MappingKind::Anonymous,
         "anonymous",
-        "Private memory of no file: malloc's large blocks, other allocators, interpreters.",
+        "Private memory that is not from a file: malloc's large blocks, other allocators, \
+         interpreters.",
     ),
     (
         MappingKind::V8Heap,
@@ -70,7 +71,7 @@ pub const MAPPING_KINDS: &[(MappingKind, &str, &str)] = &[
     (
         MappingKind::ThreadStack,
         "thread stacks",
-        "Stacks of other threads, by their stack pointers or their guard pages.",
+        "Stacks of other threads, recognized by their stack pointers or guard pages.",
     ),
     (
         MappingKind::Program,
@@ -95,17 +96,17 @@ pub const MAPPING_KINDS: &[(MappingKind, &str, &str)] = &[
     (
         MappingKind::Huge,
         "huge pages",
-        "Mappings of hugetlbfs. They are not in rss and not in pss.",
+        "hugetlbfs mappings. They are in neither rss nor pss.",
     ),
     (
         MappingKind::Kernel,
         "kernel's",
-        "What the kernel has put there, such as vdso.",
+        "Mappings that the kernel has added, such as vdso.",
     ),
     (
         MappingKind::Own,
         "heapprof's own",
-        "The tables and the library of heapprof, which would not be there without it.",
+        "heapprof's tables and its library, which would not be there without a recording.",
     ),
 ];
 

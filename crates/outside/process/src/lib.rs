@@ -69,7 +69,7 @@ fn is_status_of(status: &str, pid: u32) -> bool {
 
 /// The end of an error message for root: the reasons for which the kernel may refuse root.
 pub const REFUSED_TO_ROOT: &str =
-    ": it has a capability that this root lacks, or a security module forbids it";
+    ": it has a capability that root lacks here, or a security module forbids it";
 
 /// Returns the path of a process's file in /proc.
 fn path(pid: u32, file: &str) -> std::path::PathBuf {

@@ -70,61 +70,67 @@ macro_rules! field {
 pub const USAGE_FIELDS: &[UsageField] = &[
     field!(
         size,
-        "Addresses that are mapped. They cost nothing until they are touched."
+        "Address space that is mapped. It costs nothing until it is touched."
     ),
     field!(
         rss,
-        "What is in memory (resident), also what others have, too."
+        "Memory that is resident, including what other processes share."
     ),
     field!(
         pss,
-        "Its proportional part: of a page that three processes have, each has a third. Over all \
-         processes it adds up to what they use together."
+        "Its proportional share: of a page that three processes share, each has a third. Over all \
+         processes, the shares add up to what they use together."
     ),
     UsageField {
         name: "uss",
-        meaning: "What it has alone (private_clean and private_dirty): this is free when it ends.",
+        meaning: "Memory that only it has (private_clean and private_dirty): it is freed when the \
+                  process ends.",
         get: MemoryUsage::uss,
         set: |_, _| {},
     },
     field!(
         private_clean,
-        "What it has alone and has not written. It is in a file as well, so the kernel can drop it."
+        "Memory that only it has and has not written to. It is also in a file, so the kernel can \
+         drop it."
     ),
-    field!(private_dirty, "What it has alone and has written."),
+    field!(
+        private_dirty,
+        "Memory that only it has, and has written to."
+    ),
     field!(
         shared_clean,
-        "What others have mapped, too, and nobody has written."
+        "Memory that other processes have mapped, too, and that none has written to."
     ),
     field!(
         shared_dirty,
-        "What others have mapped, too, and somebody has written: before a fork, or in shared memory."
+        "Memory that other processes have mapped, too, and one has written to: before a fork, or \
+         in shared memory."
     ),
     field!(
         anonymous,
-        "What is of no file: heap, stacks, and copies of pages of files."
+        "Memory that is not from a file: heap, stacks, and private copies of file pages."
     ),
     field!(
         referenced,
-        "What the kernel saw it use since it looked last."
+        "Memory that was accessed since the kernel last checked."
     ),
     field!(
         locked,
-        "Its proportional part of what may not be swapped out (mlock)."
+        "Its proportional share of the memory that is locked (mlock)."
     ),
     field!(
         lazy_free,
-        "What it gave back (MADV_FREE), and what still counts until the kernel takes it."
+        "Memory that it gave back (MADV_FREE), which still counts until the kernel takes it."
     ),
-    field!(swap, "What is swapped out. It is not in rss."),
-    field!(swap_pss, "Its proportional part of what is swapped out."),
+    field!(swap, "Memory that is swapped out. It is not in rss."),
+    field!(swap_pss, "Its proportional share of what is swapped out."),
     field!(
         huge,
-        "What of rss lies in huge pages that the kernel chose (THP)."
+        "The part of rss in huge pages that the kernel chose (THP)."
     ),
     field!(
         hugetlb,
-        "Huge pages of hugetlbfs. The kernel has them neither in rss nor in pss."
+        "hugetlbfs huge pages. The kernel counts them neither in rss nor in pss."
     ),
 ];
 

@@ -219,7 +219,7 @@ impl<T: ClickHouseTransport> SqlEngine for ClickHouse<T> {
         let text = self.request(server, &sql, None, &settings)?;
         let document: Json =
             serde_json::from_str(&text).map_err(|error| server_error(server, error))?;
-        let wrong = || server_error(server, "the answer is none of ClickHouse");
+        let wrong = || server_error(server, "the answer does not come from ClickHouse");
         let meta = document["meta"].as_array().ok_or_else(wrong)?;
         let names = meta
             .iter()

@@ -43,7 +43,7 @@ pub(super) fn int_at(row: &[SqlValue], at: usize) -> Result<i64, AnalysisError> 
     match row.get(at) {
         Some(SqlValue::Int(value)) => Ok(*value),
         other => Err(AnalysisError::Sql(format!(
-            "{other:?} stands where a number should"
+            "expected a number, found {other:?}"
         ))),
     }
 }
@@ -53,7 +53,7 @@ pub(super) fn text_at(row: &[SqlValue], at: usize) -> Result<&str, AnalysisError
     match row.get(at) {
         Some(SqlValue::Text(value)) => Ok(value),
         other => Err(AnalysisError::Sql(format!(
-            "{other:?} stands where a text should"
+            "expected a string, found {other:?}"
         ))),
     }
 }

@@ -251,7 +251,7 @@ fn sum_cell(row: &[SqlValue], sum: usize, what: &str) -> Result<i64, AnalysisErr
         Some(SqlValue::Int(about)) => *about as f64,
         other => {
             return Err(AnalysisError::Sql(format!(
-                "{other:?} stands where a sum should"
+                "expected a sum, found {other:?}"
             )));
         }
     };

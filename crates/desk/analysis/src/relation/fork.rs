@@ -5,7 +5,7 @@ use super::{Relation, all_rows};
 
 pub(crate) static FORK_CHILD: Relation = Relation {
     name: "fork_child",
-    about: "A forked child of an audited recording, as it was at the last look. Sizes are bytes.",
+    about: "A forked child of an audited recording, as of the last reading. Sizes are bytes.",
     columns: &[
         ("profile INTEGER", "profile.id"),
         ("pid INTEGER", "its process id"),
@@ -25,14 +25,14 @@ pub(crate) static FORK_CHILD: Relation = Relation {
         ),
         (
             "looked_micros INTEGER",
-            "how old it was at the last look; 0 if there was none",
+            "how old it was at the last reading; 0 if there was none",
         ),
         ("age_micros INTEGER", "how old it was when it ended"),
         ("ending TEXT", "ended, exec, killed or running"),
         ("rss INTEGER", "in memory"),
-        ("pss INTEGER", "its part of that"),
-        ("private_dirty INTEGER", "alone, and written"),
-        ("private_clean INTEGER", "alone, and not written"),
+        ("pss INTEGER", "its proportional part of rss"),
+        ("private_dirty INTEGER", "private and written to"),
+        ("private_clean INTEGER", "private and not written to"),
         ("shared_dirty INTEGER", "others have it, too; written"),
         ("shared_clean INTEGER", "others have it, too; not written"),
         ("swap INTEGER", "swapped out"),
@@ -41,12 +41,21 @@ pub(crate) static FORK_CHILD: Relation = Relation {
             "new_space INTEGER",
             "pages of no file that were not there at the fork",
         ),
-        ("shared_space INTEGER", "those inherited, and shared"),
-        ("unshared_space INTEGER", "those inherited, and alone"),
-        ("own_space INTEGER", "heapprof's, which these have not"),
+        (
+            "shared_space INTEGER",
+            "inherited pages that it still shares",
+        ),
+        (
+            "unshared_space INTEGER",
+            "inherited pages that it no longer shares",
+        ),
+        (
+            "own_space INTEGER",
+            "heapprof's own memory, which the columns before do not include",
+        ),
         (
             "own_private_space INTEGER",
-            "what of that no other process has",
+            "the part of own_space that no other process has",
         ),
         ("inherited_space INTEGER", "what it had at the fork"),
         (
@@ -144,7 +153,7 @@ pub(crate) static FORK_LOAD: Relation = Relation {
 
 pub(super) static FORK_UNSHARED: Relation = Relation {
     name: "fork_unshared",
-    about: "What lies on pages that a forked child has inherited and no longer shares.",
+    about: "The contents of pages that a forked child inherited and no longer shares.",
     columns: &[
         ("profile INTEGER", "profile.id"),
         ("pid INTEGER", "the child's process id"),
@@ -154,7 +163,7 @@ pub(super) static FORK_UNSHARED: Relation = Relation {
         ),
         ("entity INTEGER", "entity.id of whoever allocated it"),
         ("objects INTEGER", "allocations that lie there"),
-        ("bytes INTEGER", "how many of their bytes do"),
+        ("bytes INTEGER", "how many of their bytes lie there"),
     ],
     keys: 0,
     ordered: 0..0,

@@ -127,15 +127,14 @@ pub(super) static PROFILE_TOTAL: Relation = Relation {
         ),
         (
             "samples INTEGER",
-            "how many blocks that a sampler took stand behind net; NULL if it is exact, as are the \
-             next three",
+            "the number of sampled blocks behind net; NULL if it is exact, as are the next three",
         ),
         ("variance REAL", "of net, in its unit squared"),
         (
             "low INTEGER",
-            "the least that net truly is, with 95 % confidence",
+            "the lower bound of the true net, with 95 % confidence",
         ),
-        ("high INTEGER", "the most"),
+        ("high INTEGER", "the upper bound"),
         ("kept_samples INTEGER", "as samples, of kept_net"),
         ("kept_variance REAL", "as variance, of kept_net"),
         ("kept_low INTEGER", "as low, of kept_net"),
@@ -337,8 +336,8 @@ pub(super) static FUNCTION: Relation = Relation {
         ),
         (
             "file_end INTEGER",
-            "how many characters at the end of filename tell it from functions of its name in \
-             other files; 0 when it has its name alone",
+            "how many characters at the end of filename distinguish it from functions with the \
+             same name in other files; 0 when no other function has its name",
         ),
     ],
     keys: 1,

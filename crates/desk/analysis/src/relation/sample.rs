@@ -18,7 +18,7 @@ fn blocks(q: &ProfileQuestion) -> impl Iterator<Item = SampleBlock<'_>> {
 
 pub(super) static SAMPLE: Relation = Relation {
     name: "sample",
-    about: "What the samples of one stack and one label set are worth, if that is not 0.",
+    about: "The value of the samples of one stack and one label set, if it is not 0.",
     columns: &[
         ("profile INTEGER", "profile.id"),
         ("type INTEGER", "sample_type.id"),
@@ -27,7 +27,7 @@ pub(super) static SAMPLE: Relation = Relation {
         ("value INTEGER", "sum of the samples"),
         (
             "sampled INTEGER",
-            "how many blocks that a sampler took stand behind it; NULL if it is exact",
+            "the number of sampled blocks behind it; NULL if it is exact",
         ),
         (
             "variance REAL",

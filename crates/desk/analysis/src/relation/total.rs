@@ -59,15 +59,14 @@ pub(super) static FUNCTION_TOTAL: Relation = Relation {
         ),
         (
             "samples INTEGER",
-            "how many blocks that a sampler took stand behind flat; NULL if it is exact, as are \
-             the next three",
+            "the number of sampled blocks behind flat; NULL if it is exact, as are the next three",
         ),
         ("variance REAL", "of flat, in its unit squared"),
         (
             "low INTEGER",
-            "the least that flat truly is, with 95 % confidence",
+            "the lower bound of the true flat, with 95 % confidence",
         ),
-        ("high INTEGER", "the most"),
+        ("high INTEGER", "the upper bound"),
         ("cum_samples INTEGER", "as samples, of cum"),
         ("cum_variance REAL", "as variance, of cum"),
         ("cum_low INTEGER", "as low, of cum"),

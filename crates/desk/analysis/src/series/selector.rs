@@ -63,7 +63,7 @@ pub fn is_selector(text: &str) -> bool {
 pub fn parse_time(text: &str, now: i64) -> Result<i64, String> {
     let wrong = || {
         format!(
-            "{text:?} is no time; write for example 2h, 7d, 2026-11-20, 2026-11-20T14:00:00Z or \
+            "{text:?} is not a time; write for example 2h, 7d, 2026-11-20, 2026-11-20T14:00:00Z or \
              @1795183786"
         )
     };
@@ -117,7 +117,9 @@ impl MomentSelector {
                 None => (key.trim(), false),
             };
             if key.is_empty() {
-                return Err(wrong("a key stands before = or ~, such as service or host"));
+                return Err(wrong(
+                    "a key must come before = or ~, such as service or host",
+                ));
             }
             let is_plain = !is_regex && !is_not;
             match key {
@@ -128,19 +130,19 @@ impl MomentSelector {
                         _ => &mut selector.until,
                     };
                     if place.replace(time).is_some() {
-                        return Err(wrong("it stands there twice"));
+                        return Err(wrong("it is given twice"));
                     }
                 }
                 "last" if is_plain => {
                     let count = value.parse().ok().filter(|&count| count > 0);
-                    let why = "last wants how many moments of each process, such as last=60";
+                    let why = "last needs a number of moments of each process, such as last=60";
                     let count = count.ok_or_else(|| wrong(why))?;
                     if selector.last.replace(count).is_some() {
-                        return Err(wrong("it stands there twice"));
+                        return Err(wrong("it is given twice"));
                     }
                 }
                 "since" | "until" | "last" => {
-                    return Err(wrong("since, until and last take = alone"));
+                    return Err(wrong("since, until and last can only be used with ="));
                 }
                 _ => {
                     let test = match is_regex {

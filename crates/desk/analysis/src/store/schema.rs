@@ -123,8 +123,8 @@ fn compare(connection: &Connection, found: i64) -> Result<(), AnalysisError> {
         };
         if !allowed {
             return refused(format!(
-                "it has the {kind} {name}, which heapprof did not make and would not be safe \
-                 with; DROP it, or load the profiles into a new one"
+                "it has the {kind} {name}, which heapprof did not create and which would not be \
+                 safe; DROP it, or load the profiles into a new one"
             ));
         }
     }

@@ -59,11 +59,11 @@ pub fn heapwalk_allocator(
 /// own, and the sum of the blocks with such mappings.
 fn threshold(settings: &MallocSettings, summary: &HeapSummary, measure: &UnitFormatter) -> String {
     let grows = match settings.is_dynamic {
-        true => "; that grows when such a block is freed",
-        false => "; that is fixed",
+        true => "; this threshold grows when such a block is freed",
+        false => "; this threshold is fixed",
     };
     let mut text = format!(
-        "blocks of {} or more get a mapping of their own{grows}\n",
+        "blocks of {} or more get their own mapping{grows}\n",
         measure.show(settings.mmap_threshold)
     );
     text += &format!(
@@ -74,7 +74,7 @@ fn threshold(settings: &MallocSettings, summary: &HeapSummary, measure: &UnitFor
     );
     let large = &summary.large_in_arenas;
     text += &format!(
-        "as large, but in arenas: {}, {}\n",
+        "of that size, but in arenas: {}, {}\n",
         plural(&large.blocks.to_string(), "block"),
         measure.show(large.bytes)
     );
@@ -91,7 +91,7 @@ fn arenas(summary: &HeapSummary, measure: &UnitFormatter) -> ReportTable {
         "free",
         "largest free",
         "top",
-        "in use of it",
+        "share in use",
     ] {
         table.column(name, ColumnAlign::Right);
     }
@@ -132,7 +132,7 @@ fn lists(summary: &HeapSummary, limit: usize, measure: &UnitFormatter) -> Report
         ("largest", ColumnAlign::Right),
         ("blocks", ColumnAlign::Right),
         ("bytes", ColumnAlign::Right),
-        ("of what is free", ColumnAlign::Right),
+        ("share of free", ColumnAlign::Right),
     ]);
     let mut left = limit;
     let mut rest = (0usize, 0u64, 0u64);

@@ -89,7 +89,7 @@ pub fn heapwalk_retained(
         printable(name)
     );
     Ok(match table.is_empty() {
-        true => head + "no block is reached through another one alone\n",
+        true => head + "no block is reachable only through another one\n",
         false => head + &table.render(style)?,
     })
 }
@@ -115,7 +115,7 @@ pub fn heapwalk_who(
         }));
     }
     let mut table =
-        ReportTable::new(&[("into it", ColumnAlign::Right), ("from", ColumnAlign::Left)]);
+        ReportTable::new(&[("offset", ColumnAlign::Right), ("from", ColumnAlign::Left)]);
     for (source, offset) in found.referrers.iter().take(limit) {
         table.row(vec![format!("+{offset}"), source.clone()]);
     }
@@ -132,11 +132,11 @@ pub fn heapwalk_who(
     }
     let mut text = format!("{}\n\n", printable(&found.block));
     match (found.has_root, found.way.is_empty()) {
-        (false, true) => text += "nothing leads there from a root\n",
+        (false, true) => text += "it cannot be reached from a root\n",
         (has_root, _) => {
             text += match has_root {
-                true => "The way there, from a root\n",
-                false => "The way there, from a block that has leaked\n",
+                true => "Path to it from a root\n",
+                false => "Path to it from a leaked block\n",
             };
             // The beginning and the end of a long path matter most.
             let count = found.way.len();
@@ -153,7 +153,7 @@ pub fn heapwalk_who(
             }
         }
     }
-    text += "\nAll that points to it\n";
+    text += "\nEverything that points to it\n";
     match table.is_empty() {
         true => text += "nothing\n",
         false => text += &table.render(style)?,

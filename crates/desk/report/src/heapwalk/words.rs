@@ -116,7 +116,7 @@ impl HeapDescriber<'_> {
         match ((self.variable)(at), file) {
             (Some((start, name)), "") => (start, name),
             (Some((start, name)), file) => (start, format!("{name} in {file}")),
-            (None, "") => (start, "memory of no file".to_string()),
+            (None, "") => (start, "anonymous memory".to_string()),
             (None, file) => (start, file.to_string()),
         }
     }
@@ -188,7 +188,7 @@ impl HeapDescriber<'_> {
         }
         let left = chunk.size.saturating_sub(shown.len() as u64);
         if left > 0 {
-            text += &format!("({left} bytes more)\n");
+            text += &format!("({left} more bytes)\n");
         }
         Some(text)
     }
@@ -200,33 +200,34 @@ pub fn unwalked_parts(image: &ProcessImage, heap: &MallocHeap) -> Vec<String> {
     let unwalked = heap.unwalked_bytes();
     if unwalked > 0 {
         notes.push(format!(
-            "{unwalked} bytes could not be walked, because what malloc noted there is damaged; \
-             what they point to counts as reached"
+            "{unwalked} bytes could not be walked, because malloc's data there is damaged; what \
+             they point to counts as reached"
         ));
     }
     if !heap.has_all_arenas {
         notes.push(
-            "malloc's list of arenas is damaged or cut off; blocks of arenas that are missing in \
+            "malloc's list of arenas is damaged or cut off; blocks of arenas that are missing from \
              it are not counted"
                 .to_string(),
         );
     }
     if heap.missing_main_bytes > 0 {
         notes.push(format!(
-            "about {} bytes of the main arena were not found, because it could not have them in \
-             the heap (brk); blocks there are not counted, and what they point to counts as reached",
+            "about {} bytes of the main arena were not found, because they could not be allocated \
+             in the heap (brk); blocks there are not counted, and what they point to counts as \
+             reached",
             heap.missing_main_bytes
         ));
     }
     if heap.broken_links > 0 {
         notes.push(format!(
-            "{} lists of free blocks lead nowhere, so some free blocks may be taken for leaked",
+            "{} lists of free blocks are broken, so some free blocks may be reported as leaked",
             heap.broken_links
         ));
     }
     if image.missing > 0 {
         notes.push(format!(
-            "{} bytes of memory are missing; what only they point to is taken for leaked",
+            "{} bytes of memory are missing; what only they point to counts as leaked",
             image.missing
         ));
     }

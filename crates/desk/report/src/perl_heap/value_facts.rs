@@ -42,7 +42,7 @@ pub fn perl_size(
 ) -> Result<String, ReportError> {
     let rows = [
         ("alone", size.own, 1),
-        ("with all that it leads to", size.total, size.objects),
+        ("with everything it refers to", size.total, size.objects),
     ];
     if style.format == ReportFormat::Json {
         let bytes =
@@ -56,8 +56,8 @@ pub fn perl_size(
     let measure = UnitFormatter::bytes(style)?;
     let mut table = ReportTable::new(&[
         ("", ColumnAlign::Left),
-        ("asked for", ColumnAlign::Right),
-        ("with malloc's", ColumnAlign::Right),
+        ("requested", ColumnAlign::Right),
+        ("with malloc overhead", ColumnAlign::Right),
         ("values", ColumnAlign::Right),
     ]);
     for (name, bytes, objects) in rows {
@@ -69,7 +69,7 @@ pub fn perl_size(
         ]);
     }
     table.row(vec![
-        "held by nothing else".to_string(),
+        "held only by it".to_string(),
         measure.show(size.retained.asked),
         measure.show(size.retained.given),
         String::new(),
@@ -133,7 +133,7 @@ pub fn perl_identify(
     }
     let value = &found.value;
     let mut text = format!(
-        "{}: {}, {} with what only it holds, {}\n{}\n",
+        "{}: {}, {} with what it alone holds, {}\n{}\n",
         printable(&words(value)),
         measure.show(value.size),
         measure.show(value.retained),
@@ -142,8 +142,8 @@ pub fn perl_identify(
     );
     text += &shown_contents(contents);
     text += match found.is_leaked {
-        true => "\nThe way there, from what has leaked\n",
-        false => "\nThe way there, from a root\n",
+        true => "\nPath to it from a leaked value\n",
+        false => "\nPath to it from a root\n",
     };
     let mut next = 0;
     for WayStep { step, value, depth } in &found.way {

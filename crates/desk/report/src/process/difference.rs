@@ -129,13 +129,13 @@ fn head(
         measure.show(new.total.rss),
         time.show(i128::from(now.time_nanos) - i128::from(before.time_nanos)),
         match change {
-            0 => "as before".to_string(),
+            0 => "no change".to_string(),
             change => measure.show_signed(change),
         }
     );
     if before.pid != now.pid || before.began != now.began {
         text += &format!(
-            "the file is of another process, or of an earlier start of it: {}\n",
+            "the file describes another process, or an earlier run of this one: {}\n",
             printable(&before.description())
         );
     }

@@ -153,7 +153,7 @@ impl ProcessSnapshot {
             let found = value.get(name).and_then(Value::as_str);
             found
                 .map(str::to_string)
-                .ok_or_else(|| format!("it has no text {name:?}"))
+                .ok_or_else(|| format!("it has no string {name:?}"))
         };
         let usage = |value: &Value| {
             let mut usage = MemoryUsage::default();

@@ -121,7 +121,7 @@ impl PartKind {
             Self::MallocAndPython => "malloc and Python",
             Self::Anonymous => "anonymous mappings",
             Self::V8Heap => "V8's heap",
-            Self::UnseenPrivate => "of no file",
+            Self::UnseenPrivate => "anonymous memory",
             Self::UnseenFiles => "code and files",
             Self::Stacks => "stacks",
             Self::Code => "program and libraries",
@@ -142,7 +142,7 @@ impl PartKind {
             Self::PythonObjects => "Python",
             Self::Anonymous => "anonymous",
             Self::V8Heap => "V8",
-            Self::UnseenPrivate => "of no file",
+            Self::UnseenPrivate => "anonymous memory",
             Self::UnseenFiles => "files",
             Self::Stacks => "stacks",
             Self::Code => "code",
@@ -231,7 +231,7 @@ impl MemoryAnswer {
     /// one looked into the process have different parts, so there is no growth.
     pub fn add_growth(&mut self, before: &Self, span: Duration) {
         if self.hold.is_some() != before.hold.is_some() {
-            let other = "the process could be looked into only once, so growth is not known";
+            let other = "the process could be read only once, so growth is not known";
             self.notes.push(other.to_string());
             return;
         }

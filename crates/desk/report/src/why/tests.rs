@@ -81,7 +81,7 @@ fn the_head_and_the_parts_say_it_all() {
         "server, pid 7: 991MiB resident, peak 1.95GiB; not recorded\n",
         "    600MiB  61%  malloc, in use         a detail",
         "      1MiB  <1%  stacks\n",
-        "    991MiB       as the kernel counts it; held for 20.0 ms\n",
+        "    991MiB       as the kernel counts it; suspended for 20.0 ms\n",
         "500MiB of it is shared with other processes\n",
         "next  heapprof top pid:7  all functions\n",
     ];

@@ -114,7 +114,9 @@ impl<'a> GoRegexTranslator<'a> {
             return Ok(None);
         };
         if least > MAX_REPETITIONS || most > MAX_REPETITIONS || most < least {
-            return Err(format!("{{{inside}}} is no count up to {MAX_REPETITIONS}"));
+            return Err(format!(
+                "{{{inside}}} is not a count of at most {MAX_REPETITIONS}"
+            ));
         }
         let inside = self.take(inside.len() + 1);
         Ok(Some(format!("{{{inside}")))
@@ -137,7 +139,7 @@ impl<'a> GoRegexTranslator<'a> {
                 self.copy(flags + 1);
                 Ok(())
             }
-            None => Err("(? is followed by what is neither a name nor flags of imsU".to_string()),
+            None => Err("(? is followed by neither a name nor flags of imsU".to_string()),
         }
     }
 
@@ -172,14 +174,14 @@ impl<'a> GoRegexTranslator<'a> {
                 let octal = self.rest.bytes().take_while(|b| matches!(b, b'0'..=b'7'));
                 let more = octal.take(2).count();
                 if c != '0' && more == 0 {
-                    return Err(format!(r"\{c} would refer back"));
+                    return Err(format!(r"\{c} is a back-reference, which is not supported"));
                 }
                 let digits = format!("{c}{}", self.take(more));
                 let value = u32::from_str_radix(&digits, 8).unwrap_or(0);
                 self.out.push_str(&format!(r"\x{{{value:X}}}"));
             }
             c if c.is_ascii() && !c.is_ascii_alphanumeric() => self.literal(c),
-            c => return Err(format!(r"\{c} means nothing")),
+            c => return Err(format!(r"\{c} is not a known escape")),
         }
         Ok(())
     }
