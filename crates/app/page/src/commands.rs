@@ -211,7 +211,7 @@ impl WebCommand {
             }
         }
         if self.wants_regex && !own.iter().any(|(key, _)| *key == "regex") {
-            let what = format!("{} wants regex", self.name);
+            let what = format!("{} needs a regex", self.name);
             return Err(ApiRefusal::new(400, what, "Add regex="));
         }
         Ok(own)
@@ -233,7 +233,7 @@ pub(crate) fn answer(
         return Err(ApiRefusal::new(
             404,
             what,
-            "Ask /api/v1/commands for what there is",
+            "See /api/v1/commands for the list",
         ));
     };
     let own = command.own_parameters(asked)?;
@@ -243,7 +243,7 @@ pub(crate) fn answer(
         ProfileScope::One => names = names.split_off(names.len() - 1),
         ProfileScope::Two if names.len() == 2 => {}
         ProfileScope::Two => {
-            let help = "Say which with base= and profile=";
+            let help = "Give them with base= and profile=";
             return Err(ApiRefusal::new(400, "diff compares two profiles", help));
         }
         ProfileScope::Nothing => names.clear(),

@@ -91,7 +91,7 @@ impl ApiHandler for PageDesk {
             }
             "upload" => Err(ApiRefusal::new(
                 403,
-                "This server takes no profiles",
+                "This server does not accept profiles",
                 self.host.words().upload,
             )),
             _ => Ok(None),
@@ -118,8 +118,8 @@ impl ApiHandler for PageDesk {
             }
             "sql" => match self.statement.try_lock() {
                 Err(TryLockError::WouldBlock) => {
-                    let help = "Ask again when it has ended; it has 10 s";
-                    Err(ApiRefusal::new(503, "Another statement runs", help))
+                    let help = "Try again when it has ended; it may run for 10 s";
+                    Err(ApiRefusal::new(503, "Another statement is running", help))
                 }
                 _held => statement::answer(&self.library, asked, &*self.host),
             },

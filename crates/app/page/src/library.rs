@@ -151,7 +151,7 @@ impl ProfileLibrary {
             first.extend(newest);
             anyhow::ensure!(
                 !first.is_empty(),
-                "{}: there is no profile in it; heapprof db load puts them in",
+                "{}: there is no profile in it; heapprof db load adds them",
                 shelf.sources.db().display()
             );
         } else if settings.base.is_empty() && settings.is_sum {
@@ -262,7 +262,7 @@ impl ProfileLibrary {
             let known = known.map(|offered| Some(offered.name.clone()));
             known.ok_or_else(|| {
                 let what = format!("There is no profile {name:?} here");
-                ApiRefusal::new(404, what, "Ask /api/v1/profiles for their names")
+                ApiRefusal::new(404, what, "See /api/v1/profiles for their names")
             })
         };
         let last = || self.first.last().cloned().unwrap_or_default();
@@ -301,7 +301,7 @@ impl ProfileLibrary {
                     .shelf()
                     .last_of_process(name)
                     .with_context(|| format!("{error:#}"))?;
-                let note = format!("this is the last that was read: {error:#}");
+                let note = format!("this is the last one that was read: {error:#}");
                 Ok(self.shelf().put(name, last, file, Some(note)))
             }
         }
@@ -332,7 +332,7 @@ impl ProfileLibrary {
         Err(ApiRefusal::new(
             429,
             what,
-            "Start heapprof web anew for more",
+            "Restart heapprof web to send more",
         ))
     }
 

@@ -169,8 +169,8 @@ pub(crate) fn parse_switch(key: &str, value: &str) -> Result<bool, ApiRefusal> {
         "" | "1" | "true" => Ok(true),
         "0" | "false" => Ok(false),
         _ => {
-            let what = format!("{key} is a switch, not {value:?}");
-            Err(ApiRefusal::new(400, what, "Say 1 or 0"))
+            let what = format!("{key} is 1 or 0, not {value:?}");
+            Err(ApiRefusal::new(400, what, "Use 1 or 0"))
         }
     }
 }

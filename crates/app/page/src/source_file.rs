@@ -84,7 +84,7 @@ fn source_text(file: &str, places: &SourceFolders) -> SourceLines {
         advice,
     } = places;
     if file.is_empty() {
-        return Err("the profile names no file".to_string());
+        return Err("the profile does not name a file".to_string());
     }
     let file = file.strip_prefix("/proc/self/cwd/").unwrap_or(file);
     let trimmed = trims.iter().find_map(|t| {
@@ -123,7 +123,7 @@ fn source_text(file: &str, places: &SourceFolders) -> SourceLines {
         .map_err(failed)?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(format!(
-            "{}: is larger than a source file is (64MiB)",
+            "{}: is too large for a source file (limit 64MiB)",
             found.display()
         ));
     }

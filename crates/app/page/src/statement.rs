@@ -32,13 +32,13 @@ pub(crate) fn answer(
     let sql = serde_json::from_slice::<serde_json::Value>(&asked.body).ok();
     let sql = sql.as_ref().and_then(|body| body.get("sql")?.as_str());
     let Some(sql) = sql else {
-        let what = "What is sent is not {\"sql\": \"STATEMENT\"}";
+        let what = "The body is not {\"sql\": \"STATEMENT\"}";
         return Err(ApiRefusal::new(400, what, "Send JSON with the statement"));
     };
     let mut session = session(library, asked, host)?;
     let (text, is_cut) = run(&mut session, sql).map_err(|error| refusal(host, &error))?;
     let notes = match is_cut {
-        true => vec!["only the first rows are here; add LIMIT or a condition".to_string()],
+        true => vec!["only the first rows are shown; add LIMIT or a condition".to_string()],
         false => Vec::new(),
     };
     Ok(ApiAnswer {
@@ -60,7 +60,13 @@ fn session(
     };
     let made = match of_database {
         true => {
-            let none = || ApiRefusal::new(404, "No database is served", "Name it: heapprof web DB");
+            let none = || {
+                ApiRefusal::new(
+                    404,
+                    "This server has no database",
+                    "Start it with one: heapprof web DB",
+                )
+            };
             let db = library.database().ok_or_else(none)?;
             let store = ProfileStore::open(&db).and_then(ProfileStore::session_for_statements);
             store.with_context(|| db.display().to_string())

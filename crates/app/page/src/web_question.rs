@@ -197,5 +197,5 @@ impl WebQuestion {
 
 /// Returns the only profile of a question.
 fn one(mut sources: Vec<QuestionSource>) -> Result<QuestionSource> {
-    sources.pop().context("no profile is named")
+    sources.pop().context("no profile is given")
 }

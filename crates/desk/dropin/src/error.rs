@@ -18,8 +18,8 @@ pub enum DropinError {
     NoMatch(String),
     /// A value is negative, which callgrind's format cannot hold.
     #[error(
-        "has negative values, as differences have, and callgrind's format holds none; convert the \
-         profiles it was made of"
+        "has negative values, as differences do, and callgrind's format can't hold them; convert \
+         the profiles it was made from"
     )]
     NegativeValue,
 }

@@ -58,8 +58,8 @@ pub fn run(host: &dyn DropinHost, args: &[String]) -> Result<()> {
     match format {
         "text" | "collapsed" => print(host, &flags, &typed, format),
         _ if typed.text("thread") == "*" => bail!(
-            "--thread=* prints a report for each thread, which --{format} cannot; name one with \
-             --thread=N"
+            "--thread=* prints a report for each thread, which --{format} cannot do; choose one \
+             with --thread=N"
         ),
         _ => pprof::run_with(host, &flags, of_thread),
     }

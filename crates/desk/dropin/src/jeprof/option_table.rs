@@ -86,7 +86,7 @@ pub(crate) const JEPROF_OPTIONS: &[JeprofOption] = &[
     option("seconds", Int, Passed, "How many seconds a server should collect"),
     option("help", Bool, Here, "This text"),
     option("version", Bool, Here, "Version"),
-    option("interactive", Bool, Instead("there is no interactive shell; --text prints at once"), ""),
+    option("interactive", Bool, Instead("there is no interactive shell; use --text"), ""),
     option("gv", Bool, Instead(VIEWER_MESSAGE), ""),
     option("evince", Bool, Instead(VIEWER_MESSAGE), ""),
     option("web", Bool, Instead(VIEWER_MESSAGE), ""),

@@ -40,7 +40,7 @@ impl JeprofArguments {
                 (_, Some(value)) => value,
                 (_, None) => match args.next() {
                     Some(value) => value.clone(),
-                    None => return Err(format!("--{name} wants a value")),
+                    None => return Err(format!("--{name} needs a value")),
                 },
             };
             let fits = match option.kind {
@@ -49,7 +49,7 @@ impl JeprofArguments {
                 Float => value.parse::<f64>().is_ok(),
             };
             if !fits {
-                return Err(format!("--{name} wants a number, not {value:?}"));
+                return Err(format!("--{name} needs a number, not {value:?}"));
             }
             typed.value.insert(name, value);
         }
@@ -83,7 +83,7 @@ fn find(typed: &str) -> Result<(&'static JeprofOption, bool), String> {
     let negated = name.strip_prefix("no").map(|n| n.trim_start_matches('-'));
     match negated.map(find_by_name) {
         Some(Ok(Some(option))) if option.kind == FlagKind::Bool => Ok((option, false)),
-        _ => Err(format!("--{typed} is no option of jeprof")),
+        _ => Err(format!("--{typed} is not an option of jeprof")),
     }
 }
 
@@ -97,7 +97,7 @@ fn find_by_name(name: &str) -> Result<Option<&'static JeprofOption>, String> {
     match (found.next(), found.next()) {
         (one, None) => Ok(one),
         (Some(one), Some(two)) => Err(format!(
-            "--{name} may be --{} or --{}; type more of it",
+            "--{name} is ambiguous: --{} or --{}; type more of it",
             one.name, two.name
         )),
         (None, Some(_)) => Ok(None),
@@ -126,10 +126,10 @@ mod tests {
     #[test]
     fn wrong_options() {
         for (line, says) in [
-            ("--bananas", "--bananas is no option of jeprof"),
+            ("--bananas", "--bananas is not an option of jeprof"),
             ("--in x", "--in may be --inuse_space or --inuse_objects"),
-            ("--base", "--base wants a value"),
-            ("--nodecount=x", "--nodecount wants a number, not \"x\""),
+            ("--base", "--base needs a value"),
+            ("--nodecount=x", "--nodecount needs a number, not \"x\""),
             ("--text=1", "--text takes no value"),
         ] {
             let why = parse(line).unwrap_err();

@@ -132,8 +132,8 @@ fn supported_format(flags: &PprofArguments, format: Option<&'static str>) -> Res
     }
     let Some(format) = format else {
         bail!(
-            "there is no interactive shell; name a format, -top for one (heapprof pprof -h lists \
-             them)"
+            "there is no interactive shell; give a format, for example -top (heapprof pprof -h \
+             lists them)"
         );
     };
     let instead = match format {

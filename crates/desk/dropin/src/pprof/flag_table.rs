@@ -63,8 +63,8 @@ const PPROF_FLAGS: &[PprofFlag] = &[
     flag(Format, Regex, "peek", "", "Like -tree, but only functions that match"),
     flag(Format, Regex, "list", "", "Source lines of functions that match"),
     flag(Format, Bool, "traces", "false", "Each sample with its stack"),
-    flag(Format, Bool, "tags", "false", "Labels and what they are worth"),
-    flag(Format, Bool, "raw", "false", "All that the profile holds"),
+    flag(Format, Bool, "tags", "false", "Labels and their values"),
+    flag(Format, Bool, "raw", "false", "Everything in the profile"),
     flag(Format, Bool, "comments", "false", "The profile's comments"),
     flag(Format, Bool, "dot", "false", "The call graph for Graphviz"),
     flag(Format, Bool, "svg", "false", "The call graph as SVG (needs Graphviz)"),
@@ -78,7 +78,7 @@ const PPROF_FLAGS: &[PprofFlag] = &[
 
     flag(Elsewhere, Regex, "weblist", "", "heapprof list shows sources"),
     flag(Elsewhere, Regex, "disasm", "", "heapprof top -g addresses shows instructions' values"),
-    flag(Elsewhere, Text, "http", "", "[HOST]:[PORT] of heapprof's page; this machine only"),
+    flag(Elsewhere, Text, "http", "", "[HOST]:[PORT] for heapprof's page; this machine only"),
     flag(Elsewhere, Bool, "no_browser", "false", "Goes with -http"),
     flag(Elsewhere, Bool, "web", "false", "-svg with -output, and open the file"),
     flag(Elsewhere, Bool, "eog", "false", "-svg with -output, and open the file"),
@@ -96,7 +96,7 @@ const PPROF_FLAGS: &[PprofFlag] = &[
     flag(Display, Bool, "call_tree", "false", "A tree by call paths (-dot and images, -callgrind)"),
     flag(Display, Bool, "relative_percentages", "false", "Percentages of what the filters keep"),
     flag(Display, Text, "source_path", "", "Folders with sources, separated by colons"),
-    flag(Display, Text, "trim_path", "", "Beginnings to cut off file names, separated by colons"),
+    flag(Display, Text, "trim_path", "", "Prefixes to cut off file names, separated by colons"),
     flag(Display, Bool, "intel_syntax", "false", "Goes with -disasm"),
 
     flag(Sort, Bool, "flat", "false", "By a function's own values (default)"),

@@ -16,12 +16,12 @@ pub(super) fn page_request(config: &PprofConfig<'_>) -> Result<WebPageRequest> {
     let (flags, host) = (&config.flags, config.host);
     let place = flags.text("http");
     let Some((name, port)) = place.rsplit_once(':') else {
-        bail!("-http={place}: name a port, as in -http=localhost:8080 or -http=:");
+        bail!("-http={place}: give a port, as in -http=localhost:8080 or -http=:");
     };
     if !LOCAL_HOSTS.contains(&name) {
         bail!(
-            "-http={place}: heapprof serves this machine only; leave {name} out, and lead the \
-             port here with ssh -L"
+            "-http={place}: heapprof serves this machine only; leave {name} out, and forward the \
+             port with ssh -L"
         );
     }
     let port = match port {
@@ -29,7 +29,7 @@ pub(super) fn page_request(config: &PprofConfig<'_>) -> Result<WebPageRequest> {
         port => port.parse(),
     };
     let Ok(port) = port else {
-        bail!("-http={place}: the port is no number from 0 to 65535");
+        bail!("-http={place}: the port is not a number from 0 to 65535");
     };
     let others = flags
         .flags()
@@ -39,7 +39,7 @@ pub(super) fn page_request(config: &PprofConfig<'_>) -> Result<WebPageRequest> {
     if !others.is_empty() {
         let others = others.join(", ");
         host.note(&format!(
-            "{others}: without effect on the page, which has its own choices"
+            "{others}: no effect on the page, which has its own controls"
         ));
     }
     let url = |source: &String| {

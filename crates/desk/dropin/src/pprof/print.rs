@@ -240,7 +240,7 @@ fn total(
 ) -> i64 {
     if !graph::fits(profile, column) {
         host.note(&format!(
-            "the total of {} does not fit in 64 bits, so no number of it can be trusted; as in \
+            "the total of {} does not fit in 64 bits, so none of its numbers can be trusted; as in \
              pprof, sums wrap around",
             profile.text(profile.sample_type[column].r#type)
         ));

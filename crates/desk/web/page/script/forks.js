@@ -32,21 +32,23 @@ const MISSING = [
 ];
 const UNSHARED = [
   bytes('Together', 'bytes'), bytes('In one child', 'each'), count('Children', 'children'),
-  text('What lies there', 'kind'), text('Who allocated it', 'function'),
+  text('Kind of memory', 'kind'), text('Allocated by', 'function'),
   ['Where', true, row => (row.file ? visibleText(`${row.file}:${row.line}`) : '')],
 ];
 const TABLES = [
-  ['children', 'Children, at the last look', CHILDREN],
+  ['children', 'Children, at the last reading', CHILDREN],
   ['loads', 'Loaded after the fork (in one child: with what it loads in turn)', LOADS],
-  ['missing', 'Only looked for after the fork: no memory, but system calls', MISSING],
-  ['unshared', 'Inherited, and copied because somebody wrote', UNSHARED],
+  ['missing', 'Searched for after the fork and not found: costs system calls but no memory',
+    MISSING],
+  ['unshared', 'Inherited, then copied because it was written to', UNSHARED],
 ];
 
 export function makeForksView() {
   return {
     id: 'forks', title: 'Forks', allowsNothing: true,
     isThere: app => Boolean(app.profile.head.forks),
-    tools: () => hint('As heapprof fork-audit says it; focus, ignore and search change nothing.'),
+    tools: () => hint(
+      'The same as heapprof fork-audit prints; focus, ignore and search have no effect here.'),
     draw: drawForks,
     keys: () => false,
     destroy() {},

@@ -47,7 +47,7 @@ function rowsFor(app) {
 function scopeText(app) {
   const { focus, ignore } = app.state;
   return focus || ignore
-    ? 'Verdicts are of the whole profile: focus and ignore do not change them.'
+    ? 'Verdicts are for the whole profile: focus and ignore do not change them.'
     : 'Flat of each function over all snapshots; a line is drawn to its own scale.';
 }
 

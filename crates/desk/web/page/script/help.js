@@ -13,10 +13,10 @@ const KEYS = [
 ];
 const WORDS = [
   ['flat', 'what a function allocated itself'],
-  ['cum', 'the same with all that it calls; recursion counts once'],
+  ['cum', 'the same, plus everything that it calls; recursion counts once'],
   ['pivot', 'one function in the middle: callers above, callees below'],
   ['inverted', 'functions that allocate first, then their callers'],
-  ['own code', 'memory of libraries counts for the nearest caller of your own'],
+  ['own code', 'memory of libraries is attributed to the nearest caller in your own code'],
   ['patterns', 'are like those of heapprof top: case counts, (?i) at the start turns that off'],
 ];
 

@@ -122,5 +122,5 @@ function textOf({ focus, ignore }) {
 
 function whatFailed(error) {
   return error.isAnswer ? error.message
-    : 'heapprof web does not answer any more. What you see is the last that it sent.';
+    : 'heapprof web no longer answers. You see the last data that it sent.';
 }

@@ -60,7 +60,7 @@ function plain(character) {
 // Reads how often something is repeated: {2}, {2,} or {2,5}.
 function counted(characters, at, out) {
   const found = characters.slice(at, at + 24).join('').match(/^\{\d+(,\d*)?\}/);
-  if (!found) throw new Error('A { that is no count needs \\{ instead.');
+  if (!found) throw new Error('A { that is not a count must be written as \\{.');
   return push(out, found[0], at + found[0].length);
 }
 

@@ -60,8 +60,9 @@ function kinds(app) {
 
 function ownCode(app) {
   if (!app.profile.isLibrary.some(Boolean)) return null;
-  const title = 'What libraries (std, runtime, libc) allocate counts for the nearest caller of ' +
-    'your own (O). Without it, the page shows all code, as heapprof top --all-code does.';
+  const title = 'What libraries (std, runtime, libc) allocate is attributed to the nearest ' +
+    'caller in your own code (O). Without it, the page shows all code, as heapprof top ' +
+    '--all-code does.';
   return button('Own code', app.state.own, () => app.toggleOwn(), { title, tid: 'fold' });
 }
 

@@ -25,7 +25,7 @@ export function drawSql(app) {
       command && button('Copy command', null, copy(command), { tid: 'command-copy' }),
       button('Close', null, () => app.toggleSql())),
     el('pre', { tid: 'sql-text', tabindex: 0, 'aria-label': 'SQL' },
-      statement ? visibleLines(statement) : 'This file brings no SQL for this view.'),
+      statement ? visibleLines(statement) : 'This file has no SQL for this view.'),
     command && el('pre', { tid: 'command-text', tabindex: 0, 'aria-label': 'Command' },
       '$ ' + visibleLines(command)));
 }

@@ -14,8 +14,8 @@ const HEAP_TILES = [
   ['At the peak', 'peak', 'space'],
   ['Allocated in all', 'alloc', 'space'],
   ['Temporary', 'temporary', 'space',
-    'This profile does not say. heapprof record --exact counts allocations that are freed at ' +
-    'once.'],
+    'This profile does not have it. heapprof record --exact counts allocations that are freed ' +
+    'at once.'],
   ['Most objects', 'inuse', 'objects'],
 ];
 const TOP = 5;
@@ -94,6 +94,6 @@ function sizesCard(app) {
   return el('section', { cls: 'card wide', tid: 'histogram' },
     el('h2', {}, 'Allocation sizes' + ofWhat),
     el('p', { cls: 'where' }, sizes ? sizes.note
-      : 'This type has no bytes and objects together, so nothing is known of sizes.'),
+      : 'This type does not have both bytes and objects, so the sizes are not known.'),
     sizes && el('div', { cls: 'two' }, sizes.charts.map(histogram)));
 }

@@ -191,7 +191,7 @@ function unchangedRow(count, width) {
 function nothingListed(app) {
   const { search } = app.state;
   const why = search ? `No function matches /${search}/.`
-    : app.model.isDiff ? 'No function changed in the way that is ticked.'
+    : app.model.isDiff ? 'No function changed in one of the selected ways.'
       : 'The filters leave no samples.';
   return emptyView(app, 'Nothing to list', why);
 }

@@ -85,7 +85,7 @@ function peakOf(app, series) {
   }
   const text = `peak ${app.write(named.bytes)}`;
   if (named.t == null || !series.times.at(-1)) {
-    const title = ` (${text}, nothing says when)`;
+    const title = ` (${text}, at an unknown time)`;
     return { snapshot, value, title, words: largestText(app, value, at) };
   }
   const when = named.t < 0 ? 'before the first snapshot' : `at ${sinceText(named.t)}`;

@@ -56,7 +56,7 @@ function partTools(app) {
   const { chain, title } = app.part;
   return [
     el('b', {}, 'Inside ', el('bdi', {}, title)),
-    chain.length > 1 && button('↑ one part up', null, () => app.openPart(chain.slice(0, -1))),
+    chain.length > 1 && button('↑ one level up', null, () => app.openPart(chain.slice(0, -1))),
     button('✕ back to the whole', null, () => app.openPart([])),
   ];
 }

@@ -85,7 +85,7 @@ impl RequestGuard {
             return Err(ApiRefusal::new(
                 404,
                 "There is nothing at this path",
-                "Ask /api/v1/commands",
+                "See /api/v1/commands",
             ));
         };
         let mut asked = ApiRequest {
@@ -120,8 +120,8 @@ impl RequestGuard {
             true => Ok(()),
             false => Err(ApiRefusal::new(
                 421,
-                "This server has another name",
-                format!("Ask http://{}", self.hosts[0]),
+                "This server has a different name",
+                format!("Use http://{}", self.hosts[0]),
             )),
         }
     }
@@ -138,15 +138,15 @@ impl RequestGuard {
             true => Ok(()),
             false => Err(ApiRefusal::new(
                 403,
-                "The question comes from a page elsewhere",
-                "Only the page of this server may ask",
+                "The request comes from a page of another site",
+                "Only this server's own page may send requests",
             )),
         }
     }
 }
 
 fn method_refusal(helps: &str, allowed: &'static str) -> ApiRefusal {
-    let what = "This path does not take that method";
+    let what = "This path does not accept that method";
     ApiRefusal {
         allowed: Some(allowed),
         ..ApiRefusal::new(405, what, format!("Use {helps}"))
@@ -166,7 +166,7 @@ fn single_header<'a>(
         _ => Err(ApiRefusal::new(
             400,
             format!("The header {name} cannot be read"),
-            "It stands once, in plain letters",
+            "It must occur once, in ASCII",
         )),
     }
 }
@@ -180,7 +180,7 @@ fn parameters(uri: &Uri) -> Result<Vec<(String, String)>, ApiRefusal> {
     match parameters.len() > MAX_PARAMETERS || parameters.iter().any(is_long) {
         true => Err(ApiRefusal::new(
             414,
-            "The question is too long",
+            "The request is too long",
             format!(
                 "At most {MAX_PARAMETERS} parameters, each of at most {MAX_PARAMETER_LENGTH} bytes"
             ),
@@ -208,20 +208,20 @@ fn check_body(headers: &HeaderMap, takes: AcceptedBody) -> Result<(), ApiRefusal
     if !media.eq_ignore_ascii_case(takes.media) {
         return Err(ApiRefusal::new(
             415,
-            "This path does not take that type",
+            "This path does not accept that type",
             format!("Send Content-Type: {}", takes.media),
         ));
     }
     if headers.contains_key(CONTENT_ENCODING) {
         let help = "Send it without Content-Encoding";
-        return Err(ApiRefusal::new(415, "What is sent is encoded", help));
+        return Err(ApiRefusal::new(415, "The body is encoded", help));
     }
     let length = single_header(headers, &CONTENT_LENGTH)?.map(str::parse::<u64>);
     match length {
         Some(Err(_)) => Err(ApiRefusal::new(
             400,
-            "The length is no number",
-            "Send its bytes",
+            "Content-Length is not a number",
+            "Send the number of bytes",
         )),
         Some(Ok(length)) if length > takes.max_bytes as u64 => Err(too_large_refusal(takes)),
         _ => Ok(()),
@@ -230,8 +230,8 @@ fn check_body(headers: &HeaderMap, takes: AcceptedBody) -> Result<(), ApiRefusal
 
 /// Returns the refusal of a body that is too large.
 pub(super) fn too_large_refusal(takes: AcceptedBody) -> ApiRefusal {
-    let help = format!("At most {} bytes are taken", takes.max_bytes);
-    ApiRefusal::new(413, "What is sent is too large", help)
+    let help = format!("At most {} bytes are accepted", takes.max_bytes);
+    ApiRefusal::new(413, "The body is too large", help)
 }
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ impl RequestDesk {
             RequestTarget::Upload(asked, takes) => {
                 let is_large = takes.max_bytes > LARGE_BODY_LIMIT;
                 let place = match is_large.then(|| self.large.try_acquire()) {
-                    Some(Err(_)) => return Err(busy_refusal("Another one is being sent")),
+                    Some(Err(_)) => return Err(busy_refusal("Another upload is in progress")),
                     Some(Ok(place)) => Some(place),
                     None => None,
                 };
@@ -88,7 +88,7 @@ impl RequestDesk {
             }
         };
         let Ok(place) = self.places.clone().try_acquire_owned() else {
-            return Err(busy_refusal("Too much is asked at once"));
+            return Err(busy_refusal("Too many requests at once"));
         };
         let answers = self.answers.clone();
         // When the connection ends, this future is dropped, and `waiting` with it.
@@ -110,7 +110,7 @@ impl RequestDesk {
             // The panic has already printed the reason.
             _ => Err(ApiRefusal::new(
                 500,
-                "heapprof web failed at this question",
+                "heapprof web failed to answer this request",
                 "Report it",
             )),
         }
@@ -119,7 +119,7 @@ impl RequestDesk {
 
 /// Returns the refusal of a request that the client may repeat later.
 fn busy_refusal(what: &str) -> ApiRefusal {
-    ApiRefusal::new(503, what, "Ask again in a moment")
+    ApiRefusal::new(503, what, "Try again in a moment")
 }
 
 /// Receives the body of a request.
@@ -130,7 +130,7 @@ async fn receive_body(body: Incoming, takes: AcceptedBody) -> Result<Vec<u8>, Ap
         .map_err(
             |error| match error.is::<http_body_util::LengthLimitError>() {
                 true => too_large_refusal(takes),
-                false => ApiRefusal::new(400, "What is sent breaks off", "Send all of it"),
+                false => ApiRefusal::new(400, "The body is incomplete", "Send all of it"),
             },
         )?;
     Ok(body.to_bytes().to_vec())
@@ -181,7 +181,7 @@ fn refusal_reply(refusal: &ApiRefusal) -> HttpReply {
 /// Reports to a client that its request took too long. The report may be lost, because no task
 /// waits until it is written.
 pub(super) fn send_too_slow(mut stream: TcpStream) {
-    let refusal = ApiRefusal::new(408, "The request took too long", "Ask again");
+    let refusal = ApiRefusal::new(408, "The request took too long", "Try again");
     let body = refusal_text(&refusal);
     let head = "HTTP/1.1 408 Request Timeout\r\nconnection: close";
     let length = body.len();
