@@ -36,13 +36,13 @@ impl fmt::Display for DatagramError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::TooLong => "it is longer than 1200 bytes",
-            Self::NotText => "it is no text of whole lines",
-            Self::NotOurs => "its first line is not that of a datagram of the wiretap",
+            Self::NotText => "it is not text of whole lines",
+            Self::NotOurs => "its first line is not that of a heapprof alive datagram",
             Self::Kind => "its kind is not known",
             Self::Line => "it has a line that does not belong there",
             Self::Missing => "a line is missing",
-            Self::Number => "a value is no number, or too large",
-            Self::Escape => "a value is not escaped right",
+            Self::Number => "a value is not a number, or is too large",
+            Self::Escape => "a value is not escaped correctly",
             Self::Signature => "it has no signature, or a wrong one",
         })
     }

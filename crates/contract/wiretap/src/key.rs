@@ -93,11 +93,11 @@ impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreadable(error) => write!(f, "the key cannot be read: {error}"),
-            Self::NoFile => f.write_str("is no plain file; put the key into one"),
+            Self::NoFile => f.write_str("is not a regular file; put the key into one"),
             Self::OthersWrite => {
-                f.write_str("others may write to it, or own it; chmod 600 and chown it")
+                f.write_str("other users may write to it or own it; use chmod 600 and chown")
             }
-            Self::TooLong => f.write_str("is longer than 4096 bytes, the most of a key"),
+            Self::TooLong => f.write_str("is longer than 4096 bytes, the limit for a key"),
             Self::Empty => f.write_str("is empty; a key is 1 to 4096 bytes"),
         }
     }

@@ -44,10 +44,11 @@ pub enum DumpError {
 impl std::fmt::Display for DumpError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::NotStarted => write!(f, "nothing is recorded: start first"),
+            Self::NotStarted => write!(f, "nothing is being recorded: start a recording first"),
             Self::Busy => write!(
                 f,
-                "no dump can be made now: another thread makes one, forks or ends the program"
+                "no dump can be written now: another thread is writing one, forking or ending the \
+                 program"
             ),
             Self::NoMemory => write!(f, "there is no memory to write a profile with"),
             Self::NoOutput => write!(f, "the recording has no output path"),

@@ -77,7 +77,7 @@ pub const TIME: SettingForm<Duration> = SettingForm {
 /// The form of the rights of new files. The files' owner must at least have the rights to read and
 /// write them.
 pub const FILE_MODE: SettingForm<u32> = SettingForm {
-    expected: "the rights of a file in octal, from 600 to 666",
+    expected: "a file mode in octal, from 600 to 666",
     read: |text| {
         let mode = u32::from_str_radix(text, 8).ok()?;
         (mode & 0o600 == 0o600 && mode & !0o666 == 0).then_some(mode)

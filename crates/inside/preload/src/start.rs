@@ -194,8 +194,8 @@ fn record() {
     let other_malloc = real_functions::defined_elsewhere(c"malloc");
     if other_malloc && asked.verbose {
         say(&[
-            b"heapprof: this program has a malloc of its own, which comes before heapprof's; use \
-              heapprof-alloc in it",
+            b"heapprof: this program has its own malloc, which takes precedence over heapprof's; \
+              use heapprof-alloc in it",
         ]);
     }
     if !asked.options.follow_children && asked.options.output.parent != Some(sys::parent_id()) {

@@ -134,13 +134,16 @@ impl core::fmt::Display for UnreadablePerl {
             }
             Self::Size(version, size) => write!(
                 f,
-                "this perl {version} has an interpreter of {size} bytes, which perls of that \
-                 version do not have"
+                "this perl {version} has an interpreter of {size} bytes, which no known perl of \
+                 that version has"
             ),
             Self::Variable(version) => {
                 write!(f, "this perl {version} does not export its variables")
             }
-            Self::Ops(version) => write!(f, "this perl {version} has ops that others do not have"),
+            Self::Ops(version) => write!(
+                f,
+                "this perl {version} has ops that other perls do not have"
+            ),
             Self::Build(version) => write!(
                 f,
                 "this perl {version} was built with options that change its structures"

@@ -97,8 +97,8 @@ impl core::fmt::Display for UnreadablePython {
             }
             Self::Size(size) => write!(
                 f,
-                "this Python does not say its version, and has a runtime of {size} bytes, which no \
-                 known one has"
+                "this Python does not report its version, and its runtime of {size} bytes matches \
+                 no known version"
             ),
             Self::Debug(version) => write!(f, "this Python {version} is a debug build"),
             Self::Offsets(version) => write!(

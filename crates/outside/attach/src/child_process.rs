@@ -71,7 +71,7 @@ pub(crate) fn run(
                     String::from_utf8_lossy(text).into_owned(),
                 )),
                 _ => Err(AttachError::PreparationFailed(
-                    "whoever was to prepare it has ended".into(),
+                    "the process that was to prepare it has ended".into(),
                 )),
             }
         }

@@ -15,13 +15,13 @@ pub enum AttachError {
     #[error("that is heapprof itself")]
     OwnProcess,
     /// Another process, which has this number, already traces the target.
-    #[error("process {0} traces it, which may be a debugger, and only one can")]
+    #[error("process {0}, perhaps a debugger, already traces it, and only one process can")]
     AlreadyTraced(u32),
     /// The process is stopped.
-    #[error("it is stopped, and would not answer; let it go on with kill -CONT first")]
+    #[error("it is stopped and would not respond; continue it with kill -CONT first")]
     ProcessStopped,
     /// The program is for another kind of processor.
-    #[error("it is a program for another kind of processor than x86-64")]
+    #[error("it is a program for a processor other than x86-64")]
     OtherMachine,
     /// The program is linked statically, so it has no loader.
     #[error(
@@ -32,59 +32,65 @@ pub enum AttachError {
     #[error("it is just starting: its loader has not loaded the C library yet; try again")]
     Starting,
     /// The program uses a C library other than glibc.
-    #[error("its C library is {0}, and libheapprof.so is for glibc")]
+    #[error("its C library is {0}, but libheapprof.so is for glibc")]
     OtherLibrary(&'static str),
     /// A part of the program that is needed for attaching was not found.
     #[error("{0} was not found in it")]
     Missing(&'static str),
     /// The program runs with shadow stacks.
-    #[error("it runs with shadow stacks, which allow nobody to come and go")]
+    #[error("it runs with shadow stacks, so its threads can't be diverted")]
     ShadowStack,
     /// The program's system calls are filtered.
-    #[error("a filter of system calls (seccomp) would end it or fail it: {0}")]
+    #[error("its system call filter (seccomp) would kill it or make heapprof's calls fail: {0}")]
     CallsFiltered(String),
     /// The program may only write files up to this size in bytes, and the library is larger.
     #[error(
-        "its files may have no more than {0} bytes (RLIMIT_FSIZE), which is less than the library; \
-         prlimit can change that"
+        "it may write files of at most {0} bytes (RLIMIT_FSIZE), which is smaller than the \
+         library; prlimit can change that"
     )]
     FileLimit(u64),
     /// The process with this number is recorded already.
-    #[error("it is recorded already; ask heapprof about pid:{0}")]
+    #[error("it is already being recorded; read it as pid:{0}")]
     AlreadyRecorded(u32),
     /// Another process, which has this number, is attached to the target.
-    #[error("process {0} is attached to it")]
+    #[error("process {0} is already attached to it")]
     AttachedBy(u32),
     /// Another heapprof has been attaching to the target, or detaching from it, for this number of
     /// seconds.
-    #[error("another heapprof attaches to it or leaves it, and is still at it after {0} seconds")]
+    #[error(
+        "another heapprof is attaching to it or detaching from it, and has not finished after {0} \
+             seconds"
+    )]
     Busy(u64),
     /// No process is attached to the target.
-    #[error("nobody is attached to it")]
+    #[error("no process is attached to it")]
     NotAttached,
     /// The program contains the library of another version of heapprof.
-    #[error("another version of heapprof has left its library in it; use that one")]
+    #[error("another version of heapprof has left its library in it; use that version")]
     OtherVersion,
     /// The process was forked from a program to which an attacher had attached.
     #[error("it was forked from a program that was attached to, and can't be recorded by itself")]
     ForkedFromAttached,
     /// The program defines its own malloc.
-    #[error("it has a malloc of its own, whose calls can't be seen; build it with heapprof-alloc")]
+    #[error("it has its own malloc, whose calls can't be recorded; build it with heapprof-alloc")]
     OwnMalloc,
     /// Nothing in the program calls malloc through the loader.
     #[error("nothing in it calls malloc through the loader")]
     NoSlots,
     /// The library could not begin a recording.
-    #[error("no recording could begin: there is no memory for it, or it was forked from one")]
+    #[error(
+        "the recording could not start: there is no memory for it, or the process was forked from \
+             a recorded one"
+    )]
     NotBegun,
     /// The process has enabled a filter of system calls by itself.
-    #[error("it has shut itself in with a filter of system calls")]
+    #[error("it has sandboxed itself with a system call filter")]
     SandboxedProcess,
     /// No thread could be diverted safely within this number of seconds.
-    #[error("none of its threads was at a safe place within {0} seconds; try again")]
+    #[error("none of its threads reached a safe place within {0} seconds; try again")]
     NoSafeThread(u64),
     /// The diverted thread did not come back within this number of seconds.
-    #[error("the thread that was asked is still at it after {0} seconds; it goes on by itself")]
+    #[error("the diverted thread has not finished after {0} seconds; it will finish by itself")]
     NoAnswer(u64),
     /// The program's loader refused the library; the text is the loader's reason.
     #[error("its loader refused the library: {0}")]

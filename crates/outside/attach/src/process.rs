@@ -62,9 +62,9 @@ pub(crate) fn permission_error() -> AttachError {
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
     AttachError::NotAllowed(match scope.trim() {
         "" | "0" if geteuid().is_root() => REFUSED_TO_ROOT,
-        "" | "0" => "; ask as its user, or as root",
-        "3" => ", nor anybody else: kernel.yama.ptrace_scope is 3",
-        _ => "; ask as root: kernel.yama.ptrace_scope lets only root",
+        "" | "0" => "; run heapprof as its user or as root",
+        "3" => ", nor any other user: kernel.yama.ptrace_scope is 3",
+        _ => "; run heapprof as root: kernel.yama.ptrace_scope allows only root",
     })
 }
 

@@ -80,9 +80,7 @@ impl AttachTarget {
         }
         let function = |name| {
             let found = process.symbol(name).map(|found| found.address);
-            found.ok_or(AttachError::Missing(
-                "a loader that can be asked (dlopen of glibc)",
-            ))
+            found.ok_or(AttachError::Missing("a usable loader (glibc's dlopen)"))
         };
         let functions = [
             function("dlopen")?,
@@ -103,7 +101,7 @@ impl AttachTarget {
         }
         if status(pid, ["Seccomp:"]) == ["1"] {
             return Err(AttachError::CallsFiltered(
-                "it allows next to nothing".into(),
+                "it is in strict mode, which allows almost no calls".into(),
             ));
         }
         if !process.has_one_filter() {

@@ -53,11 +53,11 @@ impl UnsharedMapping {
             "[heap]" => ("(free memory and malloc's own)".to_string(), "malloc"),
             "[stack]" => ("(the program's stack)".to_string(), "stack"),
             "" => (
-                "(memory that malloc has not given)".to_string(),
+                "(memory that malloc has not given out)".to_string(),
                 "anonymous",
             ),
             name if name.starts_with('/') => (format!("(variables of {name})"), "variables"),
-            name => (format!("(memory called {name})"), "anonymous"),
+            name => (format!("(memory named {name})"), "anonymous"),
         }
     }
 }

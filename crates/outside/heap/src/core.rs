@@ -49,7 +49,7 @@ impl CoreMemory {
     pub fn open(file: File, program: Option<PathBuf>) -> Result<Self, HeapWalkError> {
         let core = CoreFile::read(&file)?;
         let thread_note = arch::thread_note(core.machine).ok_or(HeapWalkError::NotCore(
-            "it is of another machine than x86-64",
+            "it is from a machine other than x86-64",
         ))?;
         let files = core.mapped_files(&file);
         let mut own = Self {
@@ -66,12 +66,12 @@ impl CoreMemory {
             }
             let then = own.entry().and_then(|at| own.mapping(at));
             let then = then.ok_or(HeapWalkError::OtherProgram(
-                "it does not say where its program was",
+                "it does not record the path of its program",
             ))?;
             own.program = Some((own.files[then].path.clone(), program));
             if own.open_mapping(then).is_none() {
                 return Err(HeapWalkError::OtherProgram(
-                    "it is of another program or another build, or the core file lacks its first page",
+                    "it is a different program or build, or the core file lacks its first page",
                 ));
             }
         }

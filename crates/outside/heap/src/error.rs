@@ -11,25 +11,25 @@ pub enum HeapWalkError {
     #[error("there is no such process")]
     NoProcess,
     /// This user may not read the process.
-    #[error("it is not this user's to hold and read")]
+    #[error("this user may not suspend and read it")]
     NotAllowed,
     /// A tracer already traces the process. The number is the tracer's process ID.
-    #[error("process {0} traces it already")]
+    #[error("process {0} is already tracing it")]
     Traced(u32),
     /// The thread with this number did not stop.
-    #[error("its thread {0} does not stop; the kernel works for it")]
+    #[error("its thread {0} does not stop; it is blocked in the kernel")]
     Busy(u32),
     /// Processes can't be suspended on this machine.
-    #[error("processes are held on x86-64 only; walk a core file")]
+    #[error("processes can be suspended only on x86-64; use a core file")]
     OtherMachine,
     /// The file is no core file; the text says why.
-    #[error("it is no core file of a 64-bit program: {0}")]
+    #[error("it is not a core file of a 64-bit program: {0}")]
     NotCore(&'static str),
     /// The file that the user named is not the program of the core file.
     #[error("the named file is not the program of this core file: {0}")]
     OtherProgram(&'static str),
     /// No arena of glibc's malloc was found.
-    #[error("no heap of glibc's malloc was found{other}{}", lacking(*missing))]
+    #[error("no glibc malloc heap was found{other}{}", lacking(*missing))]
     NoHeap {
         /// The allocator that the process uses instead, in words; empty if it is not known.
         other: &'static str,

@@ -83,11 +83,20 @@ impl MallocHeap {
 /// known.
 fn other_allocator(image: &ProcessImage) -> &'static str {
     const KNOWN_ALLOCATORS: [(&str, &str); 5] = [
-        ("jemalloc", ": it has jemalloc, whose heap is not walked"),
-        ("tcmalloc", ": it has tcmalloc, whose heap is not walked"),
-        ("mimalloc", ": it has mimalloc, whose heap is not walked"),
-        ("ld-musl", ": it has musl, whose heap is not walked"),
-        ("libc.so", ": its heap was not used yet, or is damaged"),
+        (
+            "jemalloc",
+            ": it uses jemalloc, whose heap heapprof can't read",
+        ),
+        (
+            "tcmalloc",
+            ": it uses tcmalloc, whose heap heapprof can't read",
+        ),
+        (
+            "mimalloc",
+            ": it uses mimalloc, whose heap heapprof can't read",
+        ),
+        ("ld-musl", ": it uses musl, whose heap heapprof can't read"),
+        ("libc.so", ": its heap has not been used yet, or is damaged"),
     ];
     let has = |name: &str| {
         let in_path = |path: &[u8]| path.windows(name.len()).any(|part| part == name.as_bytes());

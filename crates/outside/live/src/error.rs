@@ -15,32 +15,37 @@ pub enum LiveError {
     NotRecorded,
     /// The process is recorded by another version of heapprof, whose ledger has another layout. The
     /// numbers are the version of the ledger and the version that this heapprof reads.
-    #[error("it is recorded by another version of heapprof (layout {0}, this one reads {1})")]
+    #[error("it is being recorded by another version of heapprof (layout {0}, this one reads {1})")]
     OtherVersion(u32, u32),
     /// A part of the file in which the process keeps its ledger is swapped out.
-    #[error("a part of its ledger is swapped out")]
+    #[error("a part of its recorded data is swapped out")]
     LedgerSwapped,
     /// The process was forked and is not recorded itself: it has only a copy of its parent's
     /// ledger, which is not updated. The number is the parent's process id.
-    #[error("it has the ledger of process {0}, which it was cloned from, and keeps none itself")]
+    #[error(
+        "it shares the recorded data of process {0}, which it was cloned from, and records none \
+             itself"
+    )]
     ParentLedger(i32),
     /// The process ended, or became another program.
-    #[error("it has ended, or became another program, while it was read")]
+    #[error("it ended or executed another program while it was read")]
     ProcessEnded,
     /// The ledger contradicts itself.
-    #[error("its ledger is damaged: {0}")]
+    #[error("its recorded data is damaged: {0}")]
     LedgerDamaged(&'static str),
     /// The ledger is larger than the ledger of any real program.
-    #[error("its ledger is larger than a program's can be, or leads in circles")]
+    #[error(
+        "its recorded data is larger than that of any real program, or refers to itself in a loop"
+    )]
     LedgerTooLarge,
     /// The process's recording restarted during each attempt to read it.
-    #[error("its recording began anew while it was read; ask again")]
+    #[error("its recording was restarted while it was read; try again")]
     RecordingRestarted,
     /// The file is no core file, or a part of it is missing.
-    #[error("it is not a core file that can be read: {0}")]
+    #[error("it is not a readable core file: {0}")]
     NotCore(&'static str),
     /// The file is no saved ledger.
-    #[error("it does not keep the ledger of a recording: {0}")]
+    #[error("it does not contain the recorded data of a process: {0}")]
     NotSharedLedger(&'static str),
     /// A file could not be read.
     #[error(transparent)]

@@ -85,7 +85,7 @@ pub(crate) fn profile<M: Memory>(
     let mut comments = describe(reader, ledger, around, period)?;
     comments.extend(early_ends.comments());
     if lacks_labels {
-        comments.push("labels: those of an interpreter cannot be read from outside".to_string());
+        comments.push("labels: an interpreter's labels cannot be read from outside".to_string());
     }
     if sums.is_empty() {
         comments.push(recording_texts::EMPTY_COMMENT.to_string());

@@ -114,7 +114,7 @@ impl SharedLedger {
         // Only files in memory have seals.
         match rustix::fs::fcntl_get_seals(&file) {
             Ok(_) => Ok(Self(file)),
-            Err(_) => Err(LiveError::NotSharedLedger("it is no file in memory")),
+            Err(_) => Err(LiveError::NotSharedLedger("it is not a file in memory")),
         }
     }
 

@@ -210,7 +210,7 @@ impl<'f, 'a> RemainingChunks<'f, 'a> {
         );
         let name = path.rsplit('/').next().unwrap_or_default();
         match name {
-            "" => ("memory of no file".to_string(), true),
+            "" => ("anonymous memory".to_string(), true),
             name => (name.to_string(), true),
         }
     }

@@ -103,7 +103,7 @@ impl ValuePaths {
                 name => format!("{kind} {name}"),
             };
             let words = match is_ring {
-                true => "(in a ring)",
+                true => "(in a cycle)",
                 false => "(nothing refers to it)",
             };
             let (words, kind) = (values.text_id(words), values.text_id(&kind));

@@ -61,7 +61,7 @@ fn part(first: &str) -> &str {
         "main::" => "symbol tables",
         "(main program)" => "the main program",
         "(running)" | "(stacks)" | "(until the statement ends)" | "(saved by local)" => {
-            "stacks of Perl's"
+            "Perl's stacks"
         }
         root if root.starts_with("(root ") => "other variables of the interpreter",
         part if part.starts_with("(interpreter") => "(interpreter)",

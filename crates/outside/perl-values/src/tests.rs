@@ -68,9 +68,9 @@ fn a_path_is_the_shortest_one_and_rings_have_leaked() {
     let mut values = made("a b", "a>c b>d d>c e>f f>e f>g h~a");
     let profile = profile(&mut values);
     let expected = [
-        "(leaked);(in a ring);HASH 10",
-        "(leaked);(in a ring);HASH;{f} 10",
-        "(leaked);(in a ring);HASH;{f};{g} 10",
+        "(leaked);(in a cycle);HASH 10",
+        "(leaked);(in a cycle);HASH;{f} 10",
+        "(leaked);(in a cycle);HASH;{f};{g} 10",
         "(leaked);(nothing refers to it);HASH 10",
         "main:: 1",
         "main::;{a} 10",
@@ -210,13 +210,13 @@ fn a_variable_is_found_as_a_program_writes_it() {
         assert_eq!(address(text), Ok(expected), "{text}");
     }
     for (text, expected) in [
-        ("CACHE", "is no variable"),
-        ("%", "is no variable"),
-        ("%CACHE;", "is no variable"),
-        ("@{$x}", "is no variable"),
-        ("@$x", "is no variable"),
-        ("@odd name", "is no variable"),
-        ("$CACHE{a", "is no variable"),
+        ("CACHE", "is not a variable"),
+        ("%", "is not a variable"),
+        ("%CACHE;", "is not a variable"),
+        ("@{$x}", "is not a variable"),
+        ("@$x", "is not a variable"),
+        ("@odd name", "is not a variable"),
+        ("$CACHE{a", "is not a variable"),
         ("%Foo::bar", "there is no package Foo"),
         ("@CACHE", "there is no @CACHE"),
         ("%NONE", "there is no %NONE"),
@@ -319,7 +319,7 @@ fn what_c_code_mentions_is_held_by_it_alone_if_nothing_else_does() {
 #[test]
 fn old_pointers_of_c_code_do_not_hold_rings() {
     for (references, expected) in [
-        (1, "(leaked);(in a ring);HASH"),
+        (1, "(leaked);(in a cycle);HASH"),
         (2, "main::;(C memory);->"),
     ] {
         let mut builder = ValueGraphBuilder::default();
@@ -343,7 +343,7 @@ fn old_pointers_of_c_code_do_not_hold_rings() {
         let found = PerlValueAnalysis::new(builder.finish());
         let described = |address| found.describe(found.values().number(address).unwrap());
         assert_eq!(described(3).path, expected);
-        assert_eq!(described(5).path, "(leaked);(in a ring);SCALAR");
+        assert_eq!(described(5).path, "(leaked);(in a cycle);SCALAR");
         let retained = if references == 1 { 10 } else { 30 };
         assert_eq!(described(2).retained, retained, "{references}");
     }

@@ -11,7 +11,7 @@ use crate::values::PathPhase;
 pub enum VariableError {
     /// The text is no expression for a variable.
     #[error(
-        "is no variable, such as '$Foo::x', '%CACHE', '$x->{{key}}[3]', '&sub my $x' or 'my $x'"
+        "is not a variable such as '$Foo::x', '%CACHE', '$x->{{key}}[3]', '&sub my $x' or 'my $x'"
     )]
     NotAVariable,
     /// There is no such package.

@@ -79,7 +79,7 @@ pub(super) fn end(engine: &'static Engine) {
         return;
     };
     if !status::has_one_thread() {
-        shared_ledger::report_failure(&options, 0, "a thread began that nobody was told of");
+        shared_ledger::report_failure(&options, 0, "a thread was started without being noticed");
         return;
     }
     // SAFETY: the thread is in no event, and the only one.

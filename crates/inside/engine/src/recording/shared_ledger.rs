@@ -53,7 +53,7 @@ pub(super) fn begin(
         report_failure(
             options,
             0,
-            "the kernel promises no more memory than there is",
+            "the kernel does not overcommit memory (vm.overcommit_memory is 2)",
         );
         return None;
     }
@@ -61,7 +61,7 @@ pub(super) fn begin(
         report_failure(
             options,
             0,
-            "a copy of the process could not be told from it",
+            "a forked copy of the process could not be told apart from it",
         );
         return None;
     }
@@ -129,7 +129,7 @@ fn executable(engine: &Engine) -> Option<EngineFile> {
 /// Makes a file in memory. The error is an errno, or 0, and a text.
 fn make(engine: &Engine) -> Result<EngineFile, (i32, String)> {
     if engine.process.is_filtered() && !engine.process.may_share_ledger(trial::may_share_ledger) {
-        let why = "a filter of system calls ends whoever asks for a file in memory";
+        let why = "a system call filter kills processes that create a file in memory";
         return Err((0, why.to_string()));
     }
     // Beyond this limit the kernel sends a signal.
@@ -139,7 +139,7 @@ fn make(engine: &Engine) -> Result<EngineFile, (i32, String)> {
         return Err((0, format!("files may have no more than {most} bytes")));
     }
     sys::memory_file(TABLE_FILE_LEN)
-        .map_err(|errno| (errno, "a file in memory could not be made".into()))
+        .map_err(|errno| (errno, "a file in memory could not be created".into()))
 }
 
 /// Adds an entry to the list of dumps with the reason why there is no saved ledger: a text, and an

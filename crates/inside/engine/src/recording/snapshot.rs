@@ -339,7 +339,9 @@ fn frame_comments(engine: &Engine, reports: &[(usize, ProviderReport)]) -> Vec<S
     for (i, provider) in providers.all() {
         let language = provider.language();
         let missing = match providers.is_broken(i) {
-            true => Some("its provider wrote more frames than there is room for".to_string()),
+            true => {
+                Some("the reader of its frames returned more than there is room for".to_string())
+            }
             false => provider.status(),
         };
         comments.push(match missing {

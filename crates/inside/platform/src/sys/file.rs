@@ -448,7 +448,7 @@ pub fn error_text(errno: i32) -> &'static str {
         libc::ENOENT => "no such folder",
         libc::ENOTDIR => "not a folder",
         libc::EROFS => "read-only file system",
-        libc::ETIMEDOUT => "nobody reads from it, or too slowly",
+        libc::ETIMEDOUT => "nothing reads from it, or its reader is too slow",
         _ => "cannot be written",
     }
 }

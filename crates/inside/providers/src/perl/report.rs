@@ -50,7 +50,7 @@ pub(super) unsafe extern "C" fn report(context: *mut c_void, report: *const Repo
     if this.has_too_many.load(Ordering::Relaxed) {
         let most = this.interpreters.len();
         remark(format!(
-            "more than {most} interpreters at once: the others have native frames"
+            "more than {most} interpreters at once: the others have only native frames"
         ));
     }
     for said in this.value_remarks() {

@@ -150,9 +150,12 @@ pub(super) unsafe extern "C" fn status(
     let why = match (state, this.runtime.found(), this.known_perl()) {
         (ReadState::Unreadable, Some(Err(unreadable)), _) => unreadable.to_string(),
         (ReadState::Differs, _, Some(perl)) => {
-            format!("what was read of perl {} is not what it says", perl.version)
+            format!(
+                "the structures of perl {} do not match its version",
+                perl.version
+            )
         }
-        (_, _, Some(perl)) => format!("perl {} has an address that is none", perl.version),
+        (_, _, Some(perl)) => format!("perl {} has an invalid address", perl.version),
         _ => return 1,
     };
     // SAFETY: the engine gives a text of this size.

@@ -214,15 +214,17 @@ impl PerlStacks {
             || values.with(|shared| !shared.left.all().is_empty()) == Some(true);
         if !is_any {
             remarks.push(
-                "values missing: no perl has loaded Devel::HeapProf (under -T none does unless the \
+                "values missing: no perl has loaded Devel::HeapProf (with -T, none does unless the \
                  script or its #! line says -MDevel::HeapProf)",
             );
         }
         for traced in values.all() {
             match traced.state() {
-                NO_MEMORY => remarks.push("values missing: there was no memory to go on tracing"),
+                NO_MEMORY => {
+                    remarks.push("values missing: there was not enough memory to continue tracing")
+                }
                 BROKEN_LIST => remarks
-                    .push("values missing: Perl's list of free heads was not as Perl keeps it"),
+                    .push("values missing: Perl's list of free heads was not in its usual form"),
                 _ => {}
             }
         }
@@ -232,15 +234,15 @@ impl PerlStacks {
         }
         if values.is_stopped.load(Ordering::Relaxed) {
             remarks.push(
-                "values missing: the recording was stopped before Perl's end; what Perl has freed \
-                 since is not here. Devel::HeapProf::dump before the end writes a profile with \
-                 values",
+                "values missing: the recording was stopped before Perl ended; what Perl has freed \
+                 since then is not included. Devel::HeapProf::dump before the end writes a profile \
+                 with values",
             );
         }
         if values.is_replaced.load(Ordering::Relaxed) {
             remarks.push(
-                "values missing: another module took the run loop; what was made then has the \
-                 stack of a later op",
+                "values missing: another module replaced the run loop; values created after that \
+                 have the stack of a later op",
             );
         }
         remarks

@@ -26,7 +26,8 @@ pub(super) unsafe extern "C" fn report(context: *mut c_void, report: *const Repo
     }
     if this.was_too_deep() {
         say(format!(
-            "of stacks with more than {MAX_WALKED_FRAMES} frames, the newest {MAX_FRAMES_PER_END} were kept"
+            "of stacks with more than {MAX_WALKED_FRAMES} frames, only the newest \
+             {MAX_FRAMES_PER_END} were kept"
         ));
     }
 }
@@ -39,17 +40,15 @@ fn describe_small_objects(small: SmallObjectOutcome) -> String {
             format!("recorded, from arenas of {arenas} bytes")
         }
         SmallObjectOutcome::NotRequested => {
-            "missing, and all other objects with them, because a Python without \
-                             the GIL has them in an allocator of its own, and \
-                             --python-objects=no leaves that out"
+            "missing, like all other objects, because a Python without the GIL keeps them in its \
+                             own allocator, which --python-objects=no leaves out"
                 .to_string()
         }
         SmallObjectOutcome::UnknownAllocator => {
-            "missing, because Python's allocators are none that heapprof knows".to_string()
+            "missing, because heapprof does not know Python's allocators".to_string()
         }
         SmallObjectOutcome::Undecided => {
-            "missing, because no thread was seen that may wrap Python's \
-                             allocators"
+            "missing, because heapprof found no thread in which it could wrap Python's allocators"
                 .to_string()
         }
     }

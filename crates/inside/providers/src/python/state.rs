@@ -94,7 +94,7 @@ impl PythonStacks {
         match self.runtime.found()? {
             Err(unreadable) => Some(unreadable.to_string()),
             Ok(python) => Some(format!(
-                "what was read of Python {} is no stack of it",
+                "what was read of Python {} is not a valid stack",
                 python.version
             )),
         }
