@@ -125,7 +125,7 @@ impl fmt::Display for UnseenMemory {
                 write!(f, "the kernel does not allow it, because {why}")
             }
             Self::NotAllowed => f.write_str(
-                "the kernel does not allow it; ask as its user or as root (where \
+                "the kernel does not allow it; run heapprof as its user or as root (where \
                  kernel.yama.ptrace_scope is not 0, as root)",
             ),
             Self::TooLarge { copied, free } => write!(
@@ -252,7 +252,7 @@ fn add_figures(answer: &mut MemoryAnswer, breakdown: &MemoryBreakdown) {
     answer.hugetlb = total.hugetlb;
     if !breakdown.is_as_kernel_sums {
         let other = "the total is the sum of its mappings: the kernel has no smaps_rollup, or the \
-                     process changed meanwhile";
+                     process changed in the meantime";
         answer.notes.push(other.to_string());
     }
 }
@@ -449,7 +449,7 @@ impl SeenMemory<'_> {
                 PartKind::Stacks => self.stack_detail(),
                 PartKind::V8Heap => V8_DETAIL.to_string(),
                 PartKind::Anonymous => match other_allocator(mappings) {
-                    Some(library) => format!("mostly of {library}, its malloc"),
+                    Some(library) => format!("mostly from {library}, its malloc"),
                     None => String::new(),
                 },
                 _ => String::new(),
@@ -460,13 +460,13 @@ impl SeenMemory<'_> {
             Err(error) if answer.part(PartKind::Malloc).is_some() => {
                 answer
                     .notes
-                    .push(format!("malloc's memory was not looked into: {error}"));
+                    .push(format!("malloc's memory was not examined: {error}"));
             }
             Err(_) => {}
         }
         if let Some(library) = other_allocator(mappings) {
             answer.notes.push(format!(
-                "Its malloc is {library}; heapprof does not see how much of that is free."
+                "Its malloc is {library}; heapprof does not see how much of its memory is free."
             ));
         }
         add_functions(answer, functions);

@@ -26,12 +26,12 @@ pub fn candidates(argument: &str) -> Result<Vec<u32>> {
         let [process] = status(pid, ["Tgid:"]);
         match process.parse::<u32>() {
             Ok(process) if process == pid => return Ok(vec![pid]),
-            Ok(process) => bail!("{pid}: is a thread of process {process}; name that"),
+            Ok(process) => bail!("{pid}: is a thread of process {process}; give that instead"),
             Err(_) => bail!("process {pid}: there is no such process"),
         }
     }
     if word.is_empty() {
-        bail!("{argument:?} names no process; say its number or its name");
+        bail!("{argument:?} does not name a process; give its number or its name");
     }
     let found = find_where(|pid| has_name(pid, word))?;
     if found.is_empty() {
@@ -97,7 +97,7 @@ pub fn several(name: &str, pids: &[u32]) -> anyhow::Error {
         more => format!(" and {more} more"),
     };
     anyhow!(
-        "{name}: {} processes have this name; name one by its number: {}{more}",
+        "{name}: {} processes have this name; give one by its number: {}{more}",
         pids.len(),
         shown.join(", ")
     )

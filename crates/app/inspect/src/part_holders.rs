@@ -54,7 +54,7 @@ impl BlockOwner {
             Self::File(file) => (file, String::new()),
             Self::Thread(tid) => (format!("reached from thread {tid}"), String::new()),
             Self::Elsewhere(true) => ("Python's objects".to_string(), String::new()),
-            Self::Elsewhere(false) => ("memory that is not malloc's".to_string(), String::new()),
+            Self::Elsewhere(false) => ("memory outside malloc".to_string(), String::new()),
         }
     }
 }

@@ -219,10 +219,12 @@ impl PerlHeapOrigin {
         let (_, image) = self.memory.as_ref()?;
         let value = self.found.values().get(number);
         let found = heapprof_perl_snapshot::contents(image, value.address, limit);
-        Some(
-            found
-                .unwrap_or_else(|| format!("(a {} has none that can be shown)", value.kind.name())),
-        )
+        Some(found.unwrap_or_else(|| {
+            format!(
+                "(a {} has no contents that can be shown)",
+                value.kind.name()
+            )
+        }))
     }
 }
 
@@ -234,16 +236,16 @@ fn find_paths(mut values: ValueGraph, reading: PerlHeapReading) -> PerlValueAnal
 }
 
 /// The note about missing figures for a program whose malloc blocks are not known.
-const MISSING_HEAP_TEXT: &str = "sizes are those that Perl asked for, other threads are not seen, and \
-                            what only C code holds is shown as leaked";
+const MISSING_HEAP_TEXT: &str = "sizes are those that Perl requested, other threads are not seen, \
+                            and what only C code holds is shown as leaked";
 
 /// Describes the parts that could not be read.
 fn find_missing_parts(walked: &PerlSnapshot, image: &ProcessImage) -> Vec<String> {
     let mut lacks = Vec::new();
     if walked.has_other_malloc {
         lacks.push(format!(
-            "this perl's values are not in glibc's malloc: it has a malloc of its own, as one has \
-             that was built with -Dusemymalloc; {MISSING_HEAP_TEXT}"
+            "this perl's values are not in glibc's malloc: it has its own malloc, like any perl \
+             built with -Dusemymalloc; {MISSING_HEAP_TEXT}"
         ));
     }
     for (number, one) in (1..).zip(&walked.interpreters) {
@@ -255,14 +257,17 @@ fn find_missing_parts(walked: &PerlSnapshot, image: &ProcessImage) -> Vec<String
             ));
         } else if apart > 1 {
             lacks.push(format!(
-                "interpreter {number} says that it has {} values, and {} were found",
+                "interpreter {number} reports {} values, but {} were found",
                 one.reported_count,
                 one.found_count()
             ));
         }
     }
     if walked.is_damaged {
-        lacks.push("arrays or hashes have more elements than memory; it is damaged".to_string());
+        lacks.push(
+            "arrays or hashes claim more elements than the memory holds; the memory is damaged"
+                .to_string(),
+        );
     }
     if image.missing > 0 {
         lacks.push(format!("{} bytes of memory are missing", image.missing));

@@ -97,8 +97,8 @@ pub fn profile_answer(source: QuestionSource) -> Result<MemoryAnswer> {
         detail += &format!(", {} requested", shown(functions.bytes));
     }
     if recorded < functions.bytes / 10 * 9 {
-        let of_each = "more was requested than was resident, so each function has its share of \
-                       what was";
+        let of_each = "more was requested than was resident, so each function is shown with its \
+                       share of the resident memory";
         answer.notes.push(of_each.to_string());
     }
     if !functions.error.is_empty() {
@@ -158,7 +158,7 @@ fn add_resident(
     let rest = private.saturating_add(grown) - recorded;
     let detail = match grown > rest / 2 {
         true => "it grew too fast for a closer look",
-        false => "free in malloc, or of other allocators",
+        false => "free in malloc, or in other allocators",
     };
     add_unrecorded(answer, rest, detail);
     recorded

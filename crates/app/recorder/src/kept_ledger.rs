@@ -107,7 +107,7 @@ pub(crate) fn write(
     } = ended;
     let how = match end {
         ProcessEnd::Death => "killed",
-        ProcessEnd::Exec => "became another program without a word",
+        ProcessEnd::Exec => "executed another program without reporting it",
     };
     // The ledger of another user's process may take no more memory than an honest one needs.
     let max_frames = match rights.are_ours() {
@@ -214,7 +214,7 @@ pub(crate) fn put(
         if kind.is_some_and(|kind| kind != FileType::RegularFile) {
             // Only the collector, in the program's process, writes into pipes and devices.
             bail!(
-                "{}: is no plain file, and the program is gone",
+                "{}: is not a regular file, and the program has ended",
                 path.display()
             );
         }

@@ -157,7 +157,7 @@ impl LiveView {
         if let Some(printed) = &self.printed {
             printed
                 .redirect(command)
-                .context("no file for what the program prints")?;
+                .context("cannot create a file for the program's output")?;
         }
         Ok(())
     }
@@ -240,7 +240,7 @@ impl LiveView {
     /// Shows how the program ended, and waits until the view is closed.
     pub(crate) fn finish(&mut self, code: u8, signal: Option<i32>) {
         let how = match signal {
-            Some(signal) => format!("ended by signal {signal}"),
+            Some(signal) => format!("killed by signal {signal}"),
             None => format!("ended with exit code {code}"),
         };
         lock_state(&self.shared).ended = Some(how);

@@ -127,7 +127,7 @@ impl EventLogWriter {
         let counted = progress.clone();
         std::thread::Builder::new()
             .spawn(move || LogText::new(file, limit, counted).run(&messages, &done))
-            .context("no thread can be made")?;
+            .context("cannot start a thread")?;
         Ok(Self {
             to,
             end,
@@ -139,7 +139,7 @@ impl EventLogWriter {
     /// Begins to log a program, or the program that it became by an exec.
     pub fn begin(&mut self, logged: LogSource, pid: u32, rights: RightsLedger) -> Result<()> {
         let ring = logged.log()?;
-        let ring = ring.context("there is no memory for a log in it")?;
+        let ring = ring.context("it has no memory for a log")?;
         let program = LoggedProgram {
             pid,
             logged,
@@ -161,7 +161,7 @@ impl EventLogWriter {
             }
         };
         let thread = std::thread::Builder::new().spawn(work);
-        let thread = thread.context("no thread can be made")?;
+        let thread = thread.context("cannot start a thread")?;
         self.reading = Some(RingReaderThread { has_ended, thread });
         Ok(())
     }
@@ -453,7 +453,7 @@ impl LogText {
 
 fn error_text(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::BrokenPipe => "whoever read it has gone".to_string(),
+        io::ErrorKind::BrokenPipe => "its reader has gone".to_string(),
         _ => error.to_string(),
     }
 }

@@ -154,13 +154,13 @@ fn pattern(output: Option<&Path>) -> Result<OsString> {
     if !is_file || bytes.ends_with(b"/") || output.is_dir() {
         if output.exists() && !output.is_dir() {
             bail!(
-                "{}: is there already and is no folder; name another folder, or a file that ends \
+                "{}: already exists and is not a folder; give another folder, or a file that ends \
                  in .pb.gz",
                 output.display()
             );
         }
         std::fs::create_dir_all(output)
-            .with_context(|| format!("{}: cannot be made", output.display()))?;
+            .with_context(|| format!("{}: cannot be created", output.display()))?;
         let folder =
             std::fs::canonicalize(output).with_context(|| format!("{}", output.display()))?;
         return Ok(escape_pattern(&folder).join(DEFAULT_PATTERN).into());
@@ -170,7 +170,7 @@ fn pattern(output: Option<&Path>) -> Result<OsString> {
         // A folder that exists is taken as it is, whatever its name looks like.
         (Some(folder), Some(name)) if folder.is_dir() => escape_pattern(folder).join(name),
         (Some(folder), _) if !folder.as_os_str().as_bytes().contains(&b'%') => bail!(
-            "{}: there is no such folder; make it first",
+            "{}: there is no such folder; create it first",
             folder.display()
         ),
         _ => output.to_path_buf(),

@@ -78,7 +78,7 @@ impl fmt::Display for NoPlaceError {
         write!(
             f,
             "the profile of process {process} is lost: it ran as user {user}, who may not write in \
-             {}, and record makes no file of its own ({why})",
+             {}, and record did not write a file of its own ({why})",
             shown_path(folder)
         )
     }

@@ -76,7 +76,7 @@ pub enum LineOutputError {
     #[error("its reader was too slow")]
     SlowReader,
     /// No process read from the pipe for this long.
-    #[error("nobody read from it for {} seconds", .0.as_secs())]
+    #[error("nothing read from it for {} seconds", .0.as_secs())]
     NoReader(Duration),
     /// The file can't be written.
     #[error(transparent)]

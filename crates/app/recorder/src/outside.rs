@@ -36,14 +36,14 @@ enum LedgerSource {
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessFindError {
     /// The name is empty.
-    #[error("pid: names no process")]
+    #[error("pid: does not name a process")]
     NoName,
     /// No process with this name is recorded, or none that this user may see.
-    #[error("{0}: no process of this name is recorded, or this user may not read it")]
+    #[error("{0}: no process with this name is recorded, or this user may not read it")]
     NotRecorded(String),
     /// Several processes of one name are recorded.
     #[error(
-        "{program}: {} processes of this name are recorded; name one by its number: {}",
+        "{program}: {} processes with this name are recorded; give one by its number: {}",
         pids.len(),
         pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
     )]
@@ -81,7 +81,9 @@ pub struct OutsideProcess {
 pub fn open_core(path: &Path) -> io::Result<(File, FileOwner)> {
     // Opening a pipe would wait for its writer.
     if !std::fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("is no core file: it is no regular file"));
+        return Err(io::Error::other(
+            "is not a core file: it is not a regular file",
+        ));
     }
     let file = File::open(path)?;
     let owner = match geteuid().is_root() {

@@ -57,7 +57,7 @@ impl ProcessFeed {
         let thread = std::thread::Builder::new()
             .name("reader".into())
             .spawn(move || read(watched, pause, &of_thread, &left))
-            .context("the reader needs a thread")?;
+            .context("cannot start the reader thread")?;
         Ok(Self {
             common,
             has_left,
@@ -80,7 +80,7 @@ fn read(
         if looked.elapsed() >= PRESENCE_CHECK_INTERVAL {
             looked = Instant::now();
             if !watched.is_there() {
-                lock_state(common).ended = Some("ended, or became another program".to_string());
+                lock_state(common).ended = Some("ended or executed another program".to_string());
                 return;
             }
         }

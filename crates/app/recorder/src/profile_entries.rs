@@ -214,7 +214,7 @@ fn parse_failure(why: &[u8]) -> FailureReason {
     match parsed() {
         Some((errno, process, path)) => {
             let error = match errno {
-                libc::ETIMEDOUT => "nobody read from it for ten seconds".to_string(),
+                libc::ETIMEDOUT => "nothing read from it for ten seconds".to_string(),
                 errno => std::io::Error::from_raw_os_error(errno).to_string(),
             };
             FailureReason {

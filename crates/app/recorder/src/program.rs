@@ -53,8 +53,8 @@ pub enum RaisedRights {
 /// because the sanitizer's library must be loaded before all others.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{name}: is built with {sanitizer}, which replaces malloc and must come first; record a build \
-     without it"
+    "{name}: is built with {sanitizer}, which replaces malloc and must be loaded first; record a \
+     build without it"
 )]
 pub struct SanitizerError {
     name: String,

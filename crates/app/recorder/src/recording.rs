@@ -220,7 +220,7 @@ fn add_saved(
     let saved = saved.unwrap_or_else(|error| {
         private.push(PrivateLedger {
             process: ended.process,
-            why: format!("nobody could be told of them: {error}"),
+            why: format!("it could not be handed over: {error}"),
             owner: FileOwner::us(),
         });
         KeeperOutcome::default()

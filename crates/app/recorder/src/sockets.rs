@@ -93,7 +93,7 @@ fn open(folder: &Path) -> io::Result<OwnedFd> {
     let found = fstat(&opened)?;
     match found.st_uid == geteuid().as_raw() && found.st_mode & 0o077 == 0 {
         true => Ok(opened),
-        false => Err(io::Error::other("others may enter it")),
+        false => Err(io::Error::other("other users can access it")),
     }
 }
 

@@ -54,11 +54,11 @@ pub fn describe_unhooked(unhooked: &UnhookedAllocator) -> String {
             let missing = match role {
                 AllocatorRole::Allocates => "such blocks are not recorded",
                 AllocatorRole::Frees => {
-                    "such frees are not recorded, so what is in use is too much"
+                    "such frees are not recorded, so the memory in use is overstated"
                 }
             };
             format!(
-                "{} calls {functions} of {name} past malloc, and {missing}",
+                "{} calls {functions} of {name}, bypassing malloc; {missing}",
                 shown(file)
             )
         }

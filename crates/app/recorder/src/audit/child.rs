@@ -31,7 +31,7 @@ pub(super) const INSPECTION_TIME_DIVISOR: u32 = 2;
 const SIGNAL_END_TIMEOUT: Duration = Duration::from_secs(10);
 /// The reason that a report gives if it can't be determined which pages a child copied.
 const UNKNOWN_COPIES_TEXT: &str =
-    "nobody else had what it has inherited any more, so what it copied is not known";
+    "no other process still shared what it inherited, so what it copied is not known";
 
 /// A forked child that has not ended.
 pub(super) struct AuditedChild {
@@ -180,13 +180,13 @@ impl AuditedChild {
 
     /// Notes that the child did not wait for its first inspection.
     pub(super) fn note_no_wait(&mut self) {
-        self.doubt("it did not wait to be looked at, so what it has inherited is not sure");
+        self.doubt("it did not wait for its first reading, so what it inherited is uncertain");
     }
 
     /// Notes that `count` messages of the child were lost.
     pub(super) fn note_unheard(&mut self, count: u32) {
-        if count > 0 && !self.doubts.contains("could not be heard") {
-            self.doubt("some of what it has loaded could not be heard");
+        if count > 0 && !self.doubts.contains("were lost") {
+            self.doubt("some reports of what it loaded were lost");
         }
     }
 
@@ -261,7 +261,7 @@ impl AuditedChild {
         if let Err(error) = &self.forked {
             fork.missing = format!("its pages could not be read when it was forked: {error}");
         } else if seen.is_none() && fork.missing.is_empty() {
-            fork.missing = "it was gone before it was looked at".to_string();
+            fork.missing = "it ended before it could be read".to_string();
         }
         if let Some((
             ForkedChildAudit {
@@ -270,7 +270,7 @@ impl AuditedChild {
             _,
         )) = &seen
         {
-            fork.missing = format!("whose memory it is: {why}");
+            fork.missing = format!("who allocated its memory is not known: {why}");
         }
         let looked = seen.as_ref().map(|(_, after)| *after);
         let is_late = |(at, load): &&(Duration, LoadAttempt)| {
@@ -279,7 +279,7 @@ impl AuditedChild {
         let late = self.loads.iter().filter(is_late).count();
         if looked.is_some() && late > 0 {
             let files = if late == 1 { "file" } else { "files" };
-            let said = format!("it has loaded {late} {files} since, which its figures lack");
+            let said = format!("it has loaded {late} {files} since, which are not in its figures");
             append_reason(&mut self.doubts, &said);
         }
         if !self.doubts.is_empty() {
@@ -328,7 +328,7 @@ fn unattributed_profile(bytes: i64) -> Profile {
     let mut builder = ProfileBuilder::new(&COW_TYPES);
     if bytes > 0 {
         let kind = builder.text_label(KIND_LABEL, "unknown");
-        builder.add_folded_with_labels("(whose it is could not be read)", &[1, bytes], &mut [kind]);
+        builder.add_folded_with_labels("(owner could not be read)", &[1, bytes], &mut [kind]);
     }
     builder.finish()
 }

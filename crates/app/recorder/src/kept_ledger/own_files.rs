@@ -93,7 +93,7 @@ impl OwnFiles {
             .remaining_bytes(MAX_USAGE_PER_USER)
             .zip(self.all.remaining_bytes(MAX_TOTAL_USAGE));
         let Some((of_user_left, all_left)) = left else {
-            return Err(lost("it has made too many".to_string()));
+            return Err(lost("it has already written too many".to_string()));
         };
         let most = of_user_left.min(all_left);
         let mut why = String::new();
@@ -176,7 +176,7 @@ struct LimitedWriter<W> {
 impl<W: Write> Write for LimitedWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if bytes.len() as u64 > self.left {
-            return Err(io::Error::other("there is too much in it"));
+            return Err(io::Error::other("it is too large"));
         }
         let written = self.writer.write(bytes)?;
         self.left -= written as u64;
@@ -239,7 +239,10 @@ mod tests {
             let said = put(&at(name), false).unwrap_err().to_string();
             let expected = "process 7 is lost: it ran as user 65534, who may not write in ";
             assert!(said.contains(expected), "{said}");
-            assert!(said.contains("others can change what lies there"), "{said}");
+            assert!(
+                said.contains("other users can change its contents"),
+                "{said}"
+            );
         }
         folder(&at("sticky"), 0o1777, own);
         assert!(put(&at("sticky/p.pb.gz"), false).is_ok());

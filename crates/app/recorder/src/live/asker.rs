@@ -131,7 +131,7 @@ impl ProfileAsker {
         let begun = std::thread::Builder::new()
             .name("asker".into())
             .spawn(move || work.run(&ended))
-            .context("it needs a thread")?;
+            .context("cannot start its thread")?;
         self.thread = Some(begun);
         Ok(())
     }
@@ -201,7 +201,8 @@ impl AskerTask {
         };
         let word = u64::from(whom) << 32 | u64::from(self.count);
         if let Err(error) = self.asked.write_all_at(&word.to_ne_bytes(), 0) {
-            lock_state(&self.shared).trouble = Some(format!("the program can't be asked: {error}"));
+            lock_state(&self.shared).trouble =
+                Some(format!("the program can't be reached: {error}"));
         }
     }
 
