@@ -12,12 +12,12 @@ pub enum AllocatorError {
     )]
     NoneInstalled,
     /// The list names an allocator twice.
-    #[error("{0} is there twice")]
+    #[error("{0} is given twice")]
     Twice(String),
     /// The list has the name of an unknown allocator.
     #[error(
-        "{name:?} is not known; these are: glibc, {known}; or name a library by its path, as \
-         ./libmine.so"
+        "{name:?} is not a known allocator; the known ones are glibc, {known}; or give a library \
+         by its path, as in ./libmine.so"
     )]
     Unknown {
         /// The unknown name.
@@ -26,7 +26,9 @@ pub enum AllocatorError {
         known: String,
     },
     /// A setting names a tunable that glibc's malloc does not have.
-    #[error("{allocator}: {tunable:?} is no tunable of glibc's malloc; these are: {known}")]
+    #[error(
+        "{allocator}: {tunable:?} is not a tunable of glibc's malloc; the tunables are: {known}"
+    )]
     UnknownTunable {
         /// The allocator with its settings.
         allocator: String,

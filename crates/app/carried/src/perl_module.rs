@@ -97,14 +97,14 @@ pub fn install(program: &Path) -> Result<InstalledModule> {
     let shown = program.display();
     if !perl.has_headers {
         bail!(
-            "{shown}: this perl has no header files, which a module is compiled with; Debian and \
-             Ubuntu have them in the package libperl-dev"
+            "{shown}: this perl has no header files, which are needed to compile a module; Debian \
+             and Ubuntu have them in the package libperl-dev"
         );
     }
     let build = tempfile::Builder::new()
         .prefix("heapprof-perl.")
         .tempdir()
-        .context("no temporary folder can be made")?;
+        .context("cannot create a temporary folder")?;
     for (name, content) in MODULE_SOURCES {
         let path = build.path().join(name);
         let folder = path.parent().unwrap_or(build.path());
@@ -160,7 +160,7 @@ pub fn install(program: &Path) -> Result<InstalledModule> {
     check.arg(format!("-I{}", folder.display()));
     check.args(["-MDevel::HeapProf", "-e", "1"]);
     run(&mut check, build.path())
-        .with_context(|| format!("{shown}: what was built can't be loaded"))?;
+        .with_context(|| format!("{shown}: the built module can't be loaded"))?;
     Ok(InstalledModule {
         perl: format!("perl {} ({})", perl.version, perl.name),
         folder,
@@ -210,14 +210,14 @@ fn ask(program: &Path) -> Result<PerlInstallation> {
     let [version, name, make, compiler, has_headers, file, identity] =
         text.split('\0').collect::<Vec<_>>()[..]
     else {
-        bail!("{shown}: is no perl");
+        bail!("{shown}: is not a perl");
     };
     let is_plain = |text: &str| {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         !text.is_empty() && text.chars().all(is_plain) && !text.starts_with('.')
     };
     if !is_plain(version) || !is_plain(name) {
-        bail!("{shown}: is no perl whose version is understood");
+        bail!("{shown}: is not a perl whose version is understood");
     }
     Ok(PerlInstallation {
         program,

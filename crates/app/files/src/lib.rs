@@ -115,10 +115,10 @@ impl FilePlace {
             FileType::RegularFile if stat.st_nlink == 1 => {}
             FileType::RegularFile => {
                 return Err(io::Error::other(
-                    "has more than one name, so it is another file, too",
+                    "has several hard links, so it is also another file",
                 ));
             }
-            _ => return Err(io::Error::other("is no plain file")),
+            _ => return Err(io::Error::other("is not a regular file")),
         }
         let file = File::from(file);
         Ok(OpenedFile { file, stat })
@@ -233,10 +233,10 @@ mod tests {
         assert!(
             open("file")
                 .unwrap_err()
-                .starts_with("has more than one name")
+                .starts_with("has several hard links")
         );
         std::fs::create_dir(folder.path().join("folder")).unwrap();
-        assert_eq!(open("folder"), Err("is no plain file".to_string()));
+        assert_eq!(open("folder"), Err("is not a regular file".to_string()));
     }
 
     #[test]

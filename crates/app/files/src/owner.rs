@@ -57,7 +57,7 @@ pub fn acting<R: Send>(owner: FileOwner, work: impl FnOnce() -> R + Send) -> io:
     }
     if !geteuid().is_root() {
         return Err(io::Error::other(format!(
-            "belongs to user {}, and only root can act for others",
+            "belongs to user {}, and only root can act as another user",
             owner.user
         )));
     }
@@ -74,7 +74,7 @@ pub fn acting<R: Send>(owner: FileOwner, work: impl FnOnce() -> R + Send) -> io:
 /// Gives up all rights of this thread except those of `owner`. The thread's real user does not
 /// change, so `owner` can't send it signals.
 fn become_user(owner: FileOwner) -> io::Result<()> {
-    let same = "the rights of its owner can't be taken";
+    let same = "can't switch to the rights of its owner";
     let refused = |error: rustix::io::Errno| io::Error::other(format!("{same}: {error}"));
     let (group, user) = (Gid::from_raw(owner.group), Uid::from_raw(owner.user));
     set_thread_groups(&[]).map_err(refused)?;

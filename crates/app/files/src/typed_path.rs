@@ -42,11 +42,11 @@ pub enum TypedPathError {
         source: io::Error,
     },
     /// The path names a folder.
-    #[error("{}: is a folder; name a file in it", .0.display())]
+    #[error("{}: is a folder; give a file in it", .0.display())]
     Folder(PathBuf),
     /// A folder in the path does not exist.
     #[error(
-        "{}: cannot be written: there is no folder {}; make it first",
+        "{}: cannot be written: there is no folder {}; create it first",
         path.display(),
         folder.display()
     )]
@@ -58,8 +58,8 @@ pub enum TypedPathError {
     },
     /// The path leads to a link or a pipe of another user.
     #[error(
-        "{}: leads to a {what} of another user, who could have the output written elsewhere; remove \
-         the {what}, or name another file",
+        "{}: leads to a {what} of another user, who could have the output written elsewhere; \
+         remove the {what}, or give another file",
         path.display()
     )]
     Planted {
@@ -69,7 +69,7 @@ pub enum TypedPathError {
         what: &'static str,
     },
     /// The file at the path was replaced while it was opened.
-    #[error("{}: was changed meanwhile", .0.display())]
+    #[error("{}: was changed in the meantime", .0.display())]
     Changed(PathBuf),
 }
 

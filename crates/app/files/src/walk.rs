@@ -129,7 +129,7 @@ fn walk(start: Option<OwnedFd>, path: &Path, trust: PathTrust, make: bool) -> io
     if let PathTrust::NotOf(_) = trust
         && !trusted.with(&fstat(&folder)?)
     {
-        return Err(io::Error::other("the folder is another user's"));
+        return Err(io::Error::other("the folder belongs to another user"));
     }
     Ok(folder)
 }
@@ -158,7 +158,7 @@ fn check_folder(folder: &OwnedFd, trust: PathTrust, trusted: &TrustedUsers) -> i
     // next step.
     match is_trusted && (is_sticky || !is_open) {
         true => Ok(()),
-        false => Err(io::Error::other("others can change what lies there")),
+        false => Err(io::Error::other("other users can change its contents")),
     }
 }
 

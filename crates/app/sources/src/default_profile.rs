@@ -73,9 +73,7 @@ pub(crate) fn newest() -> Result<String> {
             });
         }
     }
-    bail!(
-        "no PROFILE is named, and there is no recording of heapprof's in this folder; name a file"
-    )
+    bail!("no PROFILE is given, and there is no heapprof recording in this folder; give a file")
 }
 
 fn open(path: &Path) -> io::Result<File> {

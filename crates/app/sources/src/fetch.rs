@@ -38,7 +38,7 @@ pub(crate) fn fetch(url: &str, transfer: &FetchOptions) -> Result<Box<dyn Read>>
     let response = match SecretUrl::from_shown(url).get(&agent) {
         Ok(response) => response,
         Err(ureq::Error::StatusCode(code)) => {
-            bail!("the server answers {code}; is that the address of a profile?")
+            bail!("the server answered {code}; is this the address of a profile?")
         }
         Err(error) => return Err(anyhow!("{error}")).context("cannot be fetched"),
     };
@@ -64,7 +64,7 @@ impl<R: Read> Read for BodyReader<R> {
                 Some(ureq::Error::Timeout(ureq::Timeout::PerRead)) => io::Error::new(
                     io::ErrorKind::TimedOut,
                     format!(
-                        "the server sent nothing for {} s, before the profile was whole",
+                        "the server sent nothing for {} s before the profile was complete",
                         self.read_timeout.as_secs_f64()
                     ),
                 ),
@@ -80,8 +80,12 @@ fn tls(transfer: &FetchOptions) -> Result<TlsConfig> {
         let certificates = certificates(certificate)?;
         let named = || format!("{}: cannot be read", key.display());
         let pem = std::fs::read(key).with_context(named)?;
-        let key = PrivateKey::from_pem(&pem)
-            .map_err(|_| anyhow!("{}: holds no private key in PEM form", key.display()))?;
+        let key = PrivateKey::from_pem(&pem).map_err(|_| {
+            anyhow!(
+                "{}: does not contain a private key in PEM format",
+                key.display()
+            )
+        })?;
         tls = tls.client_cert(Some(ClientCert::new_with_certs(&certificates, key)));
     }
     if let Some(authorities) = &transfer.authorities {
@@ -99,7 +103,10 @@ fn certificates(file: &Path) -> Result<Vec<Certificate<'static>>> {
     });
     let certificates: Vec<_> = items.collect();
     match certificates.is_empty() {
-        true => bail!("{}: holds no certificate in PEM form", file.display()),
+        true => bail!(
+            "{}: does not contain a certificate in PEM format",
+            file.display()
+        ),
         false => Ok(certificates),
     }
 }
@@ -136,7 +143,7 @@ mod tests {
         let error = body.read_to_string(&mut String::new()).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the server sent nothing for 0.5 s, before the profile was whole"
+            "the server sent nothing for 0.5 s before the profile was complete"
         );
     }
 }

@@ -139,7 +139,7 @@ impl ProfileSources {
         }
         if !matches!(self.settings.backend, StoreBackend::Database(_)) {
             bail!(
-                "{}: say which profiles of it, by a name or a selector such as service=shop",
+                "{}: choose its profiles by a name or a selector such as service=shop",
                 self.settings.backend.name()
             );
         }
@@ -158,7 +158,7 @@ impl ProfileSources {
     /// returns the names of the profiles that the selector added up.
     pub fn read_selected(&self, names: &[String]) -> Result<SelectedSource> {
         let read = match names {
-            [] => bail!("no profile is named"),
+            [] => bail!("no profile is given"),
             [one] => self.one(one)?,
             several => {
                 let mut moments = SummedProcesses::default();
@@ -270,7 +270,7 @@ impl ProfileSources {
         keep: impl Fn(ProfileReading) -> Profile,
     ) -> Result<SelectedSource> {
         if name.is_empty() {
-            bail!("an empty PROFILE is named; leave it out for the newest recording here");
+            bail!("an empty PROFILE is given; leave it out for the newest recording here");
         }
         let (whole, part) = split_part(name);
         if let Some(source) = self.host.read_outside(name)? {
@@ -405,7 +405,7 @@ impl ProfileSources {
             .metadata()
             .with_context(|| format!("{name}: cannot be read"))?;
         if metadata.is_dir() {
-            bail!("{name}: is a folder, not a profile; name a file in it");
+            bail!("{name}: is a folder, not a profile; give a file in it");
         }
         let length = metadata.is_file().then_some(metadata.len());
         let is_own = metadata.is_file() && metadata.uid() == geteuid().as_raw();

@@ -216,7 +216,9 @@ impl SecretUrl {
             None => request,
         };
         request.call().map_err(|error| match error {
-            ureq::Error::BadUri(_) => ureq::Error::BadUri("this is no address".to_string()),
+            ureq::Error::BadUri(_) => {
+                ureq::Error::BadUri("this is not a valid address".to_string())
+            }
             error => error,
         })
     }

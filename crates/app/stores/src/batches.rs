@@ -24,7 +24,7 @@ pub enum BatchStore {
     Objects(objects::ObjectBatchStore),
 }
 
-const PLACE_HINT: &str = "write a folder, s3://BUCKET/PREFIX, or http(s)://HOST/FOLDER";
+const PLACE_HINT: &str = "use a folder, s3://BUCKET/PREFIX, or http(s)://HOST/FOLDER";
 
 impl BatchStore {
     /// Opens the batches at `place`, which is a folder or an address. The library that reads
@@ -41,10 +41,10 @@ impl BatchStore {
             )?)),
             #[cfg(not(feature = "object-store"))]
             "s3" | "http" | "https" => bail!(
-                "this heapprof was built without object stores; build one by cargo install \
+                "this heapprof was built without object stores; build one with cargo install \
                  --features object-store"
             ),
-            _ => bail!("{scheme}: is no place that heapprof knows; {PLACE_HINT}"),
+            _ => bail!("{scheme}: is not a known place; {PLACE_HINT}"),
         }
     }
 
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(name("file:///srv/fleet").unwrap(), "/srv/fleet");
         for place in ["file://fleet", "gs://bucket/fleet", "ftp://host/x"] {
             let error = name(place).unwrap_err().to_string();
-            assert!(error.contains("is no place"), "{error}");
+            assert!(error.contains("is not a known place"), "{error}");
         }
     }
 }

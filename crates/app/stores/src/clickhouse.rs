@@ -16,8 +16,8 @@ pub(crate) fn open(address: &str) -> Result<Box<dyn SeriesStore>> {
 }
 
 #[cfg(not(feature = "clickhouse"))]
-const WITHOUT_CLICKHOUSE: &str = "this heapprof was built without ClickHouse; build one by cargo install \
-                       --features clickhouse";
+const WITHOUT_CLICKHOUSE: &str = "this heapprof was built without ClickHouse; build one with cargo \
+                       install --features clickhouse";
 
 /// Fails, because this heapprof was built without ClickHouse.
 #[cfg(not(feature = "clickhouse"))]
@@ -139,7 +139,7 @@ mod with {
         let (scheme, rest) = match split {
             Some(("clickhouse", rest)) => ("http", rest),
             Some(("clickhouses", rest)) => ("https", rest),
-            _ => bail!("{text}: is no address of a store; {ADDRESS_HINT}"),
+            _ => bail!("{text}: is not the address of a store; {ADDRESS_HINT}"),
         };
         let (place, query) = match rest.split_once('?') {
             Some((place, query)) => (place, Some(query)),
@@ -150,14 +150,14 @@ mod with {
             !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
         };
         if hosts.is_empty() || !is_word(database) {
-            bail!("{text}: names no database; {ADDRESS_HINT}");
+            bail!("{text}: does not name a database; {ADDRESS_HINT}");
         }
         let cluster = match query.map(|query| query.strip_prefix("cluster=")) {
             None => None,
             Some(Some(cluster)) if is_word(cluster) => Some(cluster.to_string()),
             // The rest may be a password, so it is not shown.
             Some(_) => {
-                bail!("{place}: only ?cluster=NAME may stand behind the database; {ADDRESS_HINT}")
+                bail!("{place}: only ?cluster=NAME may follow the database; {ADDRESS_HINT}")
             }
         };
         let servers: Vec<String> = hosts
@@ -252,9 +252,9 @@ mod with {
             assert_eq!(two.servers, ["https://a:1", "https://b:8443"]);
             assert_eq!(two.cluster.as_deref(), Some("all"));
             for (text, expected) in [
-                ("http://a/heap", "is no address"),
-                ("clickhouse://a", "names no database"),
-                ("clickhouse://a/he-ap", "names no database"),
+                ("http://a/heap", "is not the address"),
+                ("clickhouse://a", "does not name a database"),
+                ("clickhouse://a/he-ap", "does not name a database"),
                 ("clickhouse://a,b/heap", "need the name"),
                 ("clickhouse://a/heap?x=1", "only ?cluster"),
             ] {

@@ -12,7 +12,7 @@ use crate::load::{LabelledProfile, LoadCount, StoreOutcome};
 pub fn open_database(path: &Path) -> Result<ProfileStore> {
     if !path.exists() {
         bail!(
-            "{}: there is no such database; heapprof db load makes it",
+            "{}: there is no such database; heapprof db load creates it",
             path.display()
         );
     }

@@ -98,4 +98,4 @@ fn query_batches(_: &Path, _: &str) -> Result<ResultTable> {
 
 /// The error of a build that can't read Parquet.
 pub const WITHOUT_PARQUET: &str =
-    "this heapprof was built without Parquet; build one by cargo install --features parquet";
+    "this heapprof was built without Parquet; build one with cargo install --features parquet";

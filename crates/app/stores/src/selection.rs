@@ -50,7 +50,7 @@ pub fn read_selection(
         [] => choose(text, now, &moments)?,
         [named] => selection_from_moments(text, vec![(*named).clone()]),
         several => bail!(
-            "{}: has {} profiles of the name {text}; choose one by its labels, such as host=web1",
+            "{}: has {} profiles named {text}; choose one by its labels, such as host=web1",
             backend.name(),
             several.len()
         ),
@@ -99,7 +99,8 @@ fn about(chosen: &MomentSelection, over: MomentAggregation) -> String {
         MomentAggregation::Max => format!("the largest of {} moments in time", chosen.steps()),
     };
     format!(
-        "{}: {of}, {first} to {last}; values in use are {in_use}, allocated ones what was added",
+        "{}: {of}, {first} to {last}; values in use are {in_use}, allocated values are the \
+         increase over that time",
         chosen.name
     )
 }

@@ -187,7 +187,7 @@ impl DatagramCounts {
         let refused = [
             ("not understood", refused.not_understood),
             ("wrong signature", refused.signature),
-            ("came again", refused.again),
+            ("received twice", refused.again),
         ];
         let refused = refused.into_iter().filter(|(_, count)| *count > 0);
         let batch = WiretapBatch {
@@ -207,8 +207,8 @@ impl DatagramCounts {
     pub fn summary(&self) -> String {
         let sums = self.losses.sums();
         format!(
-            "received {}, lost {}, senders {}, end unknown {}; refused: {} not understood, {} with \
-             a wrong signature, {} again, {} without room",
+            "received {}, lost {}, senders {}, {} of them with unknown end; refused: {} not \
+             understood, {} with a wrong signature, {} duplicates, {} for lack of room",
             self.received,
             sums.lost,
             sums.senders,

@@ -30,7 +30,7 @@ pub(crate) fn draw(
     };
     if area.width < MIN_SCREEN_SIZE.0 || area.height < MIN_SCREEN_SIZE.1 {
         let (width, height) = (area.width, area.height);
-        let text = format!("{width}×{height} is too small: the view needs 80×24 (q leaves it)");
+        let text = format!("{width}×{height} is too small: the view needs 80×24 (q quits)");
         // This text is drawn whatever the size is.
         for (y, part) in (area.y..).zip(wrap_text(&text, usize::from(width.max(1)))) {
             canvas.put(area.x, y, area.width, &part, look.strong());
@@ -143,7 +143,8 @@ fn prompt(canvas: &mut ScreenCanvas<'_>, area: Rect, data: &ViewData, state: &Vi
         };
         (format!("focus on: {typed}▏{wrong}"), style)
     } else if state.asks {
-        let text = "q: the program goes on without the view   x: interrupt it   Esc: stay";
+        let text = "q: quit the view, the program keeps running   x: interrupt the program   Esc: \
+                    stay";
         (text.to_string(), look.trouble())
     } else if let Some(said) = &state.said {
         (said.clone(), look.strong())

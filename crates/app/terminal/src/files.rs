@@ -29,7 +29,7 @@ impl FileFeed {
             .map(|(source, id)| Ok(Arc::new(ViewSnapshot::new(id, source)?)))
             .collect::<Result<_>>()?;
         if snapshots.is_empty() {
-            bail!("no profile is named");
+            bail!("no profile is given");
         }
         let at = snapshots.len() - 1;
         let curve = match &snapshots[..] {

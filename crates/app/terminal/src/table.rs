@@ -179,7 +179,7 @@ fn rest(canvas: &mut ScreenCanvas<'_>, area: Rect, data: &ViewData, measure: &Un
         lines.push(match answer.left_out {
             0 => format!("{kind} is 0 in every sample"),
             left_out => format!(
-                "the focus keeps 0 of {}; Esc takes it away",
+                "the focus keeps 0 of {}; Esc removes it",
                 measure.show(left_out)
             ),
         });

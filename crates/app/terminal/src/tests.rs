@@ -223,7 +223,7 @@ fn a_series_names_the_largest_peak() {
         (true, " 3 moments; the heap was largest at 00:01.5: 55MiB"),
         (
             false,
-            " 3 moments; the heap was largest, but nothing says when: 55MiB",
+            " 3 moments; the heap was largest, at an unknown time: 55MiB",
         ),
     ] {
         let sources = [1, 2, 3].map(|n| spike(n, with_history && n == 3));

@@ -127,7 +127,7 @@ pub(super) fn draw(canvas: &mut ScreenCanvas<'_>, area: Rect, data: &ViewData) {
             (moments, most) => {
                 let most = most.map_or(String::new(), |most| {
                     let at = most.seconds.map_or_else(
-                        || ", but nothing says when".to_string(),
+                        || ", at an unknown time".to_string(),
                         |seconds| format!(" at {}", clock(seconds)),
                     );
                     format!("; the heap was largest{at}: {}", bytes.show(most.bytes))

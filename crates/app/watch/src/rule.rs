@@ -57,8 +57,8 @@ impl WatchRule {
         let wrong = || {
             let names: Vec<&str> = RULE_NUMBERS.iter().map(|(name, _)| *name).collect();
             format!(
-                "expected a name, > or < or >= or <=, and a size (a number for \
-                 threads), such as 'rss > 2GiB'; names are {}, each also with total_ before it",
+                "expected a name, > or < or >= or <=, and a size (a number for threads), such as \
+                 'rss > 2GiB'; the names are {}, each also with the prefix total_",
                 names.join(", ")
             )
         };
@@ -79,7 +79,7 @@ impl WatchRule {
         let (_, number) = found.ok_or_else(wrong)?;
         let limit = limit.trim();
         let limit = match number {
-            RuleNumber::Threads => limit.parse().map_err(|_| "it is no number".to_string()),
+            RuleNumber::Threads => limit.parse().map_err(|_| "it is not a number".to_string()),
             _ => size(limit),
         };
         Ok(Self {

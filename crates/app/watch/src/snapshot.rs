@@ -30,8 +30,8 @@ pub fn read_snapshot(pid: u32, time_nanos: i64) -> io::Result<ProcessSnapshot> {
             let is_refused = error.kind() == ErrorKind::PermissionDenied;
             if is_refused {
                 notes.push(
-                    "the parts of its memory (smaps) are not this user's to read: of another \
-                     user's process only root may read them, with CAP_SYS_PTRACE"
+                    "this user may not read the parts of its memory (smaps): for another user's \
+                     process, only root with CAP_SYS_PTRACE may read them"
                         .to_string(),
                 );
             }
@@ -41,16 +41,16 @@ pub fn read_snapshot(pid: u32, time_nanos: i64) -> io::Result<ProcessSnapshot> {
         }
     };
     if identity.has_ended() {
-        notes.push("it has ended, and its parent has not asked how (zombie)".to_string());
+        notes.push("it has ended, but its parent has not waited for it (zombie)".to_string());
     } else if counters.get("VmRSS").is_none() {
-        notes.push("it is a thread of the kernel's, which has no memory of its own".to_string());
+        notes.push("it is a kernel thread, which has no memory of its own".to_string());
     }
     let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let cgroup = Cgroup::from_pid(pid);
     if cgroup.is_none() {
         notes.push(
-            "its limit is not known: the files of its control group are not here (in a container \
-             they may not be mounted)"
+            "its limit is not known: the files of its control group are not visible here (in a \
+             container they may not be mounted)"
                 .to_string(),
         );
     }
@@ -74,7 +74,7 @@ pub fn read_snapshot(pid: u32, time_nanos: i64) -> io::Result<ProcessSnapshot> {
 fn changed(explained: &MemoryBreakdown) -> String {
     match explained.mappings.is_empty() {
         true => "it has no mappings".to_string(),
-        false => "it changed each time it was read, so the total is that of its mappings, and not \
+        false => "it changed each time it was read, so the total is the sum of its mappings, not \
                   that of smaps_rollup"
             .to_string(),
     }

@@ -139,7 +139,7 @@ impl ProcessWatcher {
         }
         if mark.lost > 0 {
             let text = format!(
-                "{} marks, which came faster than they were taken",
+                "{} marks, which came faster than they could be read",
                 mark.lost
             );
             self.note(mark.pid, now_ms, "unseen", text);
@@ -240,7 +240,7 @@ impl ProcessWatcher {
         let parent = self.alive.iter().find(|one| one.pid == identity.parent);
         let became = parent.is_some_and(|parent| is_another(parent.stack, identity.stack));
         let text = match became {
-            true => format!("and has become {}", describe_process(&about)),
+            true => format!("and executed {}", describe_process(&about)),
             false => describe_process(&about).to_string(),
         };
         self.batch.processes.push(about.clone());

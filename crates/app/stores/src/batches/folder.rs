@@ -56,7 +56,7 @@ pub(super) fn address(file: &Path) -> String {
 
 pub(super) fn make(folder: &Path) -> Result<()> {
     make_folder(folder, PathTrust::Any)
-        .with_context(|| format!("{}: cannot be made", folder.display()))?;
+        .with_context(|| format!("{}: cannot be created", folder.display()))?;
     Ok(())
 }
 

@@ -78,8 +78,8 @@ impl ObjectBatchStore {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.~=+,/:[]".contains(c);
         if host.is_empty() || !rest.chars().all(is_plain) {
             bail!(
-                "{address}: is no address of a store; {PLACE_HINT}, with letters, digits and -_.~=+, \
-                 alone"
+                "{address}: is not the address of a store; {PLACE_HINT}, with only letters, digits \
+                 and -_.~=+"
             );
         }
         let prefix = Path::parse(path.trim_end_matches('/'))
