@@ -20,7 +20,7 @@ fn word_advice(advice: ReportAdvice<'_>) -> String {
             "heapprof convert symbolize --debug-dir DIR takes them from debug files in DIR"
         }
         ReportAdvice::CountForCallers(pattern) => {
-            return format!("--wrappers {} counts its memory as theirs", quote(pattern));
+            return format!("--wrappers {} adds its memory to theirs", quote(pattern));
         }
         ReportAdvice::SortByCum => "--sort cum shows them",
         ReportAdvice::AllCode => "--all-code shows them",
@@ -30,10 +30,10 @@ fn word_advice(advice: ReportAdvice<'_>) -> String {
         ReportAdvice::RecordMappings => "record --mmap",
         ReportAdvice::RecordMoments => "record --interval 1s",
         ReportAdvice::LookBeforeEnd => {
-            "heapprof dump looks while it runs, and top -t peak at the peak"
+            "heapprof dump shows the heap while it runs, and top -t peak shows it at the peak"
         }
         ReportAdvice::AuditForks => {
-            "heapprof fork-audit -- CMD, or record --fork-audit, notes them"
+            "heapprof fork-audit -- CMD, or record --fork-audit, records them"
         }
         ReportAdvice::BuildPerlModule => {
             "heapprof fork-audit --perl-install, or heapprof setup perl-install, builds for the \
@@ -65,13 +65,13 @@ pub(crate) fn question_note_text(note: &QuestionNote<'_>) -> String {
             let file = &found.file;
             match found.is_rebuilt {
                 true => format!(
-                    "{rows} of {file} may be new or gone only because the two sides have \
+                    "{rows} of {file} may only look new or gone, because the two sides have \
                      different builds of it, and its code has no names: heapprof convert symbolize \
-                     names both sides"
+                     adds names to both"
                 ),
                 false => format!(
-                    "{rows} of {file} may be new or gone only because its code has names on one \
-                     side: heapprof convert symbolize names the other one"
+                    "{rows} of {file} may only look new or gone, because its code has names on \
+                     only one side: heapprof convert symbolize adds names to the other"
                 ),
             }
         }

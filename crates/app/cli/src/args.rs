@@ -107,8 +107,8 @@ const GLOBAL_OPTIONS_HEADING: &str = "For every command";
                   folder.\n\nflat is exclusive: what a function allocated itself. cum is \
                   inclusive: what the function and all functions that it called allocated. A \
                   sample counts once, however often the function recurs in it.\n\nThe exit code is \
-                  0 if the command was done, 1 if a --fail-if rule broke, and 2 if the command \
-                  could not be done."
+                  0 if the command succeeded, 1 if a --fail-if condition was true, and 2 if the \
+                  command failed."
 )]
 pub(crate) struct Cli {
     /// When to use colours; auto uses them on a terminal, unless NO_COLOR is set
@@ -157,8 +157,8 @@ pub(crate) struct Cli {
     )]
     pub(crate) values: Option<ValueTypeName>,
 
-    /// Add up profiles of one process from several moments, although memory that was in use at
-    /// several of them is then counted several times
+    /// Add up profiles of one process from several moments, even though memory in use at several of
+    /// them is then counted more than once
     #[arg(long, global = true, help_heading = GLOBAL_OPTIONS_HEADING, hide_short_help = true)]
     pub(crate) sum: bool,
 
@@ -175,7 +175,7 @@ pub(crate) struct Cli {
     pub(crate) over_time: OverTimeMode,
 
     /// Look up selectors and names in what db export --parquet wrote, instead of the database. It
-    /// is in a folder, s3://BUCKET/PREFIX or http(s)://HOST/FOLDER
+    /// can be a folder, s3://BUCKET/PREFIX or http(s)://HOST/FOLDER
     #[arg(
         long,
         global = true,
@@ -254,7 +254,7 @@ pub(crate) enum CliCommand {
                       profile.pb.gz"
     )]
     List(ListArgs),
-    /// What a profile contains; info stats and tags have sums
+    /// What a profile contains; info stats and tags show totals
     #[command(after_help = "Example: heapprof info profile.pb.gz")]
     Info(GroupArgs<InfoArgs, InfoCommand>),
     #[command(skip)]
@@ -280,7 +280,7 @@ pub(crate) enum CliCommand {
                       'inuse_space > +10%'"
     )]
     Diff(DiffArgs),
-    /// What forked children load too late and copy of the parent
+    /// What forked children load too late and copy from the parent
     #[command(
         after_help = "With -- CMD, the program is recorded with all processes that it forks, and \
                       the report is shown when the program has ended. If the exit code of the \
@@ -297,7 +297,7 @@ pub(crate) enum CliCommand {
 heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     )]
     Flame(FlameArgs),
-    /// A page for the browser, as one HTML file
+    /// A report page for the browser, as one HTML file
     #[command(
         after_help = "For one profile, the page opens with the flame graph. With --base, it shows \
                       the difference. Several profiles, or the profiles in a folder, are moments \
@@ -308,7 +308,7 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     Report(PageArgs),
     /// The same page, from a server that has the whole profile
     #[command(
-        after_help = "The server answers this machine only, and only requests with the token of \
+        after_help = "The server answers only this machine, and only requests with the token in \
                       the printed address. Several profiles, or the profiles in a folder, are \
                       moments of a series. If PROFILE is the file of a database, the page offers \
                       all profiles in it. Other programs can query the server, too: \
@@ -316,7 +316,7 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       server.\n\nExample: heapprof web profile.pb.gz"
     )]
     Web(WebArgs),
-    /// A profile or a recorded process in the terminal
+    /// Browse a profile or a recorded process in the terminal
     #[command(
         after_help = "Several profiles, or the profiles in a folder, are moments of a series and \
                       are not added up. The keys [ and ] show the previous and the next moment. \
@@ -375,7 +375,7 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       heapprof proc 1234"
     )]
     Proc(ProcArgs),
-    /// Note over time the memory of a process and its children
+    /// Track the memory of a process and its children over time
     #[command(
         after_help = "Each reading adds a row for each process to the database (tables watch, \
                       watch_process, watch_moment, watch_event). At the end, watch shows a chart \
@@ -396,7 +396,7 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     Bench(GroupArgs<BenchArgs, BenchCommand>),
     #[command(skip)]
     BenchPart(BenchCommand),
-    /// Report that code runs, to the address in HEAPPROF_WIRETAP
+    /// Report that code ran, to the address in HEAPPROF_WIRETAP
     #[command(after_help = "Example: heapprof alive backup.weekly --site backup.sh:12")]
     Alive(AliveArgs),
     /// What grows in a series; growth timeline, growth follow
@@ -411,8 +411,8 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     #[command(
         subcommand,
         after_help = "The database is heapprof.db in this folder, or the file of --db or of \
-                      HEAPPROF_DB. Reports take the names of its profiles.\n\nExample: heapprof \
-                      db load monday.pb.gz"
+                      HEAPPROF_DB. Reports accept the names of profiles in it.\n\nExample: \
+                      heapprof db load monday.pb.gz"
     )]
     Db(DbCommand),
     /// Run an SQL statement on the database, or on profiles
@@ -423,7 +423,7 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       ORDER BY flat DESC LIMIT 5\""
     )]
     Sql(SqlArgs),
-    /// Another format; convert merge and symbolize
+    /// Convert to another format; convert merge and symbolize
     #[command(after_help = "Example: heapprof convert --to folded profile.pb.gz | head")]
     Convert(GroupArgs<ConvertArgs, ConvertCommand>),
     #[command(skip)]
@@ -434,7 +434,7 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     /// Take jeprof's options and print its numbers and its text
     #[command(disable_help_flag = true, after_help = heapprof_dropin::jeprof_help())]
     Jeprof(DropInArgs),
-    /// The library to preload, Perl's module, completions, man
+    /// Preload library, Perl module, completions, man pages
     #[command(subcommand, after_help = "Example: heapprof setup completions bash")]
     Setup(SetupCommand),
 }

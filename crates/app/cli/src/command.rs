@@ -122,7 +122,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         CliCommand::Bench(args) => bench::run(&context, &args.own)?,
         CliCommand::Alive(args) => match (args.command, args.report) {
             (Some(command), _) => return run_alive(&context, &command),
-            (None, report) => alive::run(&report.context("name the code that runs")?)?,
+            (None, report) => alive::run(&report.context("give a name for the code")?)?,
         },
         CliCommand::Growth(args) => growth::run(&context, &args.own)?,
         CliCommand::Db(command) => run_db(&context, &command)?,

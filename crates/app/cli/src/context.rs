@@ -163,7 +163,7 @@ pub(crate) fn regex(text: &str, profiles: &[String]) -> Result<Regex> {
         && !name::path(first).exists()
     {
         let [regex, file] = [first, text].map(|word| name::quoted(name::path(word).as_os_str()));
-        bail!("{text}: is a file; REGEX stands before the profile: {regex} {file}");
+        bail!("{text}: is a file; REGEX comes before the profile: {regex} {file}");
     }
     compile_regex(text)
 }

@@ -31,7 +31,7 @@ pub(crate) fn open_file(
         return Ok(None);
     };
     if path == Path::new("-") {
-        bail!("--log -: name a file; /dev/stdout is standard output");
+        bail!("--log -: give a file; /dev/stdout is standard output");
     }
     if output == Some(path) {
         bail!("--log and -o both name {}", path.display());
@@ -44,7 +44,7 @@ pub(crate) fn describe(end: &EventLogEnd, path: &str) -> String {
     match end {
         EventLogEnd::Complete(summary) => describe_summary(summary, path),
         EventLogEnd::Abandoned => {
-            format!("{path}: the log could not be written to its end: nobody takes what is written")
+            format!("{path}: the log could not be completed: nothing reads from it")
         }
     }
 }
@@ -53,10 +53,10 @@ pub(crate) fn describe(end: &EventLogEnd, path: &str) -> String {
 fn describe_summary(summary: &EventLogSummary, path: &str) -> String {
     let mut text = format!("{path}: {} events", summary.written);
     if summary.is_empty {
-        text += ": the program was not recorded, or could keep no file that they are read from";
+        text += ": the program was not recorded, or had no file from which they could be read";
     }
     if let Some(failed) = &summary.failed {
-        text += &format!("; it could not be written further: {failed}");
+        text += &format!("; then writing failed: {failed}");
     }
     if summary.missed > 0 {
         text += &format!(
@@ -65,10 +65,10 @@ fn describe_summary(summary: &EventLogSummary, path: &str) -> String {
         );
     }
     if summary.beyond > 0 && summary.failed.is_none() {
-        text += &format!("; {} are missing beyond --log-limit", summary.beyond);
+        text += &format!("; {} are missing: --log-limit was reached", summary.beyond);
     }
     if summary.is_cut {
-        text += "; the program ended before its last ones could be read";
+        text += "; the program ended before the last events could be read";
     }
     // A pipe has been read by then, so only a file can be read again.
     if summary.written > 0 && Path::new(path).is_file() {

@@ -69,9 +69,9 @@ fn question_error_text(error: &QuestionError) -> String {
                 .to_string()
         }
         QuestionError::NotInUse(asked) => format!(
-            "--sample-type {asked:?}: leaks is about what is in use; inuse_space or inuse_objects \
-             says what to order by (for Perl's values, sv_inuse_space or sv_inuse_objects; for a \
-             walked heap, leaked_space, maybe_space or reached_space)"
+            "--sample-type {asked:?}: leaks shows only what is in use; use inuse_space or \
+             inuse_objects to choose the order (for Perl values, sv_inuse_space or \
+             sv_inuse_objects; for a walked heap, leaked_space, maybe_space or reached_space)"
         ),
         QuestionError::NoMatch { reason, .. } => {
             let advice = mismatch_advice(reason.as_ref());
@@ -107,13 +107,13 @@ fn advice(error: &(dyn std::error::Error + 'static)) -> Option<String> {
         return match error {
             Formats::ValuesKnown(_) => Some("; leave --values out".to_string()),
             Formats::Unknown { kind, .. } if kind == SQLITE_DESCRIPTION => {
-                Some("; name it with --db, and a profile in it by its name".to_string())
+                Some("; give it with --db, and a profile in it by its name".to_string())
             }
             _ => None,
         };
     }
     if let Some(RunError::Failed { .. }) = error.downcast_ref() {
-        return Some("; --ignore-failure goes on, --show-output shows what it says".to_string());
+        return Some("; --ignore-failure continues, --show-output shows its output".to_string());
     }
     if let Some(StoreError::NoBatches(_)) = error.downcast_ref() {
         return Some("; heapprof db export --parquet writes them there".to_string());
@@ -130,14 +130,14 @@ fn advice(error: &(dyn std::error::Error + 'static)) -> Option<String> {
             Some("; choose another --sample-type".to_string())
         }
         AnalysisError::DifferentTypes { .. } => {
-            Some("; name one that both have with --sample-type".to_string())
+            Some("; choose one that both have with --sample-type".to_string())
         }
         AnalysisError::NothingToScale => Some("; leave --normalize out".to_string()),
         AnalysisError::TooWide { .. } => Some("; choose one with --sample-type".to_string()),
         AnalysisError::NameTaken(name) => Some(format!(
             "; choose another with --as, or remove it with heapprof db rm {name:?}"
         )),
-        AnalysisError::ReadOnly => Some("; copy it, or name another with --db".to_string()),
+        AnalysisError::ReadOnly => Some("; copy it, or give another with --db".to_string()),
         AnalysisError::InProfile { error, .. } => advice(error.as_ref()),
         _ => None,
     }
@@ -160,7 +160,7 @@ pub(crate) fn reading_error(error: heapprof_formats::FormatError) -> anyhow::Err
         FormatError::TooDense { limit, .. } => format!(" {limit}"),
         _ => return error.into(),
     };
-    anyhow::anyhow!("{error}; if that is right, raise the limit with --max-inflated{limit}")
+    anyhow::anyhow!("{error}; if that size is expected, raise the limit with --max-inflated{limit}")
 }
 
 /// Prints why a command line can't be parsed, in one line: clap's message about the wrong words.
@@ -314,7 +314,7 @@ fn print(line: &str) {
 pub(crate) fn already_stored_suffix(there: usize) -> String {
     match there {
         0 => String::new(),
-        n => format!("; {n} were there already"),
+        n => format!("; {n} already existed"),
     }
 }
 
@@ -334,18 +334,18 @@ mod tests {
         let table: [(FormatError, &str); 4] = [
             (
                 ProfileError::TooLarge { limit: 7 }.into(),
-                "a: inflates to more than 7 bytes; if that is right, raise the limit with \
+                "a: inflates to more than 7 bytes; if that size is expected, raise the limit with \
                  --max-inflated",
             ),
             (
                 ProfileError::TooMuchMemory { limit: 7 }.into(),
-                "a: takes more than 7 bytes of memory; if that is right, raise the limit with \
-                 --max-inflated",
+                "a: takes more than 7 bytes of memory; if that size is expected, raise the limit \
+                 with --max-inflated",
             ),
             (
                 dense,
-                "a: inflates to more than 1 bytes and 2 times its own size, which costs much \
-                 time; if that is right, raise the limit with --max-inflated 3",
+                "a: inflates to more than 1 bytes and 2 times its own size, which would take too \
+                 long; if that size is expected, raise the limit with --max-inflated 3",
             ),
             (
                 ProfileError::Empty.into(),

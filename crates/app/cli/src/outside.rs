@@ -76,7 +76,7 @@ pub(crate) fn find_for_reader(which: &str) -> Result<OutsideProcess> {
 /// Adds advice to the error of finding a process.
 fn with_advice(error: ProcessFindError) -> anyhow::Error {
     let advice = match &error {
-        ProcessFindError::NoName => "; say its number or its name, as in pid:1234",
+        ProcessFindError::NoName => "; give its number or its name, as in pid:1234",
         ProcessFindError::NotRecorded(_) => "; heapprof proc --recorded shows which are",
         ProcessFindError::Unreadable { error, .. } => advice_on_reading(error),
         ProcessFindError::Several { .. } => "",
@@ -94,10 +94,10 @@ fn advice_on_reading(error: &LiveError) -> &'static str {
         }
         LiveError::NotAllowed if rights::is_root() => heapprof_process::REFUSED_TO_ROOT,
         LiveError::NotAllowed => {
-            "; ask as its user or as root; where kernel.yama.ptrace_scope is not 0, its user can \
-             ask only about what heapprof record started"
+            "; run heapprof as its user or as root; where kernel.yama.ptrace_scope is not 0, that \
+             user can read only what heapprof record started"
         }
-        LiveError::OtherVersion(..) => "; read it with the heapprof that recorded it",
+        LiveError::OtherVersion(..) => "; read it with the version of heapprof that recorded it",
         _ => "",
     }
 }

@@ -15,7 +15,7 @@ pub(crate) fn exit_on_panic(place: &Path) {
     std::panic::set_hook(Box::new(move |panic| {
         let why = panic.payload_as_str().unwrap_or("it panics");
         messages::error(&anyhow::anyhow!(
-            "{shown}: a file is damaged: Parquet's library says: {why}"
+            "{shown}: a file is damaged: the Parquet library reports: {why}"
         ));
         std::process::exit(2);
     }));

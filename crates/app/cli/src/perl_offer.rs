@@ -23,8 +23,8 @@ impl ModuleUse {
         match self {
             Self::Values => "--perl-values traces no value",
             Self::Audit => {
-                "the audit does not know which modules were only looked for, how long loads took, \
-                 and what Perl writes when it cleans up"
+                "the audit cannot tell which modules were only searched for, how long loads took, \
+                 or what Perl writes when it cleans up"
             }
         }
     }
@@ -58,7 +58,7 @@ pub(crate) fn offer(program: &Path, used_for: ModuleUse, is_allowed: bool) -> Re
         perl_module::ModuleState::Missing { can_be_built: true } => {
             let question = format!(
                 "heapprof: there is no Devel::HeapProf for {shown}, and without it {}; build it \
-                 now, once? [y/N] ",
+                 now (needed only once)? [y/N] ",
                 used_for.text()
             );
             match is_agreed(&question) {

@@ -16,7 +16,7 @@ pub(crate) fn find(argument: &str) -> Result<u32> {
 /// Returns the process of this user that runs the program `file`.
 pub(crate) fn running(name: &str, file: &Path) -> Result<u32> {
     match named_process::running(file).as_slice() {
-        [] => bail!("{name}: is a program; to record it: heapprof why -- {name}"),
+        [] => bail!("{name}: is a program; heapprof why -- {name} records it"),
         all => choose(name, all),
     }
 }

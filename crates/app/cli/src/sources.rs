@@ -65,7 +65,7 @@ impl SourceHost for CommandLineReader {
         match error {
             SourceError::Format(error) => messages::reading_error(error),
             error @ SourceError::SameProcess { .. } => {
-                anyhow::anyhow!("{error}: take the last, use diff, or say --sum")
+                anyhow::anyhow!("{error}: take the last one, use diff, or add --sum")
             }
         }
     }

@@ -54,7 +54,7 @@ impl SymbolizeSummary {
         }
         if self.numbered() > 0 {
             text += &format!(
-                "; {} without a name are called by their file and by the place in it where their \
+                "; {} without a name are shown as their file and the offset in it where their \
                  function begins",
                 self.numbered()
             );

@@ -24,7 +24,7 @@ pub(crate) struct AttachArgs {
     /// End the recording after this time, e.g. 30s or 2m
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     pub(crate) time: Option<Duration>,
-    /// Keep the share of each thread, as labels `thread` and `tid`
+    /// Record which thread allocated what, as labels `thread` and `tid`
     #[arg(long)]
     pub(crate) threads: bool,
     /// Which frames to keep in stacks with an interpreter such as Perl

@@ -6,15 +6,15 @@ use heapprof_page::check_wrappers;
 
 #[derive(Debug, Args)]
 pub(crate) struct CodeArgs {
-    /// Show the functions of libraries and of a language's runtime, too; without it, their memory
-    /// counts for the nearest caller in the program's own code
+    /// Also show the functions of libraries and of a language's runtime; without it, their memory
+    /// is attributed to the nearest caller in the program's own code
     #[arg(long)]
     pub(crate) all_code: bool,
-    /// Count the memory of libraries for the program's own code, which is the default
+    /// Attribute the memory of libraries to the program's own code (the default)
     #[arg(long, conflicts_with_all = ["all_code", "all_frames"], hide_short_help = true)]
     pub(crate) own_code: bool,
-    /// Leave out, as malloc is left out, functions whose names without parameters match: wrappers
-    /// that heapprof does not know
+    /// Leave out allocation wrappers, as malloc is left out: functions whose names (without
+    /// parameters) match
     #[arg(long, value_name = "REGEX", value_parser = regex)]
     #[arg(conflicts_with = "all_frames", hide_short_help = true)]
     pub(crate) wrappers: Option<String>,

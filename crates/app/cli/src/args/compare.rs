@@ -29,7 +29,7 @@ pub(crate) struct CompareAllocatorsArgs {
     #[arg(long, value_name = "N", default_value_t = 7)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) runs: u32,
-    /// Number of runs with each allocator before the measured ones, so that files are in memory
+    /// Number of unmeasured runs with each allocator first, to warm up the file cache
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) warmup: u32,
     /// Leave out the recorded run, which shows how much of the memory was in use

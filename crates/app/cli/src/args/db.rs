@@ -13,10 +13,10 @@ pub(crate) enum DbCommand {
                       tuesday"
     )]
     Load(LoadArgs),
-    /// List the profiles of the database
+    /// List the profiles in the database
     #[command(after_help = "Example: heapprof db ls")]
     Ls(LsArgs),
-    /// List the series of the database: the services and hosts whose moments it has, and since when
+    /// List the series in the database: its services and hosts, and since when it has them
     #[command(
         after_help = "A SELECTOR is a list of conditions, separated by commas: KEY=VALUE, \
                       KEY!=VALUE, KEY~REGEX or KEY!~REGEX for labels, and since=2h, \
@@ -24,7 +24,7 @@ pub(crate) enum DbCommand {
                       time.\n\nExample: heapprof db series service=shop"
     )]
     Series(SeriesArgs),
-    /// Thin out old moments of the database, combine them, or remove them
+    /// Thin out, combine or remove old moments in the database
     #[command(
         after_help = "Moments that no --keep rule keeps are removed.\n\nExample: heapprof db prune \
                       service=shop --keep 7d --keep 1h=30d --keep 1d=365d"
@@ -33,14 +33,14 @@ pub(crate) enum DbCommand {
     /// Remove profiles from the database and give their space back
     #[command(after_help = "Example: heapprof db rm monday")]
     Rm(RmArgs),
-    /// Write profiles of the database as Parquet files, for other engines
+    /// Write profiles from the database as Parquet files, for other engines
     #[command(
         after_help = "Engines such as DuckDB, DataFusion, Spark and ClickHouse read the files. \
-                      They do not read a batch that is not complete.\n\nExample: heapprof db \
-                      export service=shop --parquet fleet"
+                      They do not see a batch until it is complete.\n\nExample: heapprof db export \
+                      service=shop --parquet fleet"
     )]
     Export(ExportArgs),
-    /// Load the profiles of a folder that export wrote
+    /// Load the profiles from a folder that export wrote
     #[command(after_help = "Example: heapprof db import fleet")]
     Import(ImportArgs),
     /// Show the tables that sql can read

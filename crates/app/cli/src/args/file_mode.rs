@@ -12,7 +12,7 @@ const OWNER_ONLY_MODE: FileMode = FileMode(0o600);
 
 #[derive(Debug, Args)]
 pub(crate) struct FileModeArgs {
-    /// Who may use new profiles and databases, in octal from 600 to 666, whatever the umask is
+    /// File mode of new profiles and databases, in octal from 600 to 666; the umask is ignored
     /// [env: HEAPPROF_FILE_MODE] [default: 600]
     #[arg(long, value_name = "MODE", value_parser = file_mode)]
     file_mode: Option<FileMode>,
@@ -46,7 +46,7 @@ impl FileModeArgs {
 
 /// The variable, which the collector obeys too.
 const FILE_MODE_VARIABLE: &str = heapprof_abi::environment::FILE_MODE.name;
-const INVALID_MODE_TEXT: &str = "is no mode of a file; 600, 640 and 644 are some, up to 666";
+const INVALID_MODE_TEXT: &str = "is not a file mode from 600 to 666, such as 640 or 644";
 
 fn file_mode(text: &str) -> Result<FileMode, String> {
     let mode = u32::from_str_radix(text, 8).ok();

@@ -24,7 +24,7 @@ pub(crate) enum ConvertFormat {
     Pprof,
     /// Folded stacks of one sample type
     Folded,
-    /// Everything, with one sample in each line
+    /// Everything, with one sample on each line
     Json,
     /// One row for each sample, one column for each sample type
     Csv,
@@ -70,7 +70,7 @@ pub(crate) struct SymbolizeArgs {
     /// Fetch missing debug files from the servers in DEBUGINFOD_URLS, by build id
     #[arg(long)]
     pub(crate) debuginfod: bool,
-    /// The folder below which the files of the profiled machine are
+    /// The folder that contains the files of the profiled machine, as its root
     #[arg(long, value_name = "DIR")]
     pub(crate) sysroot: Option<PathBuf>,
     /// Add N to each address that is looked up; use -1 if the addresses are return addresses

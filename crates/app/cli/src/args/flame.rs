@@ -28,14 +28,14 @@ pub(crate) enum FlameRoot {
 pub(crate) struct FlameArgs {
     #[command(flatten)]
     pub(crate) profiles: ProfileArgs,
-    /// Show the difference to this profile; may be repeated
+    /// Show the difference from this profile; may be repeated
     #[arg(long, value_name = "PROFILE", value_parser = name::parser())]
     pub(crate) base: Vec<String>,
     /// Build the graph from the leaves
     #[arg(short, long)]
     pub(crate) reverse: bool,
-    /// Count frames below this share of the total (or of what the filters keep) in (other); 0 shows
-    /// all frames
+    /// Fold frames below this share of the total (or of what the filters keep) into (other); 0
+    /// shows all frames
     #[arg(long, value_name = "PERCENT", default_value = "0.1", value_parser = parse_percent)]
     pub(crate) min_percent: f64,
     /// Where the root is in the picture

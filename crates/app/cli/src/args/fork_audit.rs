@@ -12,8 +12,8 @@ pub(crate) struct ForkAuditArgs {
     /// The folder or the profiles that record --fork-audit wrote
     #[arg(value_name = "FOLDER", conflicts_with = "command")]
     pub(crate) profiles: Vec<String>,
-    /// Exit with 1 if this rule breaks (its condition is true), such as 'loaded > 0' or 'copied >
-    /// 20MiB'; may be repeated
+    /// Exit with 1 if this condition is true, such as 'loaded > 0' or 'copied > 20MiB'; may be
+    /// repeated
     #[arg(long, value_name = "RULE")]
     pub(crate) fail_if: Vec<String>,
     /// With CMD: sample allocations instead of recording all of them. This takes less memory in
@@ -24,7 +24,7 @@ pub(crate) struct ForkAuditArgs {
     /// children of a Python program copy [default: yes with --period]
     #[arg(long, value_enum, value_name = "WHETHER", requires = "command")]
     pub(crate) python_objects: Option<YesOrNo>,
-    /// With CMD: build Devel::HeapProf for the perl that runs, if the module is missing
+    /// With CMD: build Devel::HeapProf for the perl in use, if the module is missing
     #[arg(long, requires = "command")]
     pub(crate) perl_install: bool,
     #[command(flatten)]

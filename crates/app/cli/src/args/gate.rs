@@ -4,10 +4,10 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct GateArgs {
-    /// Exit with 1 if this rule breaks (its condition is true); may be repeated
+    /// Exit with 1 if this condition is true; may be repeated
     #[arg(long, value_name = "RULE")]
     pub(crate) fail_if: Vec<String>,
-    /// Judge estimates as if they were exact; noise of sampling can then break a rule, too
+    /// Judge estimates as if they were exact; sampling noise alone can then make a condition true
     #[arg(long, requires = "fail_if")]
     pub(crate) ignore_spread: bool,
 }

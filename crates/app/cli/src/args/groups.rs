@@ -68,9 +68,9 @@ pub(crate) enum BenchCommand {
     /// What another malloc would cost and save
     #[command(
         after_help = "Each run is measured as a whole, with the kernel's values of time, memory, \
-                      page faults and context switches. A difference is shown if it is more than \
-                      noise. One further run is recorded. It shows how much of the memory was in \
-                      use.\n\nExample: heapprof bench allocators --allocators \
+                      page faults and context switches. A difference is shown if it is larger than \
+                      the noise. One further run is recorded. It shows how much of the memory was \
+                      in use.\n\nExample: heapprof bench allocators --allocators \
                       glibc,jemalloc,glibc:arena_max=1 -- ./server --once"
     )]
     Allocators(CompareAllocatorsArgs),

@@ -26,7 +26,7 @@ pub(crate) struct HeapwalkArgs {
     /// Show the bytes of the block at this address
     #[arg(long, value_name = "ADDR", value_parser = address, conflicts_with = "who")]
     pub(crate) bytes: Option<u64>,
-    /// List the blocks and variables that retain most memory: what would be freed with each
+    /// List the blocks and variables that retain the most memory: what would be freed with each
     #[arg(long, conflicts_with_all = ["who", "bytes"])]
     pub(crate) retained: bool,
     /// Show malloc's memory by arena and by list of free blocks, its threshold for mappings, and
@@ -48,5 +48,5 @@ pub(crate) struct HeapwalkArgs {
 /// An address in hexadecimal digits.
 pub(super) fn address(text: &str) -> Result<u64, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
-    u64::from_str_radix(digits, 16).map_err(|_| "is no address, such as 0x55d0c2a3f2a0".to_string())
+    u64::from_str_radix(digits, 16).map_err(|_| "is not an address like 0x55d0c2a3f2a0".to_string())
 }

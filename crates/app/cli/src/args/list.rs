@@ -31,7 +31,7 @@ pub(crate) struct SourceArgs {
     /// and all folders above it
     #[arg(long, value_name = "PATH", value_delimiter = ':')]
     source_path: Vec<PathBuf>,
-    /// Prefixes to remove from file names of the profile, separated by colons
+    /// Prefixes to remove from file names in the profile, separated by colons
     #[arg(long, value_name = "PATH", value_delimiter = ':')]
     trim_path: Vec<String>,
 }
@@ -48,4 +48,4 @@ impl SourceArgs {
 }
 
 /// What to do about a source file that is not found.
-pub(crate) const SOURCE_ADVICE: &str = "; say where with --source-path";
+pub(crate) const SOURCE_ADVICE: &str = "; give its folder with --source-path";

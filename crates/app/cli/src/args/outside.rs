@@ -37,7 +37,7 @@ pub(crate) struct FollowArgs {
     /// Report a source line each time its memory in use has grown by this size
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = growth)]
     pub(crate) min: u64,
-    /// The form of a report: PID, FILE:LINE, +BYTES, FUNCTION, or one JSON object in a line
+    /// The form of a report: PID, FILE:LINE, +BYTES, FUNCTION, or one JSON object per line
     #[arg(short, long, value_enum, default_value_t = LineFormat::Text, value_name = "FORM")]
     pub(crate) format: LineFormat,
 }

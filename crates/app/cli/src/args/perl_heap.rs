@@ -20,7 +20,7 @@ pub(crate) struct PerlHeapArgs {
     /// Write a profile of all values to this file; the stack of a value is its path
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Show the size of a variable, alone and with everything that it leads to: '$Foo::x',
+    /// Show the size of a variable, alone and with everything that it refers to: '$Foo::x',
     /// '%CACHE', '$x->{key}', '&sub my $x', or 'my $x' for a variable of the program's file
     #[arg(long, value_name = "VARIABLE")]
     pub(crate) size: Option<String>,
@@ -31,11 +31,11 @@ pub(crate) struct PerlHeapArgs {
     #[arg(long, value_name = "ADDR", value_parser = address,
           conflicts_with_all = ["size", "identify"])]
     pub(crate) who: Option<u64>,
-    /// List the rings of references to which nothing else leads, and the reference that closes each
-    /// ring
+    /// List the reference cycles to which nothing else refers, and the reference that closes each
+    /// cycle
     #[arg(long, conflicts_with_all = ["size", "identify", "who"])]
     pub(crate) cycles: bool,
-    /// List leaked values: those to which nothing leads, and rings
+    /// List leaked values: those to which nothing refers, and cycles
     #[arg(long, conflicts_with_all = ["size", "identify", "who", "cycles"])]
     pub(crate) leaked: bool,
     /// Show the memory that the variables of subs keep between calls, by recursion depth
@@ -45,11 +45,11 @@ pub(crate) struct PerlHeapArgs {
     #[arg(long, value_name = "BYTES", num_args = 0..=1, default_missing_value = "200",
           require_equals = true)]
     pub(crate) contents: Option<u32>,
-    /// Replace each key of a hash by a digest; symbols and variables keep their names
+    /// Replace each hash key with a digest; symbols and variables keep their names
     #[arg(long)]
     pub(crate) anonymize: bool,
-    /// Show keys in paths only for hashes with at most this number of keys. 0 shows no keys, so
-    /// that two profiles do not differ only because a hash grew beyond the number
+    /// Show keys in paths only for hashes with at most this many keys. 0 shows no keys, so that two
+    /// profiles do not differ only because a hash grew beyond the limit
     #[arg(long, value_name = "NUMBER", default_value_t = heapprof_perl_values::MAX_NAMED_KEYS)]
     pub(crate) keys: usize,
     #[command(flatten)]

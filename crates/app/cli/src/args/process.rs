@@ -80,7 +80,7 @@ pub(crate) struct WatchArgs {
     /// The name of the watch in the database
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) name: Option<String>,
-    /// Show a watch of the database again; without NAME, the last one
+    /// Show a stored watch again; without NAME, the last one
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "")]
     #[arg(conflicts_with_all = ["process", "command"])]
     pub(crate) show: Option<String>,

@@ -9,18 +9,18 @@ use super::CodeArgs;
 #[command(next_help_heading = "Question")]
 pub(crate) struct QuestionArgs {
     /// Which values to show: inuse, peak, alloc, inuse_objects or another sample type of the
-    /// profile; the default is where the memory was
+    /// profile; the default is inuse, or peak if most memory was freed before the end
     #[arg(short = 't', long, value_name = "TYPE")]
     pub(crate) sample_type: Option<String>,
     /// What a row is: functions, filefunctions, files, lines or addresses
     #[arg(short, long, value_name = "LEVEL", default_value_t = Granularity::Functions)]
     pub(crate) granularity: Granularity,
-    /// Count the values of an inlined function for the function that it was inlined into
+    /// Attribute the values of an inlined function to the function that it was inlined into
     #[arg(long, hide_short_help = true)]
     pub(crate) no_inlines: bool,
     #[command(flatten)]
     pub(crate) code: CodeArgs,
-    /// Show percentages of what the filters keep, instead of the whole profile
+    /// Show percentages of what the filters keep instead of percentages of the whole profile
     #[arg(long, hide_short_help = true)]
     pub(crate) relative_percentages: bool,
     #[command(flatten)]

@@ -37,13 +37,13 @@ pub(crate) struct RecordArgs {
     /// Count memory that the program maps itself (mmap) as allocated
     #[arg(long)]
     pub(crate) mmap: bool,
-    /// Keep the share of each thread, as labels `thread` and `tid`
+    /// Record which thread allocated what, as labels `thread` and `tid`
     #[arg(long)]
     pub(crate) threads: bool,
-    /// Also note what forked children load, and what they no longer share, for heapprof fork-audit
+    /// Also record what forked children load and what they no longer share, for heapprof fork-audit
     #[arg(long, conflicts_with = "live", hide_short_help = true)]
     pub(crate) fork_audit: bool,
-    /// Show nothing at the end except what is missing
+    /// Show nothing at the end except warnings
     #[arg(short, long, hide_short_help = true)]
     pub(crate) quiet: bool,
     /// Also keep profiles of children that never had 64 KiB in use
@@ -55,10 +55,10 @@ pub(crate) struct RecordArgs {
     /// Whether names of Perl's string evals keep their numbers, as in (eval 12)
     #[arg(long, value_enum, default_value_t = EvalNaming::Merged, value_name = "HOW")]
     pub(crate) perl_evals: EvalNaming,
-    /// Also trace what created each value of Perl (needs perl-install)
+    /// Also trace what created each Perl value (needs perl-install)
     #[arg(long)]
     pub(crate) perl_values: bool,
-    /// Build Devel::HeapProf for the perl that runs, if the module is missing and --perl-values or
+    /// Build Devel::HeapProf for the perl in use, if the module is missing and --perl-values or
     /// --fork-audit needs it
     #[arg(long, hide_short_help = true)]
     pub(crate) perl_install: bool,
@@ -77,12 +77,12 @@ pub(crate) struct RecordArgs {
     /// File or pipe for the reports of --follow-lines, instead of stderr
     #[arg(long, value_name = "FILE", requires = "follow_lines")]
     pub(crate) follow_output: Option<PathBuf>,
-    /// The form of a report: PID, FILE:LINE, +BYTES, FUNCTION, or one JSON object in a line
+    /// The form of a report: PID, FILE:LINE, +BYTES, FUNCTION, or one JSON object per line
     #[arg(long, value_enum, default_value_t = LineFormat::Text, value_name = "FORM")]
     #[arg(requires = "follow_lines", hide_short_help = true)]
     pub(crate) follow_format: LineFormat,
-    /// Make reports leave out, as they leave out malloc, functions whose names without parameters
-    /// match: wrappers of your own
+    /// Make reports leave out your own allocation wrappers, as they leave out malloc: functions
+    /// whose names (without parameters) match
     #[arg(long, value_name = "REGEX", value_parser = super::code::regex)]
     pub(crate) wrappers: Option<String>,
     #[command(flatten)]
@@ -137,7 +137,7 @@ pub(crate) enum FrameSelection {
     Script,
     /// The native frames only
     Native,
-    /// All frames, with the interpreter's in the place of its run loop
+    /// All frames, with the interpreter's in place of its run loop
     Both,
 }
 
@@ -182,7 +182,7 @@ impl EvalNaming {
 pub(super) fn period(text: &str) -> Result<u64, String> {
     let bytes = super::size::size(text)?;
     match bytes {
-        0 | 1 => Err("every allocation is --exact".to_string()),
+        0 | 1 => Err("use --exact to record every allocation".to_string()),
         bytes if bytes > 1 << 40 => Err("at most 1TiB".to_string()),
         bytes => Ok(bytes),
     }
@@ -197,7 +197,7 @@ fn signal(text: &str) -> Result<i32, String> {
     let named = (1..=31).find(|&n| n.to_string() == text || signal_name(n).is_some_and(is_it));
     match named {
         None => Err("no such signal; USR2 is one".to_string()),
-        Some(n) if FORBIDDEN.contains(&n) => Err("a program can't wait for it".to_string()),
+        Some(n) if FORBIDDEN.contains(&n) => Err("a program can't catch it".to_string()),
         Some(n) => Ok(n),
     }
 }
@@ -210,14 +210,14 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
         "" | "s" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3600.0,
-        unit => return Err(format!("{unit:?} is no unit of time; ms, s, m and h are")),
+        unit => return Err(format!("{unit:?} is not a unit of time; use ms, s, m or h")),
     };
     let seconds = number
         .parse::<f64>()
-        .map_err(|_| format!("{number:?} is no number"))?
+        .map_err(|_| format!("{number:?} is not a number"))?
         * seconds;
     if !(0.001..1e9).contains(&seconds) {
-        return Err("from 1ms on".to_string());
+        return Err("at least 1ms".to_string());
     }
     Ok(Duration::from_secs_f64(seconds))
 }

@@ -39,7 +39,7 @@ pub(crate) struct PageArgs {
     /// How the page shows the paths of source files and profiles
     #[arg(long, value_enum, default_value_t = PathNames::Short, value_name = "WHICH")]
     pub(crate) paths: PathNames,
-    /// Replace all names by hashes, and leave paths and sources out
+    /// Replace all names with hashes, and leave out paths and sources
     #[arg(long, conflicts_with = "source")]
     pub(crate) anonymize: bool,
     /// Put the text of source lines into the page

@@ -39,7 +39,7 @@ pub(crate) struct TreeArgs {
     /// Build the tree from the leaves up
     #[arg(short, long)]
     pub(crate) reverse: bool,
-    /// Count nodes below this share of the total (or of what the filters keep) in (other); 0 shows
+    /// Fold nodes below this share of the total (or of what the filters keep) into (other); 0 shows
     /// all nodes
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = parse_percent)]
     pub(crate) min_percent: f64,

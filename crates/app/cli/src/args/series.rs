@@ -77,7 +77,7 @@ pub(crate) struct ExportArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// The folder or address to which heapprof export --parquet wrote
+    /// The folder or address to which heapprof db export --parquet wrote
     #[arg(value_name = "DIR|URL")]
     pub(crate) place: PathBuf,
     #[command(flatten)]
@@ -91,7 +91,7 @@ pub(crate) enum OverTimeMode {
     Last,
     /// The mean over all moments
     Mean,
-    /// The values at the moment at which most was in use
+    /// The values at the moment at which the most was in use
     Max,
 }
 
@@ -104,7 +104,7 @@ fn keep(text: &str) -> Result<RetentionRule, String> {
     let age = since(age).map_err(wrong)?;
     if step.is_some_and(|step| step > age) {
         return Err(wrong(
-            "a step is longer than the age that it is kept to".to_string(),
+            "the step is longer than the age up to which it is kept".to_string(),
         ));
     }
     Ok(RetentionRule { step, age })

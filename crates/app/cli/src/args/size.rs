@@ -21,7 +21,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 /// A number of bytes that is a growth, so not 0.
 pub(crate) fn growth(text: &str) -> Result<u64, String> {
     match size(text)? {
-        0 => Err("0 bytes are no growth".to_string()),
+        0 => Err("must be more than 0 bytes".to_string()),
         bytes => Ok(bytes),
     }
 }

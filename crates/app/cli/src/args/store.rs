@@ -9,8 +9,8 @@ use crate::name;
 
 #[derive(Debug, Args)]
 pub(crate) struct LoadArgs {
-    /// The profiles to load, each under the name of its file without endings; a folder stands for
-    /// the profiles in it
+    /// The profiles to load, each under its file name without extensions; a folder stands for the
+    /// profiles in it
     #[arg(value_name = "PROFILE", required = true, value_parser = name::parser())]
     pub(crate) profiles: Vec<String>,
     /// Add the files up and load the sum under this name
@@ -35,10 +35,10 @@ fn label(text: &str) -> Result<(String, String), String> {
     let (key, value) = split.ok_or("a label is KEY=VALUE, such as service=shop")?;
     let is_odd = |c: char| c.is_whitespace() || c.is_control() || "~!,=".contains(c);
     if key.contains(is_odd) {
-        return Err(format!("the key {key:?} could not be asked for later"));
+        return Err(format!("the key {key:?} could not be used in a selector"));
     }
     if RESERVED_LABEL_KEYS.contains(&key) {
-        return Err(format!("{key} means something else in a selector"));
+        return Err(format!("{key} is a reserved word in a selector"));
     }
     Ok((key.to_string(), value.to_string()))
 }

@@ -94,7 +94,7 @@ pub(crate) fn cli_command() -> Command {
 
 /// Returns a command that shows all code, unless the user asks for own code.
 fn showing_all_code(command: Command) -> Command {
-    let own_help = "Count the memory of libraries for the program's own code";
+    let own_help = "Attribute the memory of libraries to the program's own code";
     command
         .mut_arg("all_code", |option| option.hide(true))
         .mut_arg("own_code", |option| {
@@ -186,7 +186,7 @@ fn line(command: &Command, name: &str) -> String {
     const NAME_COLUMNS: usize = 20;
     let about = command.find_subcommand(name).and_then(Command::get_about);
     let about = match name {
-        "help" => "The help of a command; of options: what all commands have".to_string(),
+        "help" => "Help on a command; help options: the common options".to_string(),
         _ => about.map(ToString::to_string).unwrap_or_default(),
     };
     let line = format!("  {name:NAME_COLUMNS$}{about}");
@@ -200,10 +200,10 @@ fn first_commands(command: &Command) -> String {
         .map(|name| line(command, name))
         .collect();
     format!(
-        "{}\n\nUsage: heapprof COMMAND [OPTIONS] [PROFILE...]\n\n{commands}\n\
-         heapprof record -- ./server    record a program; then heapprof top\n\
-         heapprof FILE                  the functions of a profile of any tool\n\n\
-         heapprof --help shows all commands, and heapprof COMMAND -h the options of one.\n",
+        "{}\n\nUsage: heapprof COMMAND [OPTIONS] [PROFILE...]\n\n{commands}\nheapprof record -- \
+         ./server    record a program; then heapprof top\nheapprof FILE                  the \
+         functions of a profile of any tool\n\nheapprof --help shows all commands; heapprof \
+         COMMAND -h shows its options.\n",
         about(command)
     )
 }
@@ -216,8 +216,8 @@ fn all_commands(command: &Command) -> String {
     };
     let groups: String = GROUPS.iter().map(group).collect();
     format!(
-        "{}\nUsage: heapprof COMMAND [OPTIONS] [PROFILE...]\n{groups}\
-         heapprof COMMAND --help shows its options; heapprof help options those of all.\n",
+        "{}\nUsage: heapprof COMMAND [OPTIONS] [PROFILE...]\n{groups}heapprof COMMAND --help shows \
+         its options; help options shows the common ones.\n",
         about(command)
     )
 }

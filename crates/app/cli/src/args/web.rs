@@ -19,10 +19,10 @@ pub(crate) struct WebArgs {
     /// The port to listen on; 0 takes any free port
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub(crate) port: u16,
-    /// Print the address, and open no browser
+    /// Print the address, and do not open a browser
     #[arg(long)]
     pub(crate) no_open: bool,
-    /// Accept profiles that the user of the browser sends
+    /// Accept profiles uploaded from the browser
     #[arg(long)]
     pub(crate) upload: bool,
     /// The largest number of nodes of the call tree that are sent at once; the page requests more

@@ -16,10 +16,10 @@ pub(crate) struct WhyArgs {
     /// this folder
     #[arg(value_name = "TARGET", value_parser = name::parser(), conflicts_with = "command")]
     pub(crate) target: Option<String>,
-    /// Show every part with all of its holders, not one screen
+    /// Show all parts and everything that holds them, instead of one screenful
     #[arg(short, long)]
     pub(crate) all: bool,
-    /// Look twice, this time apart, and show what has grown in between, e.g. 10s
+    /// Take two readings this far apart, e.g. 10s, and show what has grown in between
     #[arg(long = "for", value_name = "TIME", value_parser = time, conflicts_with = "command")]
     pub(crate) time: Option<Duration>,
     /// The program of the core file, if it is not at its old path any more

@@ -32,7 +32,7 @@ pub(crate) enum AliveCommand {
     /// Collect the reports of programs about the code that they run (heapprof_alive)
     #[command(after_help = "Example: heapprof alive listen --udp 127.0.0.1:4711")]
     Listen(ListenArgs),
-    /// Which code ran, where, and when it ran last; and which code never ran
+    /// Which code ran, where and when it last ran, and which code never ran
     #[command(after_help = "Example: heapprof alive wiretap --expect codes.txt --since 30d")]
     Wiretap(WiretapArgs),
 }
@@ -96,7 +96,7 @@ pub(crate) struct WiretapArgs {
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
-    let wrong = "it is no IP:PORT, such as 127.0.0.1:4711 or [::1]:4711; names are not looked up";
+    let wrong = "not an IP:PORT such as 127.0.0.1:4711 or [::1]:4711; host names are not looked up";
     text.parse().map_err(|_| wrong.to_string())
 }
 
@@ -104,11 +104,11 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 pub(super) fn since(text: &str) -> Result<Duration, String> {
     const MAX_DAYS: f64 = 100_000.0;
     let Some(days) = text.strip_suffix('d') else {
-        return time(text).map_err(|why| why.replace("s, m and h are", "s, m, h and d are"));
+        return time(text).map_err(|why| why.replace("s, m or h", "s, m, h or d"));
     };
     let number = days.trim().parse::<f64>().ok();
     let number = number.filter(|days| (0.0..=MAX_DAYS).contains(days));
-    let number = number.ok_or_else(|| format!("{days:?} is no number of days"))?;
+    let number = number.ok_or_else(|| format!("{days:?} is not a number of days"))?;
     Ok(Duration::from_secs_f64(number * 86_400.0))
 }
 

@@ -10,7 +10,7 @@ use crate::args::AliveReportArgs;
 
 pub(super) fn run(args: &AliveReportArgs) -> Result<()> {
     if args.name.is_empty() {
-        bail!("NAME is empty; name the code that runs");
+        bail!("NAME is empty; give a name for the code that runs");
     }
     let get = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let Some(address) = get(variable::WIRETAP.name) else {

@@ -107,8 +107,8 @@ fn find_only_process(processes: &[String], command: &str) -> Result<u32> {
     match processes {
         [one] => process_choice::find(one),
         several => bail!(
-            "{} processes are named, and {command} takes one: heapprof {command} {} takes the \
-             first, and another heapprof beside it the next",
+            "{command} takes one process, but {} were given: use heapprof {command} {} for the \
+             first, and another heapprof for the next",
             several.len(),
             several.first().map_or("PROCESS", String::as_str)
         ),
@@ -119,8 +119,8 @@ pub(super) fn detach(processes: &[String]) -> Result<()> {
     let pid = find_only_process(processes, "attach --stop")?;
     let (slots, _) = leave(pid).with_context(|| format!("process {pid}"))?;
     messages::note(&format!(
-        "process {pid} is not recorded any more; its {slots} calls of malloc and its family lead \
-         where they did"
+        "process {pid} is no longer recorded; its {slots} references to malloc and related \
+         functions are restored"
     ));
     Ok(())
 }
@@ -208,8 +208,8 @@ impl AttachedRecording {
         let [name] = status(self.pid, ["Name:"]);
         if let Some(owner) = self.attached.left_by {
             messages::note(&format!(
-                "process {owner} had attached to it and has ended without leaving; what it \
-                 recorded is gone"
+                "process {owner} was attached to it and ended without detaching; what it recorded \
+                 is gone"
             ));
         }
         let how = match args.is_exact() {
@@ -222,8 +222,8 @@ impl AttachedRecording {
         };
         let held = self.attached.suspended_for.as_secs_f64() * 1e3;
         messages::note(&format!(
-            "{} ({}): recording {how} {until}; one thread was held for {held:.1} ms; ask \
-             about pid:{}",
+            "{} ({}): recording {how} {until}; one thread was suspended for {held:.1} ms; read it \
+             as pid:{}",
             heapprof_text::printable(&name),
             self.pid,
             self.pid
@@ -320,7 +320,7 @@ impl AttachedRecording {
         let since = format!("{:.1} s", self.began.elapsed().as_secs_f64());
         for comment in [
             format!("attached: {since} before the end, while the program ran"),
-            "attached: blocks from before are not in it, nor are their frees".to_string(),
+            "attached: blocks allocated before are not in it, nor are their frees".to_string(),
         ] {
             let comment = profile.strings.intern(&comment);
             profile.comment.push(comment);
@@ -332,15 +332,15 @@ impl AttachedRecording {
     fn say(&self, over: AttachEndReason, written: Option<String>) {
         let why = match over {
             AttachEndReason::TimeLimit | AttachEndReason::Interrupted => {
-                "its recording has ended, and it goes on"
+                "its recording has ended; the process continues"
             }
             AttachEndReason::ProgramEnded => "has ended",
-            AttachEndReason::ProgramReplaced => "has become another program",
+            AttachEndReason::ProgramReplaced => "has executed another program",
             AttachEndReason::DetachedElsewhere => "another heapprof has ended its recording",
         };
         let before = match (over, &self.ledger_process) {
             (AttachEndReason::ProgramEnded | AttachEndReason::ProgramReplaced, None) => {
-                "; the profile is of up to a second before that"
+                "; the profile may be from up to a second before that"
             }
             _ => "",
         };
@@ -361,8 +361,8 @@ fn describe_missing_parts(profile: &Profile, is_exact: bool) -> Vec<String> {
     let unseen = unseen_frees(recording_texts::unseen_frees(comments())).filter(|_| is_exact);
     let unseen = unseen.map(|text| {
         format!(
-            "{text}: the program frees through pointers that it got before the attachment, or by \
-             calls that heapprof does not see"
+            "{text}: the program frees through pointers that it got before heapprof attached, or \
+             through calls that heapprof does not see"
         )
     });
     unseen.into_iter().chain(ends).collect()

@@ -118,8 +118,8 @@ fn check_preloadable(program: &OsStr) -> Result<()> {
                  with each instead"
             ),
             PreloadObstacle::OwnAllocator(function) => messages::note(&format!(
-                "{name}: has an allocator of its own linked in ({function}), which may go on \
-                 whatever is preloaded"
+                "{name}: has its own allocator linked in ({function}), which may be used whatever \
+                 is preloaded"
             )),
             _ => {}
         }

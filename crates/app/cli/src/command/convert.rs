@@ -19,7 +19,7 @@ pub(super) fn run(context: &CommandContext, args: &ConvertArgs) -> Result<()> {
     let file = args.output.file();
     let lines = splits_lines(args)?;
     if args.format() == ConvertFormat::Pprof && output::is_terminal(file) {
-        bail!("a profile is not text for a terminal; write it to a file with -o");
+        bail!("a profile is binary and can't be shown on a terminal; write it to a file with -o");
     }
     let names = context.sources.or_newest(&args.profiles.profiles)?;
     let source = context.sources.read(&names)?;
@@ -99,7 +99,7 @@ fn splits_lines(args: &ConvertArgs) -> Result<bool> {
         return Ok(false);
     }
     if args.sample_type.is_some() {
-        bail!("--sample-type is for --to folded; the other forms hold all types");
+        bail!("--sample-type is for --to folded; the other formats hold all types");
     }
     match (args.format(), args.granularity) {
         (_, None) => Ok(false),
@@ -111,7 +111,7 @@ fn splits_lines(args: &ConvertArgs) -> Result<bool> {
             bail!("--granularity for --to speedscope is functions or lines")
         }
         _ => bail!(
-            "--granularity is for --to folded and speedscope; the other forms hold everything"
+            "--granularity is for --to folded and speedscope; the other formats hold everything"
         ),
     }
 }

@@ -29,8 +29,8 @@ pub(super) fn run(context: &CommandContext, args: &DiffArgs) -> Result<ExitCode>
         && query.filters.active_options().is_empty()
     {
         bail!(
-            "--fail-if {rule:?}: --normalize makes both totals equal, so this rule could never \
-             break"
+            "--fail-if {rule:?}: --normalize makes both totals equal, so this rule could never be \
+             true"
         );
     }
     let (before, after) = sides(args)?;
@@ -58,7 +58,7 @@ pub(super) fn run(context: &CommandContext, args: &DiffArgs) -> Result<ExitCode>
         };
         messages::note(&format!(
             "the sum of {} is compared with that of {}; if they are recordings of the same \
-             program, name as many on each side",
+             program, give the same number on each side",
             count(&before),
             count(&after)
         ));
@@ -68,8 +68,8 @@ pub(super) fn run(context: &CommandContext, args: &DiffArgs) -> Result<ExitCode>
     let of_peak = gate.rules().find(|(rule, _)| rule.is_about_peak(&report));
     if is_sampled && let Some((_, text)) = of_peak {
         messages::note(&format!(
-            "--fail-if {text:?}: the peak of a sampled profile has no range, so the \
-             rule takes it as exact; record --exact makes it exact"
+            "--fail-if {text:?}: the peak of a sampled profile has no error range, so the rule \
+             takes it as exact; record --exact makes it exact"
         ));
     }
     gate.judge("on either side", |rule| {
@@ -95,14 +95,14 @@ fn sides(args: &DiffArgs) -> Result<(Vec<String>, Vec<String>)> {
             (true, false) => before.push(one.clone()),
             (false, true) => after.push(one.clone()),
             (true, true) => {
-                bail!("diff compares two profiles, only {one} is named; name BEFORE and AFTER")
+                bail!("diff compares two profiles, but only {one} is given; give BEFORE and AFTER")
             }
             (false, false) => {
                 bail!("{one} could belong to either side; use --before or --after for it")
             }
         },
         _ if before.is_empty() || after.is_empty() => {
-            bail!("diff compares two profiles; name BEFORE and AFTER")
+            bail!("diff compares two profiles; give BEFORE and AFTER")
         }
         _ => {}
     }

@@ -30,7 +30,7 @@ pub(super) fn run(args: &DumpArgs) -> Result<()> {
 /// Fails if a profile would be written to a terminal: if `output` is `-`, and stdout is a terminal.
 pub(super) fn refuse_terminal(output: Option<&Path>) -> Result<()> {
     if output.is_some_and(|path| path == "-") && output::is_terminal(None) {
-        bail!("a profile is not text for a terminal; write it to a file with -o");
+        bail!("a profile is binary and can't be shown on a terminal; write it to a file with -o");
     }
     Ok(())
 }
@@ -71,5 +71,5 @@ fn free_name(profile: &Profile, pid: u32) -> Result<PathBuf> {
     let mut names = (1..=MAX_NAME_ATTEMPTS).map(named);
     names
         .find(is_free)
-        .context("every name for the profile is taken; say one with -o")
+        .context("every default name for the profile is taken; give one with -o")
 }

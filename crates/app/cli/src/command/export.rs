@@ -63,10 +63,10 @@ mod parquet {
         let done = import_moments(&open(&args.place)?, db, mode)?;
         let there = match &done.skipped[..] {
             [] => String::new(),
-            [one] => format!("; the name {one} was there already"),
+            [one] => format!("; the name {one} already existed"),
             [first, .., last] => {
                 let n = done.skipped.len();
-                format!("; {n} names were there already, {first} to {last}")
+                format!("; {n} names already existed, {first} to {last}")
             }
         };
         let loaded = done.loaded;

@@ -43,7 +43,7 @@ pub(super) fn run(context: &CommandContext, args: &FlameArgs) -> Result<()> {
         && after.sample_type != report.header.sample_type
     {
         bail!(
-            "{} has {}/{}, {} has {}/{}; name one that both have with --sample-type",
+            "{} has {}/{}, {} has {}/{}; choose one that both have with --sample-type",
             report.header.profile,
             report.header.sample_type.r#type,
             report.header.sample_type.unit,

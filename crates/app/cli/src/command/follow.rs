@@ -29,7 +29,7 @@ pub(super) fn run(args: &FollowArgs) -> Result<()> {
     let mut out = io::stdout().lock();
     let mut is_first = true;
     messages::note(&format!(
-        "process {pid}: lines that grow by {} or more are said",
+        "process {pid}: reporting lines that grow by {} or more",
         heapprof_report::UnitFormatter::new("bytes", None)?.show(least)
     ));
     loop {
@@ -57,7 +57,7 @@ pub(super) fn run(args: &FollowArgs) -> Result<()> {
             }
             Err(_) if !watched.is_there() => {
                 messages::note(&format!(
-                    "process {pid} has ended, or became another program"
+                    "process {pid} has ended or executed another program"
                 ));
                 return Ok(());
             }

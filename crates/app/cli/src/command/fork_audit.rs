@@ -31,8 +31,8 @@ pub(super) fn run(context: &CommandContext, args: &ForkAuditArgs) -> Result<Exit
     if args.command.is_empty() {
         let audited = match args.profiles.as_slice() {
             [] => bail!(
-                "no folder is named, and no program: heapprof fork-audit -- CMD runs one, \
-                 heapprof fork-audit FOLDER reads what record --fork-audit left"
+                "neither a folder nor a program is given: heapprof fork-audit -- CMD runs a \
+                 program, heapprof fork-audit FOLDER reads what record --fork-audit wrote"
             ),
             named => named,
         };
@@ -60,8 +60,8 @@ pub(super) fn run(context: &CommandContext, args: &ForkAuditArgs) -> Result<Exit
     let judged = report(context, args, &to_stdout, &folder, &rules, is_beside)?;
     let quoted = name::quoted(folder[0].as_ref());
     messages::note(&format!(
-        "heapprof fork-audit {quoted} shows this again, and heapprof report {quoted} has it as a \
-         page"
+        "heapprof fork-audit {quoted} shows this again, and heapprof report {quoted} makes a page \
+         of it"
     ));
     // The exit code of a failed program comes first.
     Ok(if ended == ExitCode::SUCCESS {
@@ -75,7 +75,7 @@ pub(super) fn run(context: &CommandContext, args: &ForkAuditArgs) -> Result<Exit
 fn record(folder: &Path, asked: &ForkAuditArgs) -> Result<ExitCode> {
     // A folder whose name ends as a file's name does would be taken for a file.
     std::fs::create_dir_all(folder)
-        .with_context(|| format!("{}: cannot be made", folder.display()))?;
+        .with_context(|| format!("{}: cannot be created", folder.display()))?;
     let mode = format!("--file-mode={:o}", asked.file_mode.mode()?.0);
     let period = asked.period.map(|period| format!("--period={period}"));
     let mut words = vec!["heapprof", "record", "--fork-audit", &mode];
@@ -102,7 +102,7 @@ fn must_be_free(folder: &Path) -> Result<()> {
     let shown = folder.display();
     let is_used = folder.is_dir() && profiles_of(&folder.to_string_lossy()).is_ok();
     if is_used {
-        bail!("{shown}: there are profiles in it already; name another folder, or remove them");
+        bail!("{shown}: there are already profiles in it; use another folder, or remove them");
     }
     Ok(())
 }
@@ -117,7 +117,7 @@ fn free_folder(program: &OsStr) -> Result<PathBuf> {
     });
     let mut free = numbered.filter(|path| std::fs::symlink_metadata(path).is_err());
     free.next().with_context(|| {
-        format!("{stem}: there are too many folders of this name; name one with -o")
+        format!("{stem}: there are too many folders with this name; give one with -o")
     })
 }
 
@@ -178,7 +178,7 @@ fn keep(db: &Path, mode: FileMode, name: &str, session: &AnalysisSession) -> Res
     make_database(db, mode.0)?;
     let mut store = ProfileStore::open_or_create(db).with_context(named)?;
     store.keep_audit(name, session).with_context(named)?;
-    messages::note(&format!("kept audit {name} in {}", db.display()));
+    messages::note(&format!("stored audit {name} in {}", db.display()));
     Ok(())
 }
 

@@ -14,7 +14,7 @@ pub(super) fn run(context: &CommandContext, args: &HeapArgs) -> Result<()> {
     let target = args
         .target
         .as_deref()
-        .context("name a process or core:FILE")?;
+        .context("give a process or core:FILE")?;
     let path = name::path(target);
     let target = match ProgramFile::find(&path) {
         Some(ProgramFile::Core) => format!("core:{target}"),
@@ -38,6 +38,6 @@ pub(super) fn run(context: &CommandContext, args: &HeapArgs) -> Result<()> {
     match command {
         CliCommand::HeapPart(HeapCommand::Values(args)) => perl_heap::run(context, &args),
         CliCommand::HeapPart(HeapCommand::Blocks(args)) => heapwalk::run(context, &args),
-        _ => bail!("{target}: is no process and no core file"),
+        _ => bail!("{target}: is neither a process nor a core file"),
     }
 }

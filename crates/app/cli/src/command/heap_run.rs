@@ -23,7 +23,7 @@ pub(super) fn join_words(words: &[OsString]) -> String {
 pub(super) fn split_words(text: &str) -> Result<Vec<String>> {
     let words = shlex::split(text).with_context(|| format!("{text:?}: a quote is not closed"))?;
     match words.is_empty() {
-        true => bail!("{text:?} is no command"),
+        true => bail!("{text:?} is not a command"),
         false => Ok(words),
     }
 }
@@ -35,9 +35,9 @@ pub(super) fn record_heap(
     how: &RunSetup<'_>,
     uncounted: Option<&str>,
 ) -> Result<RecordedRun> {
-    let folder = tempfile::tempdir().context("no temporary folder can be made")?;
+    let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
     let file = folder.path().join("run.pb.gz");
-    let own = std::env::current_exe().context("heapprof's own file is not known")?;
+    let own = std::env::current_exe().context("cannot find heapprof's own executable")?;
     let mut command = Command::new(own);
     command
         .args(["record", "--exact", "--quiet", "--keep-small", "-o"])

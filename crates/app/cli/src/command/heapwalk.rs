@@ -21,8 +21,7 @@ pub(super) fn run(context: &CommandContext, args: &HeapwalkArgs) -> Result<()> {
     let (target, image, mut notes) = target::open(&args.target, args.exe.as_deref())?;
     if !target.has_program()? {
         notes.push(
-            "the program's file is not where it was, or was changed; --exe FILE says where it is, \
-             and gives names"
+            "the program's file was moved or changed; give it with --exe FILE to see names"
                 .to_string(),
         );
     }
@@ -38,7 +37,7 @@ pub(super) fn run(context: &CommandContext, args: &HeapwalkArgs) -> Result<()> {
     if let Some(path) = &args.output {
         if target.is_file(path) {
             bail!(
-                "{}: is the core file that is walked; name another file",
+                "{}: is the core file being read; give another file",
                 path.display()
             );
         }
@@ -46,8 +45,8 @@ pub(super) fn run(context: &CommandContext, args: &HeapwalkArgs) -> Result<()> {
         match &made.missing {
             Some(MissingStacks::Unread(error)) => messages::note(&format!("no stacks: {error}")),
             Some(MissingStacks::Unknown { with_stack, leaked }) => messages::note(&format!(
-                "{with_stack} of {leaked} blocks that leaked have the stack that allocated them; \
-                 record --exact knows that of all"
+                "{with_stack} of {leaked} leaked blocks have the stack that allocated them; record \
+                 --exact records it for all"
             )),
             None => {}
         }
@@ -55,7 +54,7 @@ pub(super) fn run(context: &CommandContext, args: &HeapwalkArgs) -> Result<()> {
             Ok(heapprof_profile::encode(&made.profile, out)?)
         })?;
         let shown = path.display();
-        messages::note(&format!("{shown}: is written; next: heapprof top {shown}"));
+        messages::note(&format!("{shown}: written; next: heapprof top {shown}"));
     }
     let lacks = unwalked_parts(&image, &heap);
     output::text(
@@ -81,7 +80,7 @@ fn report(
     };
     let limit = row_limit(&args.limit, None);
     let name = name::shown(&args.target).into_owned();
-    let in_no_block = |at: u64| format!("{at:#x}: is in no block of this heap");
+    let in_no_block = |at: u64| format!("{at:#x}: is not in any block of this heap");
     let about = match (args.who, args.bytes, args.retained) {
         (Some(at), ..) => Some(heapprof_report::heapwalk_who(
             &words

@@ -79,20 +79,20 @@ fn profile_from_log(
 ) -> Result<QuestionSource> {
     let log = log.with_context(|| name.clone())?;
     if !log.has_program {
-        bail!("{name}: has no program's events: none was recorded, or it could keep no file");
+        bail!("{name}: has no events: no program was recorded, or it had no file for its events");
     }
     let uncertain = match log.dropped {
         Some(0) => None,
-        Some(dropped) => Some(format!("{dropped} events are missing in it")),
+        Some(dropped) => Some(format!("{dropped} events are missing from it")),
         None => Some(
-            "events are missing: it is still written, or heapprof or the program was killed, or \
-             lines were taken out"
+            "events are missing: it is still being written, or heapprof or the program was killed, \
+             or lines were removed"
                 .to_string(),
         ),
     };
     if let Some(why) = uncertain {
         messages::note(&format!(
-            "{name}: {why}; blocks may be listed that were freed, and others be missing"
+            "{name}: {why}; freed blocks may be listed, and leaked ones may be missing"
         ));
     }
     Ok(QuestionSource::new(name, log.profile))

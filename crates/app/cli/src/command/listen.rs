@@ -47,7 +47,7 @@ pub(super) fn run(context: &CommandContext, args: &ListenArgs) -> Result<()> {
     };
     if key.is_none() && !args.udp.ip().is_loopback() {
         bail!(
-            "--udp {}: others can send there; name a key with --key-file, or listen at 127.0.0.1",
+            "--udp {}: anyone can send there; give a key with --key-file, or listen on 127.0.0.1",
             args.udp
         );
     }
@@ -82,7 +82,7 @@ pub(super) fn run(context: &CommandContext, args: &ListenArgs) -> Result<()> {
         None => "until Ctrl-C".to_string(),
     };
     messages::note(&format!(
-        "listening at {address} {until}, into {}",
+        "listening on {address} {until}, storing into {}",
         db.display()
     ));
     let began = Instant::now();
@@ -100,7 +100,7 @@ pub(super) fn run(context: &CommandContext, args: &ListenArgs) -> Result<()> {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(error).with_context(|| format!("--udp {address}")),
         Err(_) => Err(anyhow!(
-            "--udp {address}: the reader has ended; start it again"
+            "--udp {address}: the receiving thread has failed; start heapprof alive listen again"
         )),
     }
 }

@@ -32,9 +32,7 @@ pub(super) fn run(context: &CommandContext, args: &LiveArgs) -> Result<()> {
             &mut ProcessFeed::start(watched, READ_INTERVAL)?,
         ),
         None if std::io::stdout().is_terminal() => {
-            bail!(
-                "live needs a terminal that it may draw on (TERM is set, and the job is in front)"
-            )
+            bail!("the view needs a terminal to draw on (TERM set, and the job in the foreground)")
         }
         None => {
             let signals = ViewSignals::listen(true, heapprof_recorder::inherited_state::is_ignored)

@@ -114,9 +114,9 @@ fn label_profile(name: &str, source: QuestionSource, args: &LoadArgs) -> Result<
 /// Returns the advice for a database that has become too large for one file.
 fn size_hint(samples: i64) -> String {
     format!(
-        "has {} million samples, which is much for one file: questions about all of them take \
-         seconds. heapprof db prune thins old ones out; export --parquet and --store \
-         clickhouse://… go on from here",
+        "has {} million samples, a lot for one file: queries over all of them take seconds. \
+         heapprof db prune thins out old ones; export --parquet and --store clickhouse://… can \
+         handle more",
         samples / 1_000_000
     )
 }

@@ -47,9 +47,9 @@ pub(super) fn run(args: &MarkArgs) -> Result<()> {
     let folders: Vec<OwnedFd> = folders().collect();
     let watches: Vec<SocketAddrUnix> = folders.iter().flat_map(watches_in).collect();
     match (watches.as_slice(), of_process) {
-        ([], _) => bail!("no watch of this user runs; heapprof watch begins one"),
+        ([], _) => bail!("this user has no watch running; heapprof watch starts one"),
         ([_, _, ..], None) => bail!(
-            "{} watches run; name a process of one with --pid",
+            "{} watches are running; choose one by a process of it with --pid",
             watches.len()
         ),
         _ => {}
@@ -93,7 +93,7 @@ fn watches_in(folder: &OwnedFd) -> Vec<SocketAddrUnix> {
 fn explain_failure(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            format!("it has not for {} s", ANSWER_TIMEOUT.as_secs())
+            format!("waited {} s for it", ANSWER_TIMEOUT.as_secs())
         }
         _ => error.to_string(),
     }
@@ -109,7 +109,7 @@ fn check_answer(answer: &str) -> Result<()> {
     match answer {
         ACCEPTED_ANSWER => Ok(()),
         why => Err(anyhow!(
-            "the mark was not taken: {}",
+            "the mark was not accepted: {}",
             heapprof_text::printable(why)
         )),
     }

@@ -11,8 +11,8 @@ pub(super) fn run(context: &CommandContext, args: &MergeArgs) -> Result<()> {
     let file = args.output.file();
     if output::is_terminal(file) {
         bail!(
-            "a profile is not text for a terminal; write it to a file: heapprof convert merge … -o \
-             sum.pb.gz"
+            "a profile is binary and can't be shown on a terminal; write it to a file: heapprof \
+             convert merge … -o sum.pb.gz"
         );
     }
     let names = context.sources.or_newest(&args.profiles.profiles)?;

@@ -30,7 +30,7 @@ pub(super) fn run(context: &CommandContext, args: &PerlHeapArgs) -> Result<()> {
         );
     }
     if args.output.as_deref() == Some(Path::new("-")) {
-        bail!("-o -: stdout has the report; name a file");
+        bail!("-o -: stdout has the report; give a file");
     }
     let origin = open(context, args)?;
     let name = name::shown(&args.target).into_owned();
@@ -39,7 +39,7 @@ pub(super) fn run(context: &CommandContext, args: &PerlHeapArgs) -> Result<()> {
     if let Some(path) = &args.output {
         if origin.is_file(path) {
             bail!(
-                "{}: is the file that is read; name another one",
+                "{}: is the file being read; give another one",
                 path.display()
             );
         }
@@ -48,7 +48,7 @@ pub(super) fn run(context: &CommandContext, args: &PerlHeapArgs) -> Result<()> {
             Ok(heapprof_profile::encode(&profile, out)?)
         })?;
         let shown = path.display();
-        messages::note(&format!("{shown}: is written; next: heapprof top {shown}"));
+        messages::note(&format!("{shown}: written; next: heapprof top {shown}"));
     }
     output::text(None, &text)
 }
@@ -70,8 +70,8 @@ fn open(context: &CommandContext, args: &PerlHeapArgs) -> Result<PerlHeapOrigin>
         let read = PerlHeapOrigin::from_file(&path, context.sources.options(), reading);
         return read.map_err(|error| match error {
             PerlFileError::Format(error) => anyhow!(
-                "{shown}: {error}; perl-heap reads files of Devel::MAT, and core:{shown} if it is \
-                 a core file"
+                "{shown}: {error}; heap values reads Devel::MAT files; use core:{shown} if it is a \
+                 core file"
             ),
             error => anyhow::Error::from(error).context(shown.clone().into_owned()),
         });
@@ -80,7 +80,7 @@ fn open(context: &CommandContext, args: &PerlHeapArgs) -> Result<PerlHeapOrigin>
     let read = PerlHeapOrigin::from_program((target, image), notes, reading);
     read.map_err(|error| match error {
         PerlProgramError::NoProgram => {
-            anyhow!("{shown}: {error}; --exe FILE says where the program's file is now")
+            anyhow!("{shown}: {error}; give the program's file with --exe FILE")
         }
         error => anyhow!("{shown}: {error}"),
     })
@@ -204,6 +204,6 @@ fn at_address(
     // The values that stand for free memory and for the interpreter's memory have an odd address.
     let owner = |at: u64| found.values().number(at).or(found.values().number(at | 1));
     let number = number.or_else(|| owner(origin.owner?));
-    let number = number.with_context(|| format!("{at:#x}: no value is there"))?;
+    let number = number.with_context(|| format!("{at:#x}: there is no value at this address"))?;
     Ok((number, contents(origin, number, args.contents)?))
 }

@@ -81,7 +81,7 @@ fn read(path: &Path) -> Result<ProcessSnapshot> {
         .with_context(named)?;
     if text.len() as u64 > MAX_FILE_BYTES {
         bail!(
-            "{}: is too long to be written by heapprof proc",
+            "{}: is too long to have been written by heapprof proc",
             path.display()
         );
     }

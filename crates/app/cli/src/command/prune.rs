@@ -17,11 +17,11 @@ pub(super) fn run(context: &CommandContext, args: &PruneArgs) -> Result<()> {
     let mut plan = RetentionPlan::new(&moments, &args.keep, args.roll_up, now);
     for sum in plan.leave_late_moments(&all) {
         let (they, stay) = match sum.late {
-            1 => ("1 profile that was".to_string(), "it stays"),
-            n => (format!("{n} profiles that were"), "they stay"),
+            1 => ("1 profile was".to_string(), "it stays"),
+            n => (format!("{n} profiles were"), "they stay"),
         };
         messages::note(&format!(
-            "{}: was put together without {they} loaded later; {stay}",
+            "{}: was combined before {they} loaded; {stay}",
             sum.name
         ));
     }
@@ -29,8 +29,8 @@ pub(super) fn run(context: &CommandContext, args: &PruneArgs) -> Result<()> {
     if let Some(gap) = plan.find_gap(&moments, &all) {
         let service = gap.service;
         bail!(
-            "{}: leaves out {} of the service {service}, so the sum would not be the service's; \
-             choose whole services for --roll-up, such as service={service}",
+            "{}: leaves out {} of the service {service}, so the sum would not cover the whole \
+             service; choose whole services for --roll-up, such as service={service}",
             args.selector,
             gap.moment
         );

@@ -11,9 +11,9 @@ pub(super) fn run(args: &ProcessReportArgs) -> Result<()> {
     let rows = recorded_processes().context("/proc: the list of processes cannot be read")?;
     if rows.is_empty() {
         messages::note(
-            "no process that this user may read is recorded; start one with heapprof record (root \
-             reads all; where kernel.yama.ptrace_scope is not 0, others read what heapprof record \
-             started)",
+            "there is no recorded process that this user may read; start one with heapprof record \
+             (root can read all; where kernel.yama.ptrace_scope is not 0, other users can read \
+             only what heapprof record started)",
         );
     }
     let style = ReportStyle {

@@ -138,7 +138,7 @@ pub(super) fn record(
                 program::explain_start_failure(program, found.as_deref(), &error);
             let is_size = |text: &OsStr| text.to_str().is_some_and(|t| size(t).is_ok());
             if args.follow_lines.is_some() && is_size(program) {
-                text += &format!("; --follow-lines={} is one word", program.display());
+                text += &format!("; write --follow-lines={} as one word", program.display());
             }
             messages::error(&anyhow::anyhow!(text));
             return Ok(RecordedRun {
@@ -174,8 +174,8 @@ pub(super) fn record(
 fn profile_names(output: Option<&Path>, program: &OsStr) -> Result<ProfileNamePatterns> {
     if output.is_some_and(|output| output.as_os_str() == "-") {
         bail!(
-            "-o -: a recording writes files, not to standard output; name one that ends in \
-             .pb.gz, or a folder"
+            "-o -: a recording is written to files, not to standard output; give a name that ends \
+             in .pb.gz, or a folder"
         );
     }
     ProfileNamePatterns::new(output, program)
@@ -219,7 +219,7 @@ fn view_options(args: &RecordArgs, color: ColorMode) -> LiveViewOptions {
 fn start_error(error: anyhow::Error) -> anyhow::Error {
     match error.downcast::<RecordingStartError>() {
         Ok(RecordingStartError::NoLineThread(error)) => {
-            anyhow::Error::from(error).context("--follow-lines needs a thread")
+            anyhow::Error::from(error).context("cannot start a thread for --follow-lines")
         }
         Ok(error) => error.into(),
         Err(error) => error,

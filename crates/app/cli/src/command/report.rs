@@ -148,7 +148,7 @@ pub(super) fn write_page_of_file(profile: &str, page: &str) -> Result<()> {
     let context = CommandContext::new(sources::from_command_line(&cli), cli.color);
     match &cli.command {
         CliCommand::Report(args) => run(&context, args),
-        _ => bail!("the report: the words are another command's"),
+        _ => bail!("the report: the arguments belong to another command"),
     }
 }
 
@@ -198,7 +198,7 @@ fn describe_page(
     let mut said = format!("{}: {size}, {} nodes", file.display(), rows.nodes.len());
     if rows.left_out.nodes > 0 {
         said += &format!(
-            " (what is smaller is in {} named (other); --max-nodes shows more)",
+            " (smaller ones are in {} nodes named (other); --max-nodes shows more)",
             rows.left_out.nodes
         );
     }

@@ -16,7 +16,7 @@ pub(super) fn run(context: &CommandContext, args: &SqlArgs) -> Result<()> {
     let query = args.question.query();
     let has_options = args.question.query_of_all_code() != heapprof_analysis::Query::default();
     if args.profile.is_empty() && (has_options || args.question.code.all_code) {
-        bail!("filters and options of the question need a profile: name it with -p");
+        bail!("filters and other report options need a profile: give it with -p");
     }
     if let Some(answer) = heapprof_stores::query(context.sources.backend(), &args.statement)? {
         return output::write_paged(args.output.file(), |out| {
@@ -28,8 +28,8 @@ pub(super) fn run(context: &CommandContext, args: &SqlArgs) -> Result<()> {
             let db = context.sources.db();
             if !db.exists() {
                 bail!(
-                    "{}: there is no such database; heapprof db load makes it, and -p PROFILE asks \
-                     a file",
+                    "{}: there is no such database; heapprof db load creates it, and -p PROFILE \
+                     queries a file",
                     db.display()
                 );
             }

@@ -19,12 +19,12 @@ use crate::{messages, name, output};
 pub(super) fn run(context: &CommandContext, args: &SymbolizeArgs) -> Result<()> {
     let target = SymbolizeTarget::from_args(args)?;
     if !matches!(target, SymbolizeTarget::InPlace(..)) && output::is_terminal(target.path()) {
-        bail!("a profile is not text for a terminal; write it to a file with -o");
+        bail!("a profile is binary and can't be shown on a terminal; write it to a file with -o");
     }
     for folder in args.debug_dir.iter().chain(&args.sysroot) {
         if !folder.is_dir() {
             let what = match folder.exists() {
-                true => "is no folder",
+                true => "is not a folder",
                 false => "there is no such folder",
             };
             bail!("{}: {what}", folder.display());
@@ -35,8 +35,8 @@ pub(super) fn run(context: &CommandContext, args: &SymbolizeArgs) -> Result<()> 
         (&target, format.filter(|&f| f != ProfileFormat::Pprof))
     {
         bail!(
-            "{}: has the format {} and would be a pprof profile afterwards; say with -o where to \
-             write that",
+            "{}: has the format {} and would become a pprof profile; give a file for the result \
+             with -o",
             args.file,
             format.name()
         );
@@ -62,10 +62,10 @@ pub(super) fn run(context: &CommandContext, args: &SymbolizeArgs) -> Result<()> 
     let summary = symbolize(&mut profile, &options);
     for warning in summary.files.iter().flat_map(|file| &file.warnings) {
         let advice = match warning {
-            SymbolizeWarning::Missing { .. } => "; name a folder with --debug-dir",
+            SymbolizeWarning::Missing { .. } => "; give a folder with --debug-dir",
             SymbolizeWarning::NoSymbols {
                 debug_file: None, ..
-            } => ", or name a folder with --debug-dir",
+            } => ", or give a folder with --debug-dir",
             _ => "",
         };
         messages::note(&format!("{warning}{advice}"));
@@ -135,7 +135,7 @@ impl SymbolizeTarget {
             // A profile that comes through a pipe can't be replaced.
             Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => Ok(Self::Stdout),
             Ok(_) if part.is_some() => {
-                bail!("{file}: is a part of {whole}; say with -o where to write it")
+                bail!("{file}: is a part of {whole}; give a file for the result with -o")
             }
             // The path is resolved before the file is read, because the path may lead to another
             // file afterwards.
@@ -143,11 +143,11 @@ impl SymbolizeTarget {
                 TypedPath::Place(place, Some(found)) => {
                     Ok(Self::InPlace(place, found.st_mode & 0o777))
                 }
-                _ => bail!("{file}: was changed meanwhile"),
+                _ => bail!("{file}: was changed in the meantime"),
             },
             Err(_) => bail!(
-                "{file}: there is no such file; to symbolize a URL or a loaded profile, say with \
-                 -o where to write it"
+                "{file}: there is no such file; to symbolize a URL or a stored profile, give a \
+                 file for the result with -o"
             ),
         }
     }

@@ -23,7 +23,7 @@ pub(in crate::command) fn open(
         return Ok((target, image, Vec::new()));
     }
     if program.is_some() {
-        bail!("--exe: is for core files; a process says itself what it runs")
+        bail!("--exe: is for core files; for a process, heapprof finds the program itself")
     }
     let path = name::path(target);
     let pid = process_choice::find(target).map_err(|error| match path.is_file() {
@@ -34,7 +34,7 @@ pub(in crate::command) fn open(
         WalkTarget::from_process(pid).map_err(|error| with_advice(target, error))?;
     let bytes = UnitFormatter::new("bytes", None)?;
     let note = format!(
-        "it was held for {:.1} ms while {} were copied",
+        "it was suspended for {:.1} ms while {} were copied",
         hold.time.as_secs_f64() * 1000.0,
         bytes.show(i128::from(hold.copied))
     );
@@ -46,7 +46,8 @@ pub(in crate::command) fn with_advice(target: &str, error: HeapWalkError) -> any
     let advice = match error {
         HeapWalkError::NotAllowed if is_root() => heapprof_process::REFUSED_TO_ROOT,
         HeapWalkError::NotAllowed => {
-            "; ask as its user or as root (where kernel.yama.ptrace_scope is not 0, as root)"
+            "; run heapprof as its user or as root (where kernel.yama.ptrace_scope is not 0, as \
+             root)"
         }
         HeapWalkError::Traced(_) => "; end that first",
         HeapWalkError::Busy(_) => "; try again",
@@ -57,7 +58,7 @@ pub(in crate::command) fn with_advice(target: &str, error: HeapWalkError) -> any
         // An error of the kernel needs no advice.
         HeapWalkError::Io(error) => anyhow!(error).context(target.into_owned()),
         HeapWalkError::OtherProgram(why) => {
-            anyhow!("{target}: the file of --exe is not that of this core file: {why}")
+            anyhow!("{target}: the --exe file is not the program of this core file: {why}")
         }
         error => anyhow!("{target}: {error}{advice}"),
     }

@@ -23,8 +23,8 @@ pub(super) fn run(context: &CommandContext, args: &TuiArgs) -> Result<()> {
     let mut files = FileFeed::new(context.sources.read_each(&names)?)?;
     let Some(tty) = tty() else {
         bail!(
-            "tui needs a terminal that it may draw on (TERM is set, and the job is in front); top \
-             prints the same"
+            "tui needs a terminal to draw on (TERM must be set, and the job in the foreground); \
+             top prints the same"
         );
     };
     view(context, tty, &mut files)

@@ -91,7 +91,7 @@ pub(super) fn run(context: &CommandContext, args: &WatchArgs) -> Result<ExitCode
     make_database(&db, args.file_mode.mode()?.0)?;
     let listening = ListeningSocket::start(SocketKind::WATCH);
     let listening = listening
-        .map_err(|error| messages::note(&format!("no marks can be set: {error}")))
+        .map_err(|error| messages::note(&format!("marks cannot be set: {error}")))
         .ok();
     let socket = listening.as_ref().map(|listening| listening.path.clone());
     let watching = WatchTask {
@@ -347,7 +347,7 @@ impl WatchTask<'_> {
             is_last |= has_begun && watcher.is_empty() && self.args.process.is_some();
             if is_last {
                 for (_, shown) in &running {
-                    watcher.note(None, now::millis(), "then", format!("{shown}: goes on"));
+                    watcher.note(None, now::millis(), "then", format!("{shown}: still runs"));
                 }
             }
             if is_last || stored.elapsed() >= STORE_INTERVAL {

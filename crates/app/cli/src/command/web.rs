@@ -76,7 +76,7 @@ struct ServerStart {
 fn serve(sources: ProfileSources, settings: PageSettings, start: ServerStart) -> Result<()> {
     let desk = PageDesk::open(sources, settings, Arc::new(CommandLinePage))?;
     let server = PageServer::bind(start.port)
-        .with_context(|| format!("port {}: cannot be listened on", start.port))?;
+        .with_context(|| format!("port {}: cannot listen on it", start.port))?;
     let url = match start.state.as_str() {
         "" => server.url(),
         state => format!("{}#{state}", server.url()),

@@ -43,10 +43,10 @@ pub(super) fn run(context: &CommandContext, args: &WhyArgs) -> Result<ExitCode> 
     };
     let is_process = matches!(target, WhyTarget::Process(_));
     if args.time.is_some() && !is_process {
-        bail!("--for: only a process can be looked at twice");
+        bail!("--for: works only for a running process");
     }
     if args.exe.is_some() && !matches!(target, WhyTarget::Core(_)) {
-        bail!("--exe: is for core files; a process says itself what it runs");
+        bail!("--exe: is for core files; for a process, heapprof finds the program itself");
     }
     let answer = match &target {
         WhyTarget::Process(pid) => {
@@ -57,7 +57,7 @@ pub(super) fn run(context: &CommandContext, args: &WhyArgs) -> Result<ExitCode> 
                     thread::sleep(time);
                     let mut second = ask_process(*pid)?;
                     if second.program != first.program {
-                        bail!("process {pid}: has become another program between the two looks");
+                        bail!("process {pid}: executed another program between the two readings");
                     }
                     let span = second.moment.duration_since(first.moment);
                     second.answer.add_growth(&first.answer, span);
@@ -79,11 +79,11 @@ pub(super) fn run(context: &CommandContext, args: &WhyArgs) -> Result<ExitCode> 
 /// Records a command, and answers for the moment of its peak.
 fn run_command(context: &CommandContext, args: &WhyArgs) -> Result<ExitCode> {
     if args.exe.is_some() {
-        bail!("--exe: is for core files; a command says itself what it runs");
+        bail!("--exe: is for core files; for a command, heapprof finds the program itself");
     }
     let report = &args.report;
     if report.format != ReportFormat::Text && report.output.file().is_none() {
-        bail!("--format: the command writes to standard output, too; name a file with -o");
+        bail!("--format: the command also writes to standard output; give a file with -o");
     }
     let words = ["heapprof", "record", "--quiet", "--"].map(OsString::from);
     let words = words.into_iter().chain(args.command.iter().cloned());
@@ -175,7 +175,7 @@ fn find(context: &CommandContext, target: &str) -> Result<WhyTarget> {
         return Ok(WhyTarget::Profile(target.to_string(), Vec::new()));
     }
     match named_process::own(target)?.as_slice() {
-        [] => bail!("{target}: is no file, no stored profile and no process of yours"),
+        [] => bail!("{target}: is not a file, a stored profile or one of your processes"),
         pids => process_choice::choose(target, pids).map(WhyTarget::Process),
     }
 }
@@ -212,8 +212,8 @@ fn ask_process(pid: u32) -> Result<ProcessAnswer> {
         match (is_gone, named_process::is_there(pid)) {
             (true, false) => anyhow!("process {pid}: has ended"),
             (true, true) => anyhow!(
-                "process {pid}: has no memory of its own: it is a thread of the kernel, or has \
-                 ended and its parent has not asked how"
+                "process {pid}: has no memory of its own: it is a kernel thread or a zombie \
+                 (ended, but not yet waited for by its parent)"
             ),
             (false, _) => anyhow::Error::from(error).context(format!("process {pid}")),
         }

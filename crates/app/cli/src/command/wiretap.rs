@@ -22,7 +22,7 @@ pub(super) fn run(context: &CommandContext, args: &WiretapArgs) -> Result<ExitCo
     let named = || db.display().to_string();
     if !db.exists() {
         bail!(
-            "{}: there is no such database; heapprof alive listen makes it",
+            "{}: there is no such database; heapprof alive listen creates it",
             db.display()
         );
     }

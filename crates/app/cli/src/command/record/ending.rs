@@ -14,16 +14,16 @@ use super::words::{bytes, plural, shown};
 pub(super) fn describe_private(ending: &ProcessEndings, main: u32) -> String {
     if let Some(why) = ending.why_private(main) {
         return format!(
-            "; its ledger was in private memory ({}), so a kill would have left nothing of \
-             it",
+            "; its recorded data was in private memory ({}), so nothing would have been left of it \
+             after a kill",
             why
         );
     }
     match ending.private.as_slice() {
         [] => String::new(),
         [first, ..] => format!(
-            "; the ledgers of {} other process{} were in private memory ({}), so a kill would \
-             have left nothing of them",
+            "; the recorded data of {} other process{} was in private memory ({}), so nothing \
+             would have been left of it after a kill",
             ending.private.len(),
             if ending.private.len() == 1 { "" } else { "es" },
             first.why
@@ -72,23 +72,23 @@ pub(super) fn describe_deaths<'w>(
             };
             let whose = died.without_place.map_or(String::new(), |user| {
                 format!(
-                    ", and record's own file, because the program ran as user {user}, who may \
-                     not write there"
+                    ", and was written by record itself, because the program ran as user {user}, \
+                     who may not write there"
                 )
             });
             lines.insert(
                 0,
-                format!("{path}: is of the moment at which the program {how}{whose}{oom}"),
+                format!("{path}: shows the moment at which the program {how}{whose}{oom}"),
             );
         } else if lines.len() < MAX_REPORTED_DEATHS {
             let process = died.process;
             lines.push(match died.without_place {
                 Some(user) => format!(
-                    "{path}: is record's own file, because process {process} ran as user \
+                    "{path}: was written by record itself, because process {process} ran as user \
                      {user}, who may not write there{oom}"
                 ),
                 None => format!(
-                    "{path}: is of the moment at which process {process} was killed, or ended \
+                    "{path}: shows the moment at which process {process} was killed, or ended \
                      without a profile of its own{oom}"
                 ),
             });
@@ -109,9 +109,9 @@ pub(super) fn describe_deaths<'w>(
 fn describe_oom(oom: OomKill) -> String {
     let limit = oom.limit.and_then(|limit| i64::try_from(limit).ok());
     let limit = limit.map_or(String::new(), |limit| {
-        format!(", which may have {}", bytes(limit))
+        format!(", whose limit is {}", bytes(limit))
     });
-    format!("; just then the kernel's OOM killer ended a process of its cgroup{limit}")
+    format!("; at that moment the kernel's OOM killer killed a process in its cgroup{limit}")
 }
 
 /// Returns the common name of a signal.
@@ -159,8 +159,8 @@ mod tests {
             describe_oom(OomKill {
                 limit: Some(600 << 20)
             }),
-            "; just then the kernel's OOM killer ended a process of its cgroup, which may have \
-             600MiB"
+            "; at that moment the kernel's OOM killer killed a process in its cgroup, whose limit \
+             is 600MiB"
         );
         assert!(describe_oom(OomKill { limit: None }).ends_with("its cgroup"));
         assert_eq!(

@@ -16,7 +16,7 @@ pub(super) fn reason(outcome: &RecordingOutcome) -> String {
 /// Explains why the program left no profile.
 fn why_nothing(ended: &ProgramExit, ending: &ProcessEndings) -> String {
     if ending.unread.contains(&ended.process) {
-        return "no profile: the program left none, and its ledger could not be read".to_string();
+        return "no profile: the program left none, and its data could not be read".to_string();
     }
     let mut unrecorded = ending.unrecorded.iter();
     if let Some(one) = unrecorded.find(|one| one.process == ended.process) {
@@ -24,18 +24,18 @@ fn why_nothing(ended: &ProgramExit, ending: &ProcessEndings) -> String {
     }
     match ended.signal {
         Some(signal) => format!(
-            "no profile: the program was ended by signal {signal} before it could write one{}; \
-             --interval 10s writes on the way",
+            "no profile: the program was killed by signal {signal} before it could write one{}; \
+             --interval 10s writes profiles while it runs",
             ending
                 .why_private(ended.process)
                 .map_or(String::new(), |why| format!(
-                    ", and its ledger was in private memory ({why})"
+                    ", and its recorded data was in private memory ({why})"
                 ))
         ),
         None => {
-            "no profile was written: the library did not reach the program (static, setuid, of \
-             another C library, or started with an environment of its own), or the program ended \
-             by a bare exit_group, had no file descriptor left, or could not write where it should"
+            "no profile was written: the library was not loaded into the program (static, setuid, \
+             for another C library, or started with its own environment), or the program called \
+             exit_group directly, had no file descriptor left, or could not write to its path"
                 .to_string()
         }
     }

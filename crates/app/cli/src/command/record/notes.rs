@@ -6,36 +6,36 @@ use heapprof_recorder::{AuditLimit, RecordingNote};
 pub(super) fn describe(note: &RecordingNote) -> String {
     match note {
         RecordingNote::RefusedCalls(count) => format!(
-            "{count} calls of other users' processes were refused: they are not known to belong \
-             to the recording, or were too many at once"
+            "{count} requests from other users' processes were refused: they are not known to \
+             belong to the recording, or were too many at once"
         ),
-        RecordingNote::FileNotTaken => "a process's file could not be taken".to_string(),
+        RecordingNote::FileNotTaken => "a process's file could not be received".to_string(),
         RecordingNote::TooManyProcesses => {
-            "there were too many processes to keep the ledgers of all of them".to_string()
+            "there were too many processes to keep the recorded data of all of them".to_string()
         }
         RecordingNote::NoLogEvents(why) => format!("--log: there are no events: {why}"),
         RecordingNote::TooManyReplacedPrograms => {
-            "too many programs became others without a word".to_string()
+            "too many processes executed another program without reporting it".to_string()
         }
         RecordingNote::ReadTimeOver => {
-            "it took too long to read what processes held at their end".to_string()
+            "it took too long to read what processes had in use when they ended".to_string()
         }
         RecordingNote::PartialProfile(path) => format!(
-            "{}: is not of all that was recorded: there was no room for the rest",
+            "{}: does not have everything that was recorded: there was no room for the rest",
             path.display()
         ),
         RecordingNote::NoPlace(error) => {
             format!("{error}; -o DIR/%e.%p.pb.gz, with a DIR of mode 1777, keeps it")
         }
         RecordingNote::UnreadLedger { process, why } => {
-            format!("what process {process} held at its end is not known: {why}")
+            format!("what process {process} had in use when it ended is not known: {why}")
         }
         RecordingNote::AuditLimit { what, count, limit } => {
             let what = match what {
                 AuditLimit::Children => "children were forked",
                 AuditLimit::Loads => "files were loaded",
             };
-            format!("--fork-audit: {count} more {what} than the {limit} that are noted")
+            format!("--fork-audit: {count} more {what} than the {limit} that are recorded")
         }
         RecordingNote::AuditNotWritten(why) => format!("--fork-audit: {why}"),
     }

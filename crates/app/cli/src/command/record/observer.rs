@@ -35,19 +35,19 @@ impl RecordingObserver for RecordPrinter {
         match event {
             RecordingEvent::ShellNeeded(check) => report_preloading(check),
             RecordingEvent::DamagedLines => messages::note(
-                "some of what the program said of its lines is damaged, because a process was \
-                 ended or could not write; --follow-lines goes on after it",
+                "some reports of the program about its lines are damaged, because a process was \
+                 killed or could not write; --follow-lines continues after them",
             ),
             RecordingEvent::SkippedLines => messages::note(
-                "some lines that grew are not said, because the program told of more than could \
-                 be read or written; a larger MIN of --follow-lines makes it tell of less",
+                "some lines that grew are not reported, because the program reported more than \
+                 could be read or written; a larger MIN of --follow-lines makes it report fewer",
             ),
             RecordingEvent::LineOutputFailed(path, error) => messages::note(&format!(
-                "{}: cannot be written: {error}; no more lines are said",
+                "{}: cannot be written: {error}; no more lines are reported",
                 path.display()
             )),
             RecordingEvent::ViewFailed(error) => messages::note(&format!(
-                "--live: {error:#}; the recording goes on without the view"
+                "--live: {error:#}; the recording continues without the view"
             )),
             RecordingEvent::LogEnded(end) => {
                 if let Some(path) = &self.log {

@@ -91,8 +91,8 @@ pub(super) fn describe_refused(refused: &[(PathBuf, std::io::Error)]) -> Option<
         n => format!(" (and {} more)", n - 1),
     };
     Some(format!(
-        "{}: is left as it is ({why}){more}; heapprof convert symbolize -o OUT FILE writes it with names \
-         elsewhere",
+        "{}: was left unchanged ({why}){more}; heapprof convert symbolize -o OUT FILE writes it \
+         with names elsewhere",
         path.display()
     ))
 }
@@ -180,7 +180,7 @@ fn report_profiles(outcome: &RecordingOutcome, main: usize, args: &RecordArgs) {
         && let Some(text) = of_next.and_then(|details| unseen_frees(details.unseen_frees))
     {
         messages::note(&format!(
-            "{next_path}: {text}: the program frees by calls that heapprof does not see"
+            "{next_path}: {text}: the program frees memory through calls that heapprof does not see"
         ));
     }
     if let Some(missing) = of_next.and_then(|details| details.missing_frames.as_ref()) {
@@ -350,7 +350,7 @@ fn period(at_most: i64) -> Option<String> {
 /// Explains why the program did not write the main profile at its end; `None` if it did.
 fn explain_not_last(ended: &ProgramExit, left_own: bool, main: &WrittenProfile) -> Option<String> {
     let how = match ended.signal {
-        Some(signal) => format!("was ended by signal {signal}"),
+        Some(signal) => format!("was killed by signal {signal}"),
         None => "ended".to_string(),
     };
     if !left_own {
@@ -360,14 +360,14 @@ fn explain_not_last(ended: &ProgramExit, left_own: bool, main: &WrittenProfile) 
     }
     if main.is_before_exec {
         return Some(
-            "the program became another one by exec, which left no profile (static, setuid, of \
-             another C library, or started with an environment of its own); this is the profile of \
-             what it was before"
+            "the program executed another one, which left no profile (static, setuid, for another \
+             C library, or started with its own environment); this is the profile from before the \
+             exec"
                 .to_string(),
         );
     }
     (!main.is_last).then(|| {
-        format!("the program {how} without a last profile; this is the last one it wrote before")
+        format!("the program {how} without a final profile; this is the last one it wrote before")
     })
 }
 
@@ -383,9 +383,9 @@ fn explain_filter(recorded: &[RecordedProfile], main: usize) -> Option<String> {
         n => format!(" (and so do {n} more profile{})", plural(n)),
     };
     Some(format!(
-        "{}: ends where the program installed a filter of system calls (seccomp) that would have \
-         ended it for writing a profile{others}; what it held afterwards is not in it; heapprof \
-         watch shows how much that is",
+        "{}: ends where the program installed a system call filter (seccomp) that would have \
+         killed it for writing a profile{others}; what it allocated afterwards is not in it; \
+         heapprof watch shows how much that is",
         shown(&first.written.path)
     ))
 }
@@ -398,7 +398,7 @@ fn explain_missing_names(unnamed: &[&anyhow::Error]) -> Option<String> {
         .downcast_ref::<ProfileError>()
         .is_some_and(ProfileError::is_limit);
     let advice = match is_limit {
-        true => "; if that is right, raise the limit with --max-inflated",
+        true => "; if that size is expected, raise the limit with --max-inflated",
         false => "",
     };
     let which = match unnamed.len() {

@@ -38,9 +38,9 @@ pub(super) fn report_preloading(check: &PreloadCheck) {
             // This is the error of the recording.
             PreloadObstacle::Sanitizer(_) => return,
             PreloadObstacle::OwnAllocator(function) => messages::note(&format!(
-                "{name}: has an allocator of its own linked in ({function}); only what goes \
-                 through the shared library's malloc is recorded (a Rust program can use the \
-                 crate heapprof-alloc over it)"
+                "{name}: has its own allocator linked in ({function}); only what goes through the \
+                 shared library's malloc is recorded (a Rust program can use the crate \
+                 heapprof-alloc over it)"
             )),
         }
     }
@@ -97,7 +97,7 @@ fn hint(program: &OsStr) -> Option<String> {
         ));
     }
     if let Some((variable, _)) = name.split_once('=').filter(|(n, _)| !n.contains('/')) {
-        return Some(format!("set {variable} in front of heapprof, or by env"));
+        return Some(format!("set {variable} in front of heapprof, or with env"));
     }
     let is_here = !name.contains('/') && Path::new(name).is_file();
     is_here.then(|| format!("./{name} is one in this folder"))

@@ -26,9 +26,9 @@ pub(super) fn lines(all: &[UnhookedAllocator], peak: Option<RssBreakdown>) -> Ve
         let remedy = match one {
             UnhookedAllocator::Inside { remedy, .. } => remedy,
             UnhookedAllocator::Called { .. } => {
-                "a program that calls malloc and free is seen whole"
+                "a program that calls malloc and free is recorded completely"
             }
-            UnhookedAllocator::SecondLibc { .. } => "what dlopen loads is seen whole",
+            UnhookedAllocator::SecondLibc { .. } => "what dlopen loads is recorded completely",
         };
         let mappings = match one {
             UnhookedAllocator::Inside {
@@ -56,8 +56,8 @@ pub(super) fn own_allocator(of: &WrittenProfile, program: &str) -> Option<String
         _ => None,
     })?;
     Some(format!(
-        "nothing was recorded because {program} has an allocator of its own linked in \
-         ({function}), which comes before that of every library"
+        "nothing was recorded because {program} has its own allocator linked in ({function}), \
+         which takes precedence over that of any library"
     ))
 }
 
@@ -93,8 +93,9 @@ mod tests {
             [
                 "the blocks of mimalloc inside /tmp/p\\n (mi_malloc_aligned) are not recorded; 2MiB \
                  of the peak RSS 3MiB is not in the profile; link it otherwise",
-                "/tmp/p\\n calls sdallocx of jemalloc past malloc, and such frees are not recorded, \
-                 so what is in use is too much; a program that calls malloc and free is seen whole",
+                "/tmp/p\\n calls sdallocx of jemalloc, bypassing malloc; such frees are not \
+                 recorded, so the memory in use is overstated; a program that calls malloc and \
+                 free is recorded completely",
             ]
         );
     }

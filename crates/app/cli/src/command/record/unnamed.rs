@@ -34,10 +34,10 @@ pub(super) fn mostly_nameless(
     );
     let Some(file) = Some(&unnamed.file).filter(|file| file.starts_with('/')) else {
         text += match has_died {
-            false => ", which is in no file",
+            false => ", which is not in any file",
             true => {
-                ": it is in no file, or in one that was not noted before the process ended; \
-                 heapprof record --interval 10s writes profiles on the way, which name the file"
+                ": it is not in a file, or in one that was not recorded before the process ended; \
+                 heapprof record --interval 10s writes profiles while it runs, which name the file"
             }
         };
         return Some(text);
@@ -92,8 +92,8 @@ mod tests {
         };
         let said = |has_died| mostly_nameless(&unnamed, Path::new("p.pb.gz"), has_died).unwrap();
         let begin = "p.pb.gz: 66.67% of the peak is held by code without names";
-        assert_eq!(said(false), format!("{begin}, which is in no file"));
-        assert!(said(true).starts_with(&format!("{begin}: it is in no file, or in one that ")));
+        assert_eq!(said(false), format!("{begin}, which is not in any file"));
+        assert!(said(true).starts_with(&format!("{begin}: it is not in a file, or in one that ")));
         assert!(said(true).contains("--interval"));
     }
 }

@@ -26,10 +26,10 @@ pub(super) fn quoted(path: &Path) -> String {
 /// Describes how many children are left out, and the option that keeps them.
 pub(super) fn describe_left_out(count: usize) -> String {
     match count {
-        1 => "a child that held less than 64KiB of its own is left out: --keep-small keeps it"
+        1 => "a child that used less than 64KiB of its own was left out: --keep-small keeps it"
             .to_string(),
         count => format!(
-            "{count} children that held less than 64KiB of their own are left out: --keep-small \
+            "{count} children that used less than 64KiB of their own were left out: --keep-small \
              keeps them"
         ),
     }

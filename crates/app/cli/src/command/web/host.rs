@@ -47,7 +47,7 @@ impl PageHost for CommandLinePage {
 
     fn words(&self) -> PageWords {
         PageWords {
-            values: "heapprof --help says what values there are",
+            values: "heapprof --help lists the possible values",
             upload: "Start it with heapprof web --upload",
             closed_sources: "source files are read with --source only",
         }

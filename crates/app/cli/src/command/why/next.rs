@@ -157,7 +157,7 @@ fn of_profile(profile: &str, words: &[OsString], answer: &MemoryAnswer) -> Vec<N
         && (1..=MAX_COMMAND_LINE).contains(&line.chars().count())
     {
         let mappings = format!("heapprof record --mmap -- {line}");
-        all.push(command(mappings, "who maps memory itself"));
+        all.push(command(mappings, "what maps memory itself"));
     }
     if answer.kept_at_end && answer.share(PartKind::Recorded) >= MIN_SHARE {
         let leaks = format!("heapprof leaks {profile}");
@@ -173,7 +173,7 @@ fn of_profile(profile: &str, words: &[OsString], answer: &MemoryAnswer) -> Vec<N
         command(format!("heapprof tree{when} {profile}"), "who calls them"),
         command(
             format!("heapprof report {profile} -o page.html"),
-            "a page to look at",
+            "a page for the browser",
         ),
     ]);
     all
