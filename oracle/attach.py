@@ -296,7 +296,7 @@ def rounds(name):
         for n in range(ROUNDS):
             mode = ["--exact"] if n % 3 else ["--period", "4KiB"]
             code, said = attach(program.pid(), *mode, "--for", "50ms")
-            found = re.search(r"held for ([\d.]+) ms", said)
+            found = re.search(r"suspended for ([\d.]+) ms", said)
             if found:
                 held.append(float(found[1]))
             if "safe place" in said:

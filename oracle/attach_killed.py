@@ -48,7 +48,7 @@ def main():
             code, said = run("detach", str(program.pid))
             if code == 0:
                 counts["was attached"] += 1
-            elif "nobody is attached" in said:
+            elif "no process is attached" in said:
                 counts["was not"] += 1
             else:
                 wrong.append(said)

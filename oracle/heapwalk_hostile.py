@@ -497,7 +497,7 @@ def walk_live(args, built, mode, number, out, name):
             state = state_of(victim.pid)
         if not wrong and (state != ["S", "0"] or not echo(victim)):
             wrong = f"the process does not live on: {state}"
-        held = re.search(r"held for ([\d.]+) ms", text)
+        held = re.search(r"suspended for ([\d.]+) ms", text)
         found.append((name, "live", words, wrong, code, took, held and float(held.group(1))))
     victim.kill()
     victim.communicate()

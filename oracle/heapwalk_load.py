@@ -473,7 +473,7 @@ def walk(pid):
     if done.returncode:
         return None, None, f"exit {done.returncode}: {done.stderr.strip()[:200]}"
     notes = json.loads(done.stdout)["notes"]
-    found = re.search(r"held for ([\d.]+) ms while (\S+) were", notes[0])
+    found = re.search(r"suspended for ([\d.]+) ms while (\S+) were", notes[0])
     extra = [note for note in notes[1:] if "missing" in note or "could not be walked" in note]
     return float(found.group(1)), found.group(2), "; ".join(extra) or None
 

@@ -130,7 +130,7 @@ def compare(heapprof, root, work, name, program, planted):
             wrong.append(f"sizes are {found['bytes']}, chunks have {found['malloc']}")
         if abs(apart) > 0.01:
             wrong.append(f"malloc says {malloc}, sizes are {found['bytes']}")
-        held = next((note for note in found["notes"] if note.startswith("it was held")), "")
+        held = next((note for note in found["notes"] if note.startswith("it was suspended")), "")
         text = (f"{name}: {len(sweeps)} of {len(found['interpreters'])} interpreters swept, {values} values, "
                 f"{found['bytes']} B, {100 * apart:+.2f} % of malloc's, {perls:.1f} % Perl's, {cycles} cycles; {held}")
         return not wrong, "\n    ".join([text, *wrong])

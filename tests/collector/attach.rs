@@ -199,7 +199,10 @@ fn what_happens_while_somebody_is_attached_is_counted_and_nothing_else() {
             program.work();
         }
         let info = program.run(&["info", "p.pb.gz"]).out;
-        assert!(info.contains("blocks from before are not in it"), "{info}");
+        assert!(
+            info.contains("blocks allocated before are not in it"),
+            "{info}"
+        );
         assert_eq!(program.end().code(), Some(7));
     }
 }
@@ -354,11 +357,15 @@ fn what_is_left_attached_is_seen_taken_over_and_left() {
     let pid = program.pid();
     let said = program.run(&["detach", &pid]);
     assert_eq!(said.code, 2);
-    assert!(said.err.contains("nobody is attached"), "{}", said.err);
+    assert!(said.err.contains("no process is attached"), "{}", said.err);
     let mut attach = Attach::begin(program.folder.path(), &pid, &["--exact"]);
     let second = program.run(&["attach", &pid, "--for", "1s"]);
     assert_eq!(second.code, 2);
-    assert!(second.err.contains("is attached to it"), "{}", second.err);
+    assert!(
+        second.err.contains("is already attached to it"),
+        "{}",
+        second.err
+    );
     program.work();
     assert_eq!(
         total(
@@ -372,7 +379,7 @@ fn what_is_left_attached_is_seen_taken_over_and_left() {
     attach.child.wait().unwrap();
     program.work();
     let taken = program.attached(2);
-    assert!(taken.err.contains("without leaving"), "{}", taken.err);
+    assert!(taken.err.contains("without detaching"), "{}", taken.err);
     assert_eq!(program.total("alloc_objects"), 20);
     let mut attach = Attach::begin(program.folder.path(), &pid, &["--exact"]);
     attach.child.kill().unwrap();
@@ -556,7 +563,10 @@ fn of_two_who_attach_at_once_one_is_told_of_the_other() {
         };
         let refused = loser.finish();
         assert_eq!(refused.code, 2, "{}", refused.err);
-        let said = ["is attached to it", "another heapprof attaches to it"];
+        let said = [
+            "is already attached to it",
+            "another heapprof is attaching to it",
+        ];
         let is_told = said.iter().any(|text| refused.err.contains(text));
         assert!(is_told, "{}", refused.err);
         let left = winner.leave();

@@ -70,7 +70,7 @@ fn children_have_a_folder() {
     );
     assert!(
         found.err.contains(
-            " children that held less than 64KiB of their own are left out: --keep-small keeps"
+            " children that used less than 64KiB of their own were left out: --keep-small keeps"
         ),
         "{}",
         found.err
@@ -155,7 +155,7 @@ fn what_a_child_inherits_is_not_its_own() {
     for options in [&["--exact"][..], &["--exact", "--threads"], &["--period=2"]] {
         let (kept, said) = recorded(options);
         assert_eq!(kept, ["program.N.pb.gz"], "{options:?} {said}");
-        let expected = "12 children that held less than 64KiB of their own are left out: \
+        let expected = "12 children that used less than 64KiB of their own were left out: \
                         --keep-small keeps them)";
         assert!(said.contains(expected), "{options:?} {said}");
         std::fs::remove_dir_all(here.join("a.children")).unwrap();
@@ -271,7 +271,7 @@ fn what_is_no_heap_is_said() {
     assert!(said.contains(advice), "{said}");
     let info = run(here, &["info", "p.pb.gz"]).out;
     assert!(
-        info.contains("Beside the heap") && info.contains(advice),
+        info.contains("Outside the heap") && info.contains(advice),
         "{info}"
     );
     // If mappings are counted, no advice is printed.
@@ -285,7 +285,10 @@ fn what_is_no_heap_is_said() {
         info.contains(", because not all of it was touched"),
         "{info} {said}"
     );
-    assert!(said.contains("MiB, more than was touched)"), "{said}");
+    assert!(
+        said.contains("MiB, so part of the heap was never touched)"),
+        "{said}"
+    );
 }
 
 /// The child with the largest heap is not always the one with the largest resident set.
@@ -391,19 +394,21 @@ fn a_child_s_profile_is_called_so() {
     assert_eq!(killed.code, 137);
     assert!(
         killed.err.contains(
-            "the program was ended by signal 9 and left no profile of its own; this is the \
+            "the program was killed by signal 9 and left no profile of its own; this is the \
              profile of a child"
         ),
         "{}",
         killed.err
     );
-    let why = "in private memory (files may have no more than 51200000 bytes), so a kill would";
+    let why = "in private memory (files may have no more than 51200000 bytes), so nothing would \
+               have been left";
     assert!(killed.err.contains(why), "{}", killed.err);
     // A chance sample would count as much, so the recording is exact.
     let small = shell("--exact", "uname >/dev/null; kill -9 $$").err;
-    let expected = "no profile: the program was ended by signal 9 before it could write one";
+    let expected = "no profile: the program was killed by signal 9 before it could write one";
     assert!(small.contains(expected), "{small}");
-    let expected = "; a child that held less than 64KiB of its own is left out: --keep-small keeps";
+    let expected =
+        "; a child that used less than 64KiB of its own was left out: --keep-small keeps";
     assert!(small.contains(expected), "{small}");
     let ended = shell("--exact", "uname >/dev/null; exit 3");
     assert_eq!(ended.code, 3);
@@ -508,8 +513,8 @@ fn a_profile_that_ends_at_a_filter_is_said_to() {
         assert_eq!(found.code, 0, "{}", found.err);
         found.err
     };
-    let expected = "p.pb.gz: ends where the program installed a filter of system calls (seccomp) \
-                    that would have ended it for writing a profile; what it held afterwards is \
+    let expected = "p.pb.gz: ends where the program installed a system call filter (seccomp) that \
+                    would have killed it for writing a profile; what it allocated afterwards is \
                     not in it; heapprof watch shows how much that is\n";
     let said = recorded(&["./program"]);
     assert!(said.contains(expected), "{said}");
@@ -517,11 +522,11 @@ fn a_profile_that_ends_at_a_filter_is_said_to() {
         said.contains("p.pb.gz: 100B in use then, peak 100B"),
         "{said}"
     );
-    assert!(!said.contains("without a last profile"), "{said}");
+    assert!(!said.contains("without a final profile"), "{said}");
     // The profile of such a child is kept, even if the child had little in use before the filter.
     let said = recorded(&["sh", "-c", "./program; exit 0"]);
     assert!(said.contains("program."), "{said}");
-    let expected = "ends where the program installed a filter of system calls";
+    let expected = "ends where the program installed a system call filter";
     assert!(
         said.contains(expected) && !said.contains("left out"),
         "{said}"

@@ -454,7 +454,11 @@ fn what_a_program_had_loaded_when_it_died_has_names() {
             let words = [&words[..], &[how, &mappings, &plugins]].concat();
             let died = run(folder.path(), &words);
             assert_eq!(died.code, code, "{}", died.err);
-            assert!(!died.err.contains("was not noted"), "{}", died.err);
+            assert!(
+                !died.err.contains("was not recorded before"),
+                "{}",
+                died.err
+            );
             let top = ["top", "-n0", "-fjson", "-tinuse_space", "p.pb.gz"];
             let top = json(folder.path(), &top);
             for i in 0..PLUGINS {

@@ -169,7 +169,7 @@ fn a_killed_child_leaves_what_it_held_before_and_after() {
             "{does}: {top}"
         );
         assert_eq!(row_of(top, "late"), Some([late; 2]), "{does}: {top}");
-        let said = found.err.contains("is of the moment at which");
+        let said = found.err.contains("shows the moment at which");
         assert!(said, "{does}: {}", found.err);
     }
 }
@@ -230,7 +230,7 @@ fn a_small_child_leaves_nothing() {
     // The reader of its output is one of the counted children. A process before and after an exec
     // counts as one.
     for (does, count, all) in [("e", 2, 2), ("k", 2, 2), ("fe", 3, 3), ("fk", 2, 3)] {
-        let said = format!("{count} children that held less than 64KiB");
+        let said = format!("{count} children that used less than 64KiB");
         for options in [&["--exact"][..], &["--period=1KiB"]] {
             let folder = tempfile::tempdir().unwrap();
             let program = built.path("program");
@@ -286,7 +286,7 @@ fn a_child_of_another_user_is_known_at_once() {
     });
     std::fs::write(folder.path().join("go"), "").unwrap();
     let found = Run::from(record.wait_with_output().unwrap());
-    let said = "3 children that held less than 64KiB";
+    let said = "3 children that used less than 64KiB";
     assert!(found.err.contains(said), "{}", found.err);
 }
 

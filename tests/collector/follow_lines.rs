@@ -225,10 +225,10 @@ fn what_cannot_be_followed_is_said_before_the_program_runs() {
     let folder = tempfile::tempdir().unwrap();
     for (options, wanted) in [
         (&["--follow-output=x"][..], "--follow-lines"),
-        (&["--follow-lines=0"], "0 bytes are no growth"),
+        (&["--follow-lines=0"], "must be more than 0 bytes"),
         (
             &["--follow-lines", "--follow-output=none/x"],
-            "make it first",
+            "create it first",
         ),
     ] {
         let args = [&["record"], options, &["--", "touch", "ran"]].concat();
@@ -407,7 +407,7 @@ fn a_reader_that_stops_is_left_behind() {
         "{}",
         done.err
     );
-    let wanted = "lines: cannot be written: its reader was too slow; no more lines are said";
+    let wanted = "lines: cannot be written: its reader was too slow; no more lines are reported";
     assert!(done.err.contains(wanted), "{}", done.err);
 }
 

@@ -496,7 +496,7 @@ fn an_empty_report_says_why() {
     let again = run(here, &["fork-audit", "-o", "a", "--", "sleep", "0"]);
     assert_eq!((again.code, &*again.out), (2, ""), "{}", again.err);
     assert!(
-        again.err.contains("profiles in it already"),
+        again.err.contains("already profiles in it"),
         "{}",
         again.err
     );

@@ -243,7 +243,7 @@ fn a_core_file_shows_the_same() {
         "{bytes}"
     );
     let who = ok(&["heapwalk", &core, "--who", &at]);
-    assert!(who.contains("nothing leads there from a root"), "{who}");
+    assert!(who.contains("it cannot be reached from a root"), "{who}");
     // For a truncated core file, the missing part is reported.
     let file = core.strip_prefix("core:").unwrap();
     let whole = std::fs::read(file).unwrap();
@@ -299,8 +299,8 @@ fn what_is_no_heap_is_said() {
     let pipe = format!("core:{}", pipe.display());
     for (words, why) in [
         (&["heapwalk", "pid:4194304"][..], "no such process"),
-        (&["heapwalk", "core:/dev/null"], "no regular file"),
-        (&["heapwalk", &pipe], "no regular file"),
+        (&["heapwalk", "core:/dev/null"], "not a regular file"),
+        (&["heapwalk", &pipe], "not a regular file"),
         (&["heapwalk", "/etc/passwd"], "write core:/etc/passwd"),
         (&["heapwalk", "pid:1", "--unit", "furlongs"], "furlongs"),
         (&["heapwalk", "core:/etc/passwd"], "not that of an ELF file"),

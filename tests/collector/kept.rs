@@ -116,11 +116,11 @@ fn limits_are_said_and_change_nothing() {
         (&spaced, None),
         (
             &[filter, "deny"],
-            Some("(a file in memory could not be made: Operation not permitted (os error 1))"),
+            Some("(a file in memory could not be created: Operation not permitted (os error 1))"),
         ),
         (
             &[filter, "kill"],
-            Some("(a filter of system calls ends whoever asks for a file in memory)"),
+            Some("(a system call filter kills processes that create a file in memory)"),
         ),
     ] {
         let folder = tempfile::tempdir().unwrap();
@@ -261,7 +261,7 @@ fn there_is_one_last_profile() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         let ended = recorded(folder, &[], &[], words);
-        let said = ended.err.contains("is of the moment at which");
+        let said = ended.err.contains("shows the moment at which");
         assert_eq!(said, is_kept, "{words:?}: {}", ended.err);
         let there = std::fs::read_dir(folder).unwrap().count();
         assert_eq!(there, files, "{words:?}: {}", ended.err);

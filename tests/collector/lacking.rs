@@ -70,7 +70,7 @@ fn stacks_without_unwind_tables_are_counted_by_file() {
     let said = record(&built, &[]).err;
     assert!(
         said.contains(
-            "callers are missing, because a stack ends early: 1 stack (100 allocations, "
+            "some callers are missing, because a stack ends early: 1 stack (100 allocations, "
         ) && said.contains("/program, which has unwind tables that do not reach that code")
             && said.contains("-fno-omit-frame-pointer"),
         "{said}"
@@ -86,7 +86,7 @@ fn stacks_without_unwind_tables_are_counted_by_file() {
     );
     let text = run(folder, &["info", "p.pb.gz"]).out;
     assert!(
-        text.contains("Early ends       1 stack (100 allocations"),
+        text.contains("Incomplete stacks  1 stack (100 allocations"),
         "{text}"
     );
     // The ledger of a killed program has this number, too.
@@ -234,7 +234,7 @@ fn an_allocator_inside_the_program_is_named() {
         let unseen = info(built.folder.path())["unseen_allocators"].clone();
         assert!(unseen[0].as_str().unwrap().contains(name), "{unseen}");
         let text = run(built.folder.path(), &["info", "p.pb.gz"]).out;
-        assert!(text.contains("Not seen         the blocks of "), "{text}");
+        assert!(text.contains("Not recorded     the blocks of "), "{text}");
     }
 }
 
@@ -261,7 +261,7 @@ fn functions_of_a_shared_allocator_are_named() {
         built.run("mv program program.o");
         built.run(&format!("gcc -o program program.o {jemalloc}"));
         let said = record(&built, &[]).err;
-        let wanted = format!("/program calls {function} of jemalloc past malloc, and {missing}");
+        let wanted = format!("/program calls {function} of jemalloc, bypassing malloc; {missing}");
         assert!(said.contains(&wanted), "{said}");
     }
     // A program that calls only malloc is recorded completely.
@@ -315,7 +315,7 @@ fn frees_by_other_ways_are_counted_when_addresses_come_again() {
     let built = build(source, "gcc -O1 -w");
     let said = record(&built, &[]).err;
     assert!(
-        said.contains("49 blocks of 47.85KiB were given out again although no free was seen"),
+        said.contains("49 blocks of 47.85KiB were allocated again although no free was seen"),
         "{said}"
     );
     let folder = built.folder.path();

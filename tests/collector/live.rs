@@ -285,7 +285,7 @@ fn the_view_can_be_left_while_the_program_runs() {
     terminal.tmux(&["resize-window", "-t", "live", "-x", "80", "-y", "24"]);
     terminal.until(&["FLAT"]);
     terminal.press("q");
-    terminal.until(&["the program goes on without the view"]);
+    terminal.until(&["the program keeps running"]);
     terminal.press("q");
     terminal.until(&["kept ten"]);
     let saved = std::fs::read_dir(terminal.folder.path()).unwrap();

@@ -209,13 +209,13 @@ fn a_limit_is_kept_and_what_is_beyond_is_counted() {
     let len = std::fs::metadata(path.join("x.log")).unwrap().len();
     assert!((90 << 10..101 << 10).contains(&len), "{len}");
     assert!(
-        run.err.contains("missing beyond --log-limit"),
+        run.err.contains("missing: --log-limit was reached"),
         "{}",
         run.err
     );
     let said = said(path, &["leaks", "--log", "x.log"]);
     assert!(
-        said.contains("events are missing in it; blocks may be listed"),
+        said.contains("events are missing from it; blocks may be listed"),
         "{said}"
     );
 }
@@ -338,13 +338,13 @@ fn what_can_not_be_is_said() {
     says(&["leaks", "--log", "x", "y"], "cannot be used with");
     let empty = "heapprof log 1\nend 0.000000 cut written 0 dropped 0\n";
     std::fs::write(folder.path().join("empty.log"), empty).unwrap();
-    says(&["leaks", "--log", "empty.log"], "has no program's events");
+    says(&["leaks", "--log", "empty.log"], "has no events");
     // A truncated log is read as far as it goes.
     let cut = "heapprof log 1\nprogram 7 x\nstack 1\tmain\n+ 0.000001 7 0x10 5 1\n+ 0.000001 7 0x1";
     std::fs::write(folder.path().join("cut.log"), cut).unwrap();
     let said = said(folder.path(), &["leaks", "--log", "cut.log"]);
     assert!(
-        said.contains("events are missing: it is still written"),
+        said.contains("events are missing: it is still being written"),
         "{said}"
     );
     assert!(said.contains("5B in 1 object in use"), "{said}");

@@ -312,7 +312,7 @@ fn names_fit_a_line() {
     }
     let literal = run(folder, &["peek", "parse(int)", "p.pb.gz"]).err;
     assert!(
-        literal.contains("as a name, and no expression, it is \"parse\\\\(int\\\\)\""),
+        literal.contains("taken literally, it is \"parse\\\\(int\\\\)\""),
         "{literal}"
     );
     // A name copied from these reports may be shortened, and the message says so.
@@ -323,7 +323,7 @@ fn names_fit_a_line() {
     ] {
         let said = run(folder, args).err;
         assert!(
-            said.contains(": it is looked for in whole names, and \"parse\" is short for \"parse("),
+            said.contains(": it must match whole names, and \"parse\" is short for \"parse("),
             "{args:?}: {said}"
         );
     }
@@ -405,7 +405,9 @@ fn code_without_names_is_called_the_same_in_each_run() {
     recorded(folder, &["-o", "other.pb.gz", "./program"]);
     let said = run(folder, &["diff", "a.pb.gz", "other.pb.gz"]).err;
     assert!(
-        said.contains("may be new or gone only because the two sides have different builds of it"),
+        said.contains(
+            "may only look new or gone, because the two sides have different builds of it"
+        ),
         "{said}"
     );
     // pprof does not treat a frame without symbols as symbolized, and `info` counts such frames.
@@ -419,7 +421,9 @@ fn code_without_names_is_called_the_same_in_each_run() {
     );
     let said = run(folder, &["diff", "a.pb.gz", "b.pb.gz"]).err;
     assert!(
-        said.contains("of program may be new or gone only because its code has names on one side"),
+        said.contains(
+            "of program may only look new or gone, because its code has names on only one side"
+        ),
         "{said}"
     );
 }
@@ -450,7 +454,7 @@ fn a_wrapper_of_a_stripped_program_is_proposed() {
     let top = run(folder, &["top", "p.pb.gz"]).out;
     let proposed: Vec<&str> = top
         .lines()
-        .filter(|line| line.contains("counts its memory as theirs"))
+        .filter(|line| line.contains("adds its memory to theirs"))
         .collect();
     assert!(
         proposed.len() == 1 && proposed[0].contains("12 functions"),
@@ -460,7 +464,7 @@ fn a_wrapper_of_a_stripped_program_is_proposed() {
     let pattern = pattern.split('\'').next().unwrap();
     assert!(pattern.starts_with("^program\\+0x"), "{pattern}");
     let top = run(folder, &["top", "--wrappers", pattern, "p.pb.gz"]).out;
-    assert!(!top.contains("counts its memory as theirs"), "{top}");
+    assert!(!top.contains("adds its memory to theirs"), "{top}");
     // Now the function that makes items comes first, and then the caller that requested the most.
     let csv = [
         "top",
@@ -540,7 +544,7 @@ fn a_wrapper_that_nobody_knows_is_proposed() {
         let built = build(&source, "gcc -g -O1 -fno-optimize-sibling-calls");
         let folder = built.folder.path();
         recorded(folder, &["-o", "p.pb.gz", "./program"]);
-        let flag = format!("--wrappers '^{name}$' counts its memory as theirs");
+        let flag = format!("--wrappers '^{name}$' adds its memory to theirs");
         let top = run(folder, &["top", "p.pb.gz"]).out;
         assert_eq!(top.contains(&flag), is_wrapper, "{name}: {top}");
         let info = run(folder, &["info", "p.pb.gz"]).out;
@@ -550,7 +554,7 @@ fn a_wrapper_that_nobody_knows_is_proposed() {
             &["top", "--wrappers", &format!("^{name}$"), "p.pb.gz"],
         );
         assert!(
-            !own.out.contains("counts its memory as theirs"),
+            !own.out.contains("adds its memory to theirs"),
             "{name}: {}",
             own.out
         );

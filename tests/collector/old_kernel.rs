@@ -154,7 +154,7 @@ fn a_killed_program_without_memory_files_is_said() {
         let is_told = [
             "no profile",
             "signal 9",
-            "a file in memory could not be made",
+            "a file in memory could not be created",
             "--interval",
         ];
         assert!(

@@ -338,8 +338,8 @@ fn what_is_not_recorded_is_said() {
     for (name, wanted) in [
         (pid.as_str(), "is not recorded by heapprof"),
         ("pid:999999999", "there is no such process"),
-        ("pid:no such program", "no process of this name"),
-        ("pid:", "names no process"),
+        ("pid:no such program", "no process with this name"),
+        ("pid:", "does not name a process"),
         ("core:nothing", "cannot be read"),
         ("core:text", "not a core file"),
         ("core:/bin/sh", "another kind of ELF file"),

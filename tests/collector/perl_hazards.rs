@@ -281,6 +281,6 @@ fn too_many_interpreters_are_said() {
         .output()
         .unwrap();
     let info = String::from_utf8_lossy(&info.stdout);
-    let wanted = "perl: more than 64 interpreters at once: the others have native frames";
+    let wanted = "perl: more than 64 interpreters at once: the others have only native frames";
     assert!(info.contains(wanted), "{info}");
 }

@@ -354,7 +354,7 @@ fn what_is_no_perl_is_refused() {
     let cache = folder.path().join("cache");
     for (perl, wanted) in [
         ("none/perl", "none/perl: cannot be run: "),
-        ("/bin/true", "/bin/true: is no perl"),
+        ("/bin/true", "/bin/true: is not a perl"),
     ] {
         let done = heapprof(folder.path(), &cache, &["perl-install", "--perl", perl]);
         let err = text(&done.stderr);
@@ -534,7 +534,10 @@ fn the_module_is_built_if_the_user_allows_it() {
         let done = asked.wait_with_output().unwrap();
         drop(to);
         let said = text(&done.stdout);
-        assert!(said.contains("; build it now, once? [y/N]"), "{said}");
+        assert!(
+            said.contains("; build it now (needed only once)? [y/N]"),
+            "{said}"
+        );
         assert_eq!(is_built(&cache), builds, "{answer}: {said}");
     }
 }

@@ -295,7 +295,7 @@ fn another_user_gets_what_can_be_had() {
     let found = as_nobody(&["proc", &pid]);
     let text = String::from_utf8_lossy(&found.stdout).into_owned();
     assert_eq!(found.status.code(), Some(0), "{text}");
-    assert!(text.contains("not this user's to read"), "{text}");
+    assert!(text.contains("this user may not read the parts"), "{text}");
     assert!(
         text.contains("VmRSS") && !text.contains("(rounding)"),
         "{text}"

@@ -528,7 +528,7 @@ fn the_allocator_inside_a_python_is_no_obstacle() {
             .into();
         let is_said = done
             .err
-            .contains("has an allocator of its own linked in (mi_malloc)");
+            .contains("has its own allocator linked in (mi_malloc)");
         assert_eq!(is_said, is_obstacle, "{source}: {}", done.err);
     }
 }

@@ -364,7 +364,7 @@ fn a_signal_writes_a_profile() {
     for (name, why) in [
         ("NONE", "no such signal; USR2 is one"),
         ("0", "no such signal; USR2 is one"),
-        ("KILL", "a program can't wait for it"),
+        ("KILL", "a program can't catch it"),
     ] {
         let found = run(folder.path(), &["record", "--on-signal", name, "true"]);
         assert_eq!(found.code, 2);

@@ -202,7 +202,7 @@ fn strangers_do_not_cost_a_killed_program_its_profile() {
         let said = String::from_utf8_lossy(&ended.stderr);
         assert_eq!(ended.status.code(), Some(137), "round {round}: {said}");
         assert!(
-            said.contains("calls of other users' processes were refused"),
+            said.contains("requests from other users' processes were refused"),
             "{said}"
         );
         let top = run(&at("out"), &["tags", "p.pb.gz"]);

@@ -23,8 +23,8 @@ fn only_pprof_profiles_are_replaced() {
             (
                 2,
                 format!(
-                    "heapprof: dump: has the format {format} and would be a pprof profile \
-                     afterwards; say with -o where to write that\n"
+                    "heapprof: dump: has the format {format} and would become a pprof profile; \
+                     give a file for the result with -o\n"
                 )
             )
         );
@@ -36,7 +36,7 @@ fn only_pprof_profiles_are_replaced() {
             (run.code, run.err.as_str()),
             (
                 2,
-                "heapprof: dump#last: is a part of dump; say with -o where to write it\n"
+                "heapprof: dump#last: is a part of dump; give a file for the result with -o\n"
             )
         );
     }

@@ -359,9 +359,9 @@ fn profiles_and_databases_are_their_user_s() {
     for (words, why) in [
         (
             &["record", "--file-mode", "755", "true"][..],
-            "is no mode of a file",
+            "is not a file mode",
         ),
-        (&["load", "--file-mode", "rw", "x"], "is no mode of a file"),
+        (&["load", "--file-mode", "rw", "x"], "is not a file mode"),
     ] {
         let found = run(place.path(), words);
         assert!(found.code == 2 && found.err.contains(why), "{}", found.err);

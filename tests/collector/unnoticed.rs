@@ -320,7 +320,7 @@ int main(void) {
     let words: Vec<&str> = words.split(' ').collect();
     let found = run(built.folder.path(), &words);
     assert_eq!((found.out.as_str(), found.code), ("1\n", 3));
-    let said = "pipe: nobody read from it for ten seconds";
+    let said = "pipe: nothing read from it for ten seconds";
     assert!(found.err.contains(said), "{}", found.err);
 }
 

@@ -531,7 +531,7 @@ fn what_is_no_target_is_explained() {
     for (words, expected) in [
         (
             ["why", "no-such-thing"],
-            "is no file, no stored profile and no process of yours",
+            "is not a file, a stored profile or one of your processes",
         ),
         (["why", "4194305"], "there is no such process"),
         (["why", "core:none"], "none: "),
@@ -544,7 +544,7 @@ fn what_is_no_target_is_explained() {
     for (words, expected) in [
         (
             vec!["why", "--for", "1s", "core:none"],
-            "--for: only a process",
+            "--for: works only for a running process",
         ),
         (vec!["why", "--exe", "x", "1"], "--exe: is for core files"),
     ] {

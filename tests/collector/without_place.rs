@@ -134,7 +134,7 @@ fn a_worker_that_may_not_write_has_its_profile() {
             let line = format!("ran as user {user}, who may not write there");
             assert_eq!(count(&said, &line), 1, "{said}");
         }
-        assert_eq!(count(&said, "is record's own file"), 2, "{said}");
+        assert_eq!(count(&said, "was written by record itself"), 2, "{said}");
         assert_eq!(said.lines().count(), 3, "{said}");
         let next = format!("next: heapprof top {how}.children/");
         assert_eq!(count(&said, &next), 1, "{said}");
@@ -152,8 +152,8 @@ fn a_program_that_may_not_write_itself_has_its_profile() {
     place.must_have_names(&path);
     assert!(
         said.contains(
-            "p.pb.gz: is of the moment at which the program ended, and record's own file, because \
-             the program ran as user 65534, who may not write there"
+            "p.pb.gz: shows the moment at which the program ended, and was written by record \
+             itself, because the program ran as user 65534, who may not write there"
         ),
         "{said}"
     );
@@ -215,7 +215,7 @@ fn a_small_worker_is_left_out() {
         let said = place.record("p.pb.gz", &["65534", how]);
         assert_eq!(place.profiles("p.children"), [], "{said}");
         assert!(
-            said.contains("is left out: --keep-small keeps it"),
+            said.contains("was left out: --keep-small keeps it"),
             "{said}"
         );
         assert_eq!(said.lines().count(), 1, "{said}");

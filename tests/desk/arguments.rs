@@ -21,8 +21,8 @@ fn a_normalized_diff_with_a_filter_has_totals_of_its_own() {
     assert_eq!(broken.code, 1, "{}", broken.err);
     assert!(
         broken.out.contains(
-            "totals, filters aside, are equal.\nFilters: focus=^x$; left out 100B before, 50B \
-             after\n"
+            "totals, not counting the filters, are equal.\nFilters: focus=^x$; left out 100B \
+             before, 50B after\n"
         ),
         "{}",
         broken.out
@@ -100,22 +100,22 @@ fn near_misses_are_told_what_was_meant() {
         (
             &["list", "a.pb.gz", "main"][..],
             2,
-            "a.pb.gz: is a file; REGEX stands before the profile",
+            "a.pb.gz: is a file; REGEX comes before the profile",
         ),
         (
             &["peek", "a.pb.gz", "main"],
             2,
-            "a.pb.gz: is a file; REGEX stands before the profile",
+            "a.pb.gz: is a file; REGEX comes before the profile",
         ),
         (
             &["top", "-o", "no/x", "a.pb.gz"],
             2,
-            "no/x: cannot be written: there is no folder no; make it first",
+            "no/x: cannot be written: there is no folder no; create it first",
         ),
         (
             &["symbolize", "--debug-dir", "plain", "a.pb.gz"],
             2,
-            "plain: is no folder",
+            "plain: is not a folder",
         ),
         (&["record", "shop"], 127, "./shop is one in this folder"),
         (
@@ -126,18 +126,18 @@ fn near_misses_are_told_what_was_meant() {
         (
             &["record", "A=1", "./shop"],
             127,
-            "set A in front of heapprof, or by env",
+            "set A in front of heapprof, or with env",
         ),
         (&["record", "."], 126, ".: is a folder, not a program"),
         (
             &["record", "-o", "-", "true"],
             2,
-            "-o -: a recording writes files",
+            "-o -: a recording is written to files",
         ),
         (
             &["record", "-o", "plain", "true"],
             2,
-            "plain: is there already and is no folder",
+            "plain: already exists and is not a folder",
         ),
         (
             &["leaks", "--fail-if", "inuse_space > 0", "a.pb.gz"],

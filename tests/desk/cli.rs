@@ -27,7 +27,7 @@ fn errors_are_one_line_and_exit_2() {
         ),
         (
             &["top", "--unit", "bananas", AFTER],
-            "--unit \"bananas\": is no unit",
+            "--unit \"bananas\": is not a unit",
         ),
         (&["top", "--unit", "ms", AFTER], "the values are in bytes"),
         (
@@ -39,8 +39,8 @@ fn errors_are_one_line_and_exit_2() {
             &["list", "nothing_like_this", AFTER],
             "no function that has inuse_space (after filters) matches",
         ),
-        (&["diff", AFTER], "only valid/go.leaky.after.pb.gz is named"),
-        (&["diff"], "name BEFORE and AFTER"),
+        (&["diff", AFTER], "only valid/go.leaky.after.pb.gz is given"),
+        (&["diff"], "give BEFORE and AFTER"),
         (&["diff", "-", "-"], "stdin) can be read only once"),
         (
             &["diff", AFTER, "nowhere"],
@@ -48,7 +48,7 @@ fn errors_are_one_line_and_exit_2() {
         ),
         (
             &["diff", BEFORE, "valid/go.leaky.cpu.pb.gz"],
-            "name one that both have with --sample-type",
+            "choose one that both have with --sample-type",
         ),
         (
             &["diff", BEFORE, AFTER, "--fail-if", "bananas > 5"],
@@ -426,7 +426,7 @@ fn wide_tables_are_as_wide_as_they_may_be() {
     ] {
         let text = ok(&["top", "--wide", "--width", &width.to_string(), file]);
         let said =
-            out.map(|out| format!("Not in these {width} columns: {out}; --width 0 shows all"));
+            out.map(|out| format!("Left out at a width of {width}: {out}; --width 0 shows all"));
         // The head is folded to the width.
         let head = text.lines().take_while(|line| !line.contains(" flat"));
         let head = head.collect::<Vec<_>>().join(" ");

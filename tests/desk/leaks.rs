@@ -255,19 +255,19 @@ fn suppression_files_are_read_as_leak_sanitizer_reads_them() {
     let table = [
         (
             "race:foo",
-            "s.supp:1: \"race\" is no kind of rule here; only leak:PATTERN is",
+            "s.supp:1: \"race\" rules are not supported; only leak:PATTERN is",
         ),
         (
             "leak:a\nfoo",
-            "s.supp:2: \"foo\" is no rule; write leak:PATTERN",
+            "s.supp:2: \"foo\" is not a rule; write leak:PATTERN",
         ),
         (
             "#\n\nleak :foo",
-            "s.supp:3: \"leak \" is no kind of rule here; only leak:PATTERN is",
+            "s.supp:3: \"leak \" rules are not supported; only leak:PATTERN is",
         ),
         (
             "Leak:foo",
-            "s.supp:1: \"Leak\" is no kind of rule here; only leak:PATTERN is",
+            "s.supp:1: \"Leak\" rules are not supported; only leak:PATTERN is",
         ),
     ];
     for (text, expected) in table {
@@ -450,7 +450,7 @@ fn heads_say_when_it_was_dumped_and_why_there_is_nothing() {
         (
             "# dump: exit\nother;a 1 5",
             &["--suppressions", "all.supp"],
-            "\nNothing suppressed: 1 rule matched nothing\n",
+            "\nNothing was suppressed: 1 rule matched nothing\n",
         ),
     ];
     for (text, args, expected) in table {
@@ -508,12 +508,12 @@ fn exit_codes() {
         (
             &[made, "-t", "alloc_space"],
             2,
-            "leaks is about what is in use",
+            "leaks shows only what is in use",
         ),
         (
             &[made, "--suppressions", "suppressions/broken.supp"],
             2,
-            "heapprof: suppressions/broken.supp:3: \"race\" is no kind of rule here; only \
+            "heapprof: suppressions/broken.supp:3: \"race\" rules are not supported; only \
              leak:PATTERN is\n",
         ),
         (

@@ -192,16 +192,20 @@ fn cases() -> Vec<Case> {
             spread(packed(1001, &[1, 1]), num(1002, 1)),
             "field 1002 is encoded as a number, expected 64-bit words",
         ),
-        case("spread-negative.pb.gz", odd(-1.0), "has the variance -1"),
+        case(
+            "spread-negative.pb.gz",
+            odd(-1.0),
+            "has the impossible variance -1",
+        ),
         case(
             "spread-infinite.pb.gz",
             odd(f64::INFINITY),
-            "has the variance inf",
+            "has the impossible variance inf",
         ),
         case(
             "spread-not-a-number.pb.gz",
             odd(f64::NAN),
-            "has the variance NaN",
+            "has the impossible variance NaN",
         ),
         case(
             "spread-beyond-64-bits.pb.gz",
@@ -257,12 +261,12 @@ fn cases() -> Vec<Case> {
         case(
             "text-out-of-range.pb.gz",
             with(|p| p.function = len(5, [num(1, 1), num(2, 99)].concat())),
-            "its name is text 99 of a string table of 7",
+            "its name is string 99 of a string table of 7",
         ),
         case(
             "text-negative.pb.gz",
             with(|p| p.function = len(5, [num(1, 1), num(2, -1)].concat())),
-            "its name is text -1",
+            "its name is string -1",
         ),
         case(
             "text-of-label-out-of-range.pb.gz",
@@ -307,7 +311,7 @@ fn foreign() -> Vec<Case> {
         case(
             "data.json",
             "{\"traceEvents\": []}\n",
-            "is a trace of Chrome's format; open it in speedscope",
+            "is a trace in Chrome's format; open it in speedscope",
         ),
         case(
             "archive.zip",
@@ -408,7 +412,7 @@ fn each_is_refused_with_its_message() {
             );
         }
     }
-    page.push_str("| a folder | is a folder, not a profile; name a file in it |\n");
+    page.push_str("| a folder | is a folder, not a profile; give a file in it |\n");
     expect_file(&root().join("docs/malformed-profiles.md"), &page);
 }
 
@@ -419,7 +423,7 @@ fn a_folder_and_a_missing_file() {
         (folder.code, folder.err.as_str()),
         (
             2,
-            "heapprof: valid: is a folder, not a profile; name a file in it\n"
+            "heapprof: valid: is a folder, not a profile; give a file in it\n"
         )
     );
     let missing = run(&sample_profiles(), &["top", "nowhere.pb.gz"]);

@@ -121,7 +121,7 @@ fn what_cannot_be_had_is_said_in_a_line() {
     let folder = tempfile::tempdir().unwrap();
     let cases: [(&[&str], &str); 18] = [
         (&[CORE, "--contents"], "--contents: needs a value"),
-        (&[CORE, "--size", "CACHE"], "CACHE: is no variable"),
+        (&[CORE, "--size", "CACHE"], "CACHE: is not a variable"),
         (&[CORE, "--size", "@CACHE"], "there is no @CACHE"),
         (
             &[CORE, "--size", "$CACHE{7}{none}"],
@@ -129,19 +129,22 @@ fn what_cannot_be_had_is_said_in_a_line() {
         ),
         (&[CORE, "--size", "%page"], "there is no %page"),
         (&[CORE, "--size", "$page"], "&handle has 'my $page'"),
-        (&[PMAT, "-o", PMAT], "is the file that is read"),
-        (&[CORE, "-o", "-"], "name a file"),
-        (&[CORE, "--identify", "0x10"], "0x10: no value is there"),
-        (&[CORE, "--who", "zz"], "is no address"),
-        (&[CORE, "--unit", "miles"], "miles"),
+        (&[PMAT, "-o", PMAT], "is the file being read"),
+        (&[CORE, "-o", "-"], "give a file"),
         (
-            &[CORE, "-o", "cores/market.core"],
-            "is the file that is read",
+            &[CORE, "--identify", "0x10"],
+            "0x10: there is no value at this address",
         ),
+        (&[CORE, "--who", "zz"], "is not an address"),
+        (&[CORE, "--unit", "miles"], "miles"),
+        (&[CORE, "-o", "cores/market.core"], "is the file being read"),
         (&[CORE, "--cycles", "--pads"], "cannot be used with"),
-        (&["core:cores/sessions.core"], "no perl is in this program"),
+        (
+            &["core:cores/sessions.core"],
+            "there is no perl in this program",
+        ),
         (&["core:none"], "none"),
-        (&["perl/market-1.pb.gz"], "no file of Devel::MAT"),
+        (&["perl/market-1.pb.gz"], "not a Devel::MAT::Dumper file"),
         (
             &[PMAT, "--size", "%CACHE", "--contents"],
             "--contents: needs the program's memory",

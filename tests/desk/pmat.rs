@@ -112,7 +112,7 @@ fn other_machines_and_versions_are_named() {
             .to_string()
     };
     let big = error(&|bytes| bytes[4] |= 1);
-    assert!(big.contains("not little-endian with 64 bits"), "{big}");
+    assert!(big.contains("not 64-bit little-endian"), "{big}");
     let newer = error(&|bytes| bytes[7] = 9);
     assert!(newer.contains("version 0.9 of the format"), "{newer}");
 }

@@ -284,8 +284,8 @@ fn what_cannot_be_done_is_one_line() {
             "beyond what a 64-bit number holds",
         ),
         (&["-http=0.0.0.0:8080", AFTER], "this machine only"),
-        (&["-http=8080", AFTER], "name a port"),
-        (&["-http=:x", AFTER], "the port is no number"),
+        (&["-http=8080", AFTER], "give a port"),
+        (&["-http=:x", AFTER], "the port is not a number"),
         (
             &["-http=:", "-top", AFTER],
             "not compatible with an output format",

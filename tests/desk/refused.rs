@@ -312,57 +312,57 @@ const CASES: &[(&str, &str, Changes)] = &[
 /// Beginnings of files of other kinds, in the order of docs/formats/refused.md, with the first
 /// words of each message.
 const OTHERS: &[(&str, &[u8], &str)] = &[
-    ("perf.data", b"PERFILE2\x68\0\0\0", "is data of perf record"),
+    ("perf.data", b"PERFILE2\x68\0\0\0", "is perf record data"),
     (
         "Java's Flight Recorder, .jfr",
         b"FLR\0\0\x02\0\x01",
-        "is a recording of Java's Flight",
+        "is a Java Flight",
     ),
     (
         "Java's heap dump, .hprof",
         b"JAVA PROFILE 1.0.2\0\0\0\0\x08",
-        "is a heap dump of Java",
+        "is a Java heap dump",
     ),
     (
         ".nettrace",
         b"Nettrace\x14\0\0\0!FastSerialization.1",
-        "is a trace of .NET",
+        "is a .NET trace",
     ),
     (
         ".gcdump",
         b"\x14\0\0\0!FastSerialization.1\x05",
-        "is a heap dump of .NET",
+        "is a .NET heap dump",
     ),
     (
         "Go's heap dump",
         b"go1.7 heap dump\n\x06\0\x08",
-        "is a heap dump of Go",
+        "is a Go heap dump",
     ),
     (
         "Go's trace",
         b"go 1.22 trace\0\0\0",
-        "is an execution trace of Go",
+        "is a Go execution trace",
     ),
     (
         "gperftools' CPU profile",
         b"\0\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x10\x27\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
-        "is a CPU profile of gperftools",
+        "is a gperftools CPU profile",
     ),
     (
         "stackprof's dump",
         b"\x04\x08{\x0f:\x0cversionf",
-        "is an object of Ruby",
+        "is a Ruby object",
     ),
-    ("rbspy's recording", b"rbspy02\n", "is a recording of rbspy"),
+    ("rbspy's recording", b"rbspy02\n", "is an rbspy recording"),
     (
         "callgrind.out",
         b"# callgrind format\nversion: 1\ncreator: callgrind-3.19.0\n",
-        "is a profile of callgrind",
+        "is a callgrind profile",
     ),
     (
         "a pickle",
         b"\x80\x04\x95\x10\0\0\0\0\0\0\0",
-        "is a pickle of Python",
+        "is a Python pickle",
     ),
     (
         "cProfile",
@@ -373,47 +373,47 @@ const OTHERS: &[(&str, &[u8], &str)] = &[
     (
         ".heapsnapshot",
         b"{\"snapshot\":{\"meta\":{\"node_fields\":[",
-        "is a heap snapshot of V8",
+        "is a V8 heap snapshot",
     ),
     (
         ".heapprofile",
         b"{\"head\":{\"callFrame\":{\"functionName\":\"(root)\"},\"selfSize\":0,",
-        "is a heap profile of V8",
+        "is a V8 heap profile",
     ),
     (
         ".cpuprofile",
         b"{\"nodes\":[{\"id\":1,\"callFrame\":{",
-        "is a CPU profile of V8",
+        "is a V8 CPU profile",
     ),
     (
         "Chrome's trace",
         b"{\"traceEvents\":[",
-        "is a trace of Chrome's format",
+        "is a trace in Chrome's format",
     ),
     (
         "the same as a list",
         b"[{\"ph\":\"X\",\"ts\":1,\"pid\":7}",
-        "is a trace of Chrome's format",
+        "is a trace in Chrome's format",
     ),
     (
         "Firefox's profile",
         b"{\"meta\":{\"preprocessedProfileVersion\":44}",
-        "is a profile of Firefox's profiler",
+        "is a Firefox profiler profile",
     ),
     (
         "stackprof's JSON",
         b"{\"version\":1.2,\"mode\":\"object\",\"interval\":1,\"gc_samples\":0}",
-        "is a profile of stackprof",
+        "is a stackprof profile",
     ),
     (
         "memray's statistics",
         b"{\"total_num_allocations\":7,\"total_bytes_allocated\":96}",
-        "is statistics of memray",
+        "is memray statistics",
     ),
     (
         "Pyroscope's flame graph",
         b"{\"flamebearer\":{\"names\":[",
-        "is a flame graph of Pyroscope",
+        "is a Pyroscope flame graph",
     ),
     (
         "a core file",
@@ -488,7 +488,7 @@ fn unknown(file: &[u8]) -> String {
     let error = read(file, &FormatReadOptions::default())
         .unwrap_err()
         .to_string();
-    match error.strip_prefix("is no profile that heapprof knows: it ") {
+    match error.strip_prefix("is not in a format that heapprof reads: it ") {
         Some(kind) => kind.to_string(),
         None => panic!("{error}"),
     }
@@ -546,8 +546,8 @@ fn each_damage_is_refused_in_one_line() {
     }
     found.push_str(
         "\n## Files of other kinds\n\nheapprof recognizes these files by how they begin, also \
-         inside gzip and zstd. The message is\n`is no profile that heapprof knows: it …`.\n\n\
-         | file | message |\n| :--- | :--- |\n",
+         inside gzip and zstd. The message is\n`is not in a format that heapprof reads: it \
+         …`.\n\n| file | message |\n| :--- | :--- |\n",
     );
     let archive = tar();
     let others = OTHERS.iter().map(|(name, head, _)| (*name, *head));

@@ -500,7 +500,7 @@ fn errors_say_which_profiles_they_speak_of() {
         ),
         (
             &["top", "--wide", "wide.pb.gz"],
-            "wide.pb.gz: 70 sample types stand side by side, 60 at most",
+            "wide.pb.gz: a table can show at most 60 sample types side by side, but there are 70",
         ),
     ] {
         let found = run(folder, args);

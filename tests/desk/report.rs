@@ -430,11 +430,11 @@ fn commands_agree_on_rss() {
         );
     };
     let info = ok(&["info", path]);
-    has(&info, "RSS", "16MiB, beside 4MiB of heapprof's own tables");
+    has(&info, "RSS", "16MiB, plus 4MiB of heapprof's own tables");
     has(
         &info,
         "Peak RSS",
-        "56MiB, beside 4MiB of heapprof's own tables",
+        "56MiB, plus 4MiB of heapprof's own tables",
     );
     let stats = ok(&["stats", path]);
     has(&stats, "RSS", "16MiB");
@@ -539,7 +539,10 @@ fn commands_agree_on_the_peak() {
     );
     assert_eq!(found["rows"].as_array().unwrap().len(), 3);
     let text = timeline(&unknown, "text");
-    assert!(text.contains(", peak 50MiB (nothing says when);"), "{text}");
+    assert!(
+        text.contains(", peak 50MiB (at an unknown time);"),
+        "{text}"
+    );
     assert!(!text.contains('▲'), "{text}");
     assert_eq!(page(&unknown), json!({"bytes": 50 * MIB}));
 }

@@ -225,13 +225,13 @@ fn series_are_listed_with_their_labels() {
         ),
         (
             &["load", "--label", "since=1", "bare.pb.gz"],
-            "means something else in a selector",
+            "is a reserved word in a selector",
         ),
         (
             &["load", "--label", "a b=1", "bare.pb.gz"],
-            "could not be asked for",
+            "could not be used in a selector",
         ),
-        (&["load", "--time", "soon", "bare.pb.gz"], "is no time"),
+        (&["load", "--time", "soon", "bare.pb.gz"], "is not a time"),
         (&["prune", "service=shop"], "--keep"),
         (
             &["prune", "service=shop", "--keep", "x"],
@@ -428,7 +428,7 @@ fn what_is_pruned_is_what_no_rule_keeps() {
     let late = prune(&["--keep", "1h=36500d", "--roll-up"]);
     assert!(
         late.err
-            .contains("without 1 profile that was loaded later; it stays"),
+            .contains("was combined before 1 profile was loaded; it stays"),
         "{}",
         late.err
     );

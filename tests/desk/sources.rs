@@ -140,7 +140,7 @@ fn the_newest_recording_is_meant_when_none_is_named() {
     assert_eq!(none.code, 2);
     assert!(
         none.err
-            .contains("there is no recording of heapprof's in this folder"),
+            .contains("there is no heapprof recording in this folder"),
         "{}",
         none.err
     );
@@ -253,7 +253,7 @@ fn moments_of_one_process_are_a_series_and_no_sum() {
         assert_eq!(
             refused.err,
             "heapprof: a.pb.gz and b.pb.gz are two moments of one process (server, pid 7); adding \
-             them up counts the same memory twice: take the last, use diff, or say --sum\n",
+             them up counts the same memory twice: take the last one, use diff, or add --sum\n",
             "{args:?}"
         );
         assert_eq!(refused.code, 2, "{args:?}");
@@ -418,7 +418,7 @@ fn profiles_come_over_http() {
     server.join().unwrap();
     assert_eq!(missing.code, 2);
     assert!(
-        missing.err.contains("the server answers 404"),
+        missing.err.contains("the server answered 404"),
         "{}",
         missing.err
     );

@@ -124,7 +124,7 @@ fn tables_have_the_range_in_columns() {
         let info = ok(&["info", "-f", format, SAMPLED]);
         assert!(info.contains("± 5.97MiB, from 38 samples"), "{info}");
         let text = ok(&["top", "-t", "peak_space", "-f", format, SAMPLED]);
-        assert!(text.contains("A sampled peak has no range"), "{text}");
+        assert!(text.contains("A sampled peak has no error range"), "{text}");
         assert!(!text.contains('±'), "{text}");
     }
 }
@@ -347,12 +347,12 @@ fn budgets_of_one_profile() {
         (
             &["top", "--fail-if", "inuse_space > +10%"],
             2,
-            "speaks of growth, and this is one profile",
+            "is about growth, but there is only one profile",
         ),
         (
             &["info", "--fail-if", "bananas > 1"],
             2,
-            "bananas is no sample type of it; it has alloc_objects, ",
+            "bananas is not one of its sample types; it has alloc_objects, ",
         ),
     ];
     for (args, code, says) in table {
@@ -370,7 +370,7 @@ fn what_a_comparison_cannot_tell_is_said() {
     let expected = "the sum of 2 profiles is compared with that of 1 profile;";
     assert!(uneven.contains(expected), "{uneven}");
     let peak = said(&["--fail-if", "peak_space > +10%", SAMPLED, SAMPLED]);
-    let expected = "the peak of a sampled profile has no range";
+    let expected = "the peak of a sampled profile has no error range";
     assert!(peak.contains(expected), "{peak}");
     for of_what in ["inuse_space > +10%", "flat(.) > +10%"] {
         assert_eq!(said(&["--fail-if", of_what, SAMPLED, SAMPLED]), "");

@@ -27,7 +27,7 @@ fn what_ran_and_what_never_did() {
     }
     let summary = listener.end("TERM");
     assert!(
-        summary.contains("received 3, lost 0, senders 3, end unknown 0;"),
+        summary.contains("received 3, lost 0, senders 3, 0 of them with unknown end;"),
         "{summary}"
     );
     std::fs::write(here.join("codes"), "a.code\nb.code # old\n\n# c.code\n").unwrap();
@@ -72,7 +72,7 @@ fn malformed_datagrams_change_a_counter_only() {
         "{found}"
     );
     assert!(found.contains("refused: not understood"), "{found}");
-    assert!(found.contains("nothing was seen"), "{found}");
+    assert!(found.contains("nothing was received"), "{found}");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn addresses_and_keys() {
     let open = run(here, &["listen", "--udp", "0.0.0.0:0"]);
     assert_eq!(open.code, 2);
     assert!(
-        open.err.contains("name a key with --key-file"),
+        open.err.contains("give a key with --key-file"),
         "{}",
         open.err
     );

@@ -223,6 +223,6 @@ fn negative_values_are_refused() {
     );
     assert_eq!((run.code, run.out.as_str()), (2, ""));
     expect![[r#"
-        heapprof: valid/made.negative.pb.gz: has negative values, as differences have, and callgrind's format holds none; convert the profiles it was made of
+        heapprof: valid/made.negative.pb.gz: has negative values, as differences do, and callgrind's format can't hold them; convert the profiles it was made from
     "#]].assert_eq(&run.err);
 }

@@ -407,7 +407,7 @@ fn parts_are_named_on_the_command_line() {
         (vec!["top", "early#2"], "has no profile"),
         (
             vec!["top", "--values", "a/b", "odd#6"],
-            "odd#6: says itself what its values are",
+            "odd#6: already states what its values are",
         ),
         (
             vec!["top", "--values", "bytes", "odd#6"],

@@ -406,8 +406,8 @@ fn limits_and_damage_of_the_packing() {
     for file in ["a.heap", "a.heap.gz", "a.heap.zst"] {
         let limited = run(folder, &["--max-inflated", "1MiB", "top", file]);
         let expected = format!(
-            "heapprof: {file}: inflates to more than 1048576 bytes; if that is right, raise the \
-             limit with --max-inflated\n"
+            "heapprof: {file}: inflates to more than 1048576 bytes; if that size is expected, \
+             raise the limit with --max-inflated\n"
         );
         assert_eq!((limited.code, limited.err), (2, expected));
         let whole = run(folder, &["top", file]);
@@ -449,7 +449,7 @@ fn what_is_read_can_be_stored_compared_and_written() {
     for (name, format, rule) in [
         (
             "dump",
-            "format: jemalloc, heap dump of jemalloc",
+            "format: jemalloc, jemalloc heap dump",
             "unsampling: heap_v2, ",
         ),
         (

@@ -406,7 +406,7 @@ fn rows_of_profiles_of_pprof() {
     for (args, says) in [
         (
             &["jeprof", "--bananas", AFTER][..],
-            "--bananas is no option of jeprof",
+            "--bananas is not an option of jeprof",
         ),
         (
             &["jeprof", "--text", "--dot", AFTER],
@@ -421,11 +421,11 @@ fn rows_of_profiles_of_pprof() {
         // `--thread=*` makes a report for each thread, which a picture can't do.
         (
             &["jeprof", "--thread=*", "--dot", ACCUM],
-            "name one with --thread=N",
+            "choose one with --thread=N",
         ),
         (
             &["jeprof", "--thread=*", "--list=x", ACCUM],
-            "name one with --thread=N",
+            "choose one with --thread=N",
         ),
     ] {
         let run = run(&sample_profiles(), args);

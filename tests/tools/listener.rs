@@ -29,7 +29,7 @@ impl Listener {
         let mut err = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
         err.read_line(&mut line).unwrap();
-        assert!(line.contains("listening at 127.0.0.1:"), "{line}");
+        assert!(line.contains("listening on 127.0.0.1:"), "{line}");
         let address = line.split(' ').nth(3).unwrap_or_default().to_string();
         Self {
             folder: folder.to_path_buf(),

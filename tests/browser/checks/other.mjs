@@ -66,10 +66,10 @@ async function nested(check, page, hash, profile) {
   }
   check(chain.length > 1, `there are ${chain.length} parts, one within the other`);
   for (const value of values.slice(0, -1).reverse()) {
-    await press(page, 'one part up');
+    await press(page, 'one level up');
     check.equal(await total(page), value, 'a part up is the one before');
   }
-  check.equal(await page.getByText('one part up').count(), 0, 'the first is in no other');
+  check.equal(await page.getByText('one level up').count(), 0, 'the first is in no other');
   await filter(page, 'focus', 'main');
   const kept = answer('top', '-n', '0', '--focus', 'main', profile).rows
     .reduce((all, row) => all + row.flat, 0);

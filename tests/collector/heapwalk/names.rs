@@ -123,7 +123,7 @@ fn a_stripped_program_has_its_classes() {
         "{found}"
     );
     assert!(
-        found.contains("Blocks that leaked, with all that only they lead to"),
+        found.contains("Leaked blocks, with everything reachable only through them"),
         "{found}"
     );
 }

@@ -294,7 +294,7 @@ fn profiles_are_taken_only_if_that_was_asked_for() {
     let refused = closed.post("upload", "name=x", "application/octet-stream", &bytes);
     assert_eq!(
         (refused.status, refused.error().as_str()),
-        (403, "This server takes no profiles")
+        (403, "This server does not accept profiles")
     );
 
     let open = Server::start(&["--upload", &before]);
@@ -410,7 +410,7 @@ fn what_cannot_be_served_is_said_in_one_line() {
     let output = heapprof_tests::harness::run(dir.path(), &words);
     let said = output.err;
     assert!(
-        said.contains(&format!("port {port}: cannot be listened on")),
+        said.contains(&format!("port {port}: cannot listen on it")),
         "{said}"
     );
 }
