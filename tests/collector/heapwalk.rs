@@ -305,7 +305,7 @@ fn what_is_no_heap_is_said() {
         (&["heapwalk", "pid:1", "--unit", "furlongs"], "furlongs"),
         (&["heapwalk", "core:/etc/passwd"], "not that of an ELF file"),
         (&["heapwalk", "core:/nowhere"], "No such file"),
-        (&["heapwalk", "pid:1", "--who", "xyz"], "no address"),
+        (&["heapwalk", "pid:1", "--who", "xyz"], "not an address"),
     ] {
         let found = run(here, words);
         assert_eq!(found.code, 2, "{words:?}");

@@ -86,7 +86,7 @@ fn stacks_without_unwind_tables_are_counted_by_file() {
     );
     let text = run(folder, &["info", "p.pb.gz"]).out;
     assert!(
-        text.contains("Incomplete stacks  1 stack (100 allocations"),
+        text.contains("Partial stacks   1 stack (100 allocations"),
         "{text}"
     );
     // The ledger of a killed program has this number, too.

@@ -220,7 +220,7 @@ fn a_program_that_is_killed_leaves_the_terminal_clean() {
     let terminal = Terminal::new(80, 24, &built.program, "");
     terminal.until(&["In use 10"]);
     terminal.kill("-KILL", name);
-    terminal.until(&["ended by signal 9"]);
+    terminal.until(&["killed by signal 9"]);
     terminal.press("q");
     let end = terminal.ends(137);
     assert!(end.contains("the program was killed by SIGKILL"), "{end}");
@@ -316,7 +316,7 @@ fn a_key_interrupts_the_program() {
     let terminal = Terminal::new(80, 24, &built.program, "");
     terminal.until(&["In use 10"]);
     terminal.press("C-c");
-    terminal.until(&["ended by signal 2"]);
+    terminal.until(&["killed by signal 2"]);
     terminal.press("q");
     // `record` ends by the signal, too, so that a loop in a shell ends.
     terminal.ends(130);
@@ -344,7 +344,7 @@ fn children_answer_each_for_itself() {
     }
     terminal.until(&["all 4 processes", "In use 40"]);
     terminal.press("C-c");
-    terminal.until(&["ended by signal 2"]);
+    terminal.until(&["killed by signal 2"]);
     terminal.press("q");
     terminal.ends(130);
 }

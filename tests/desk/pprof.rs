@@ -357,7 +357,7 @@ fn what_is_mended_is_said() {
     let said = run
         .err
         .lines()
-        .filter(|line| line.contains("odd.pb: 1 texts are not UTF-8"));
+        .filter(|line| line.contains("odd.pb: 1 strings are not UTF-8"));
     assert_eq!(said.count(), 1, "{}", run.err);
 }
 

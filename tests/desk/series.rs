@@ -217,8 +217,11 @@ fn series_are_listed_with_their_labels() {
             "chooses none of the 7 stored profiles; their services are cart, shop",
         ),
         (&["top", "service~("], "unclosed group"),
-        (&["top", "last=x"], "how many moments"),
-        (&["growth", "zone=a"], "has 1 of the at least 3 moments"),
+        (&["top", "last=x"], "a number of moments"),
+        (
+            &["growth", "zone=a"],
+            "has too few moments in time: 1, and growth needs at least 3",
+        ),
         (
             &["growth", "-t", "alloc_space"],
             "only counts what was allocated",
@@ -294,7 +297,10 @@ fn what_grows_is_ranked_and_adds_up() {
         serde_json::json!([1090, 3090, 5090])
     );
     let text = run(folder, &["growth", "service=shop"]).out;
-    assert!(text.contains("steady growth  +11.72KiB      2/2"), "{text}");
+    assert!(
+        text.contains("steady growth  +11.72KiB          2/2"),
+        "{text}"
+    );
     let focused = growth(&["service=shop", "--focus", "keep"]);
     assert_eq!(focused["totals"], serde_json::json!([90, 90, 90]));
 }

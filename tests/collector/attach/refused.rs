@@ -30,7 +30,7 @@ fn those_that_can_not_be_attached_to_are_refused_untouched() {
     refused(Waiting::new(&fixed.path("program"), ""), "statically");
     refused(
         Waiting::new(&path, "killed-by-filter"),
-        "filter of system calls",
+        "system call filter",
     );
     if is_here("musl-gcc") {
         let musl = build(WAITS, "gcc -O1");

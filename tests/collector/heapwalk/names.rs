@@ -97,7 +97,7 @@ fn classes_and_functions_have_their_names() {
     let here = built.folder.path();
     let other = run(here, &["heapwalk", &core, "--exe", "/bin/sh"]);
     assert!(
-        other.code == 2 && other.err.contains("another program"),
+        other.code == 2 && other.err.contains("a different program"),
         "{}",
         other.err
     );

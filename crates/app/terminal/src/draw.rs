@@ -143,8 +143,7 @@ fn prompt(canvas: &mut ScreenCanvas<'_>, area: Rect, data: &ViewData, state: &Vi
         };
         (format!("focus on: {typed}▏{wrong}"), style)
     } else if state.asks {
-        let text = "q: quit the view, the program keeps running   x: interrupt the program   Esc: \
-                    stay";
+        let text = "q: quit, the program keeps running   x: interrupt the program   Esc: stay";
         (text.to_string(), look.trouble())
     } else if let Some(said) = &state.said {
         (said.clone(), look.strong())

@@ -109,7 +109,7 @@ pub enum AnalysisError {
     #[error("{0} only counts what was allocated; growth is about values in use")]
     OnlyGrows(String),
     /// There are too few moments to judge growth. The field is the number of moments.
-    #[error("has only {0} moments in time; growth needs at least 3")]
+    #[error("has too few moments in time: {0}, and growth needs at least 3")]
     TooFewSteps(usize),
     /// A [`GateRule`](crate::gate::GateRule) cannot be read, or cannot be judged.
     #[error("rule {rule:?}: {why}")]

@@ -169,7 +169,7 @@ fn facts(info: &InfoReport, style: &ReportStyle) -> Result<Vec<(String, String)>
     }
     let measure = UnitFormatter::new("bytes", None)?;
     for ends in &info.early_ends {
-        fact("Incomplete stacks", early_ends_in(ends, &measure));
+        fact("Partial stacks", early_ends_in(ends, &measure));
     }
     for wrapper in &info.wrappers {
         fact("Wrapper", wrapper_text(wrapper, style));
