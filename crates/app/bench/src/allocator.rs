@@ -294,7 +294,7 @@ mod tests {
         for (wrong, why) in [
             (["glibc", "mymalloc"], "not known"),
             (["glibc", "glibc"], "twice"),
-            (["glibc", "glibc:arenas=1"], "no tunable"),
+            (["glibc", "glibc:arenas=1"], "not a tunable"),
             (["glibc", "glibc:arena_max="], "number"),
             (["glibc", "glibc:arena_max=x:y"], "number"),
         ] {

@@ -388,7 +388,7 @@ mod tests {
             ("output", "/tmp/x", "has no parameter \"output\""),
             ("fail_if", "x", "has no parameter"),
             ("source_path", "/", "has no parameter"),
-            ("wide", "maybe", "is a switch"),
+            ("wide", "maybe", "is 1 or 0"),
         ] {
             let asked = asked("top", &[(key, value)]);
             let refused = top.own_parameters(&asked).unwrap_err();

@@ -436,7 +436,7 @@ mod tests {
             .flat_map(|u| u.to_le_bytes())
             .collect();
         let error = read(&json[..], &FormatReadOptions::default()).unwrap_err();
-        assert!(error.to_string().contains("a trace of Chrome"), "{error}");
+        assert!(error.to_string().contains("a trace in Chrome"), "{error}");
     }
 
     /// Checks that the kind of a file that is no profile is recognized from its head alone.

@@ -411,7 +411,7 @@ mod tests {
         few.candidates
             .iter_mut()
             .for_each(|one| one.runs.truncate(3));
-        assert!(sentences(&few)[0].contains("too few runs to tell"));
+        assert!(sentences(&few)[0].contains("too few runs to compare"));
         let style = ReportStyle {
             format: ReportFormat::Csv,
             ..ReportStyle::default()

@@ -425,6 +425,9 @@ mod tests {
         assert_eq!(watch(&sample(), &style).unwrap().lines().count(), 5);
         // The watch ended before its first reading.
         let nothing = watch(&WatchReport::default(), &ReportStyle::default()).unwrap();
-        assert!(nothing.contains("ended before the first look"), "{nothing}");
+        assert!(
+            nothing.contains("ended before the first reading"),
+            "{nothing}"
+        );
     }
 }

@@ -199,7 +199,7 @@ mod tests {
             &ReportStyle::default(),
         )
         .unwrap();
-        assert!(empty.contains("nothing was seen"), "{empty}");
+        assert!(empty.contains("nothing was received"), "{empty}");
         // If no sender was heard, an expected name is not reported as never seen.
         let unheard = WiretapReport {
             senders: BTreeMap::default(),

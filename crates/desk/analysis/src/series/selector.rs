@@ -282,11 +282,11 @@ pub(super) mod tests {
         }
         for (text, expected) in [
             ("shop", "is KEY=VALUE or KEY~REGEX"),
-            ("=shop", "a key stands before"),
+            ("=shop", "a key must come before"),
             ("host~(", "unclosed group"),
-            ("since=soon", "no time"),
-            ("last=0", "how many moments"),
-            ("last~1", "take = alone"),
+            ("since=soon", "not a time"),
+            ("last=0", "a number of moments"),
+            ("last~1", "only be used with ="),
             ("service=a,,last=1", "is KEY=VALUE"),
         ] {
             let error = MomentSelector::parse(text, now).unwrap_err().to_string();
