@@ -341,7 +341,7 @@ fn what_is_not_recorded_is_said() {
         ("pid:no such program", "no process with this name"),
         ("pid:", "does not name a process"),
         ("core:nothing", "cannot be read"),
-        ("core:text", "not a core file"),
+        ("core:text", "not a readable core file"),
         ("core:/bin/sh", "another kind of ELF file"),
     ] {
         let run = run(folder.path(), &["top", name]);

@@ -29,7 +29,7 @@ int main() { shop::count(); shop::name(); shop::sort(); }
 "#;
 
 /// What the head of a report says of memory that libraries allocated.
-const COUNTED_FOR_CALLERS: &str = "allocated by libraries and is attributed to their callers";
+const COUNTED_FOR_CALLERS: &str = "attributed to their callers";
 
 #[test]
 fn what_a_library_allocates_is_counted_for_its_caller() {
