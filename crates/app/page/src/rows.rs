@@ -204,6 +204,15 @@ fn snapshot(
         period: moment.period,
         rss: moment.rss[0],
         peak_rss: moment.rss[1],
+        peak_parts: moment
+            .peak_parts
+            .iter()
+            .map(|part| web::PagePeakPart {
+                kind: part.kind.clone(),
+                name: paths.name(&part.name),
+                bytes: i64::try_from(part.bytes).unwrap_or(i64::MAX),
+            })
+            .collect(),
         total: moment.totals.clone(),
         errors: match moment.errors.iter().any(Option::is_some) {
             true => moment.errors.clone(),

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use heapprof_profile::PeakPart;
 use heapprof_totals::call_tree::{CallTree, NO_PARENT};
 use heapprof_totals::same_name::NameAndFile;
 use rusqlite::Row;
@@ -34,6 +35,8 @@ pub struct ReportMoment {
     pub period: i64,
     /// The RSS at this moment, and the highest RSS so far, without the collector's own tables.
     pub rss: [Option<i64>; 2],
+    /// The parts of the highest RSS, if the recording divided it.
+    pub peak_parts: Vec<PeakPart>,
     /// The signed sum of each sample type; 0 if the profile does not have the type.
     pub totals: Vec<i64>,
     /// The possible error of each type's sum, as a share of the sum, if the sum is an estimate.
@@ -204,6 +207,13 @@ fn read_moments(
         let comments = comment::comments_of(session, i)?;
         let of_program = |resident: Option<RssBreakdown>| resident.map(|r| r.program_bytes());
         moment.rss = coverage::resident(&comments, [None, None]).map(of_program);
+        // A sum of several profiles has no peak, and the parts of all of them.
+        if moment.rss[1].is_some() {
+            let parts = comments
+                .iter()
+                .filter_map(|text| PeakPart::from_comment(text));
+            moment.peak_parts = parts.collect();
+        }
         if let Some(program) = comment::program_and_title(&comments) {
             report.program = program;
         }

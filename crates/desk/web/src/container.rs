@@ -173,6 +173,23 @@ mod tests {
         assert_eq!(one, two);
     }
 
+    #[test]
+    fn the_parts_of_a_peak_are_in_the_head() {
+        let mut report = small_report();
+        report.snapshots[0].peak_parts = vec![crate::PagePeakPart {
+            kind: "libraries".to_string(),
+            name: "/lib/libz.so".to_string(),
+            bytes: 7,
+        }];
+        let container = ReportContainer::pack(&report).unwrap();
+        let mut head = Vec::new();
+        let mut inflated = flate2::read::ZlibDecoder::new(container.as_bytes());
+        inflated.read_to_end(&mut head).unwrap();
+        let head = String::from_utf8_lossy(&head);
+        let expected = r#""peak_parts":[["libraries","/lib/libz.so",7]]"#;
+        assert!(head.contains(expected), "{head}");
+    }
+
     /// Tests that a name is escaped in the page's text, and can't end the script.
     #[test]
     fn a_name_is_no_part_of_the_page() {

@@ -24,8 +24,8 @@ pub use crate::{
     page::{PageServerInfo, ServedPage, page, served_page},
     report::{
         HistoryCurve, HistoryPeak, OmittedNodes, PageFrame, PageFunction, PageGrowth, PageImports,
-        PageModule, PageNode, PageSampleType, PageSeriesPeak, PageSizeHistograms, PageSnapshot,
-        SizeRows, WebReport,
+        PageModule, PageNode, PagePeakPart, PageSampleType, PageSeriesPeak, PageSizeHistograms,
+        PageSnapshot, SizeRows, WebReport,
     },
     server::{
         API_PATH, AcceptedBody, ApiAnswer, ApiHandler, ApiRefusal, ApiRequest, JSON_MEDIA_TYPE,

@@ -75,6 +75,17 @@ pub struct PageSampleType {
     pub unit: String,
 }
 
+/// A part of the resident memory of a process: the mappings of one kind and name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PagePeakPart {
+    /// The kind of the mappings, such as `libraries`.
+    pub kind: String,
+    /// The file or the kernel's name of the mappings; empty if they have none.
+    pub name: String,
+    /// The resident bytes.
+    pub bytes: i64,
+}
+
 /// A snapshot: one moment of a process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PageSnapshot {
@@ -90,6 +101,8 @@ pub struct PageSnapshot {
     pub rss: Option<i64>,
     /// The largest resident set so far, in bytes.
     pub peak_rss: Option<i64>,
+    /// The parts of the largest resident set; empty if they are unknown.
+    pub peak_parts: Vec<PagePeakPart>,
     /// The total of each type. Percentages are shares of this total.
     pub total: Vec<i64>,
     /// The possible error of each type's total, as a share of the total; `None` for exact totals.

@@ -93,6 +93,7 @@ function readSnapshot(snapshot, period) {
     t: t > 1e15 ? t / 1e6 : t,
     rss: plain(snapshot.rss),
     peakRss: plain(snapshot.peak_rss),
+    peakParts: (snapshot.peak_parts || []).map(([kind, name, bytes]) => ({ kind, name, bytes })),
     period: snapshot.period ?? period,
   };
 }

@@ -5,7 +5,8 @@ import { shareText, valueText } from './format.js';
 import { histogram, sizeCharts } from './histogram.js';
 import { measureOf } from './measures.js';
 import { flatValues, largest } from './model.js';
-import { functionRow } from './pieces.js';
+import { functionRow, plainRow } from './pieces.js';
+import { visibleText } from './text.js';
 import { hint } from './tools.js';
 
 // What a heap profile is asked first: [title, family, kind, what to say if it is not there].
@@ -34,7 +35,8 @@ function drawSummary(app, host) {
   const { isHeap, measures } = app.profile;
   const tiles = isHeap ? HEAP_TILES.map(tile => heapTile(app, tile))
     : measures.all.slice(0, 6).map(measure => measureTile(app, measure.name, measure));
-  fill(host, el('div', { cls: 'sum', tid: 'summary' }, tiles, isHeap && sizesCard(app)));
+  const cards = [tiles, isHeap && residentCard(app), isHeap && sizesCard(app)];
+  fill(host, el('div', { cls: 'sum', tid: 'summary' }, cards));
 }
 
 function heapTile(app, [title, family, kind, missing]) {
@@ -72,6 +74,30 @@ function peakButton(app) {
   return button('Show the peak', isShown, toggle, {
     tid: 'show-peak', title: 'All views show what was held when the heap was largest',
   });
+}
+
+// Shows what was resident at the peak, by the kinds of mappings that the kernel tells apart; null if
+// the recording does not have it. heapprof why -- COMMAND records it.
+function residentCard(app) {
+  const parts = app.profile.snapshots.at(-1).peakParts;
+  if (!parts.length) return null;
+  const total = parts.reduce((sum, part) => sum + part.bytes, 0);
+  const byKind = new Map();
+  for (const part of parts) {
+    const all = byKind.get(part.kind) || { kind: part.kind, bytes: 0, largest: null };
+    all.bytes += part.bytes;
+    if (part.name && !(all.largest?.bytes > part.bytes)) all.largest = part;
+    byKind.set(part.kind, all);
+  }
+  const row = ({ kind, bytes, largest: file }) => plainRow(kind, {
+    value: bytes, text: valueText('bytes', bytes), note: shareText(bytes / total),
+    share: bytes / total, code: file && visibleText(file.name.split('/').at(-1)),
+  });
+  const rows = [...byKind.values()].sort((a, b) => b.bytes - a.bytes).map(row);
+  return el('section', { cls: 'card', tid: 'resident', 'data-total': total },
+    el('h2', {}, 'Resident at the peak'),
+    el('div', { cls: 'tot' }, valueText('bytes', total)),
+    rows);
 }
 
 // In a comparison, a tile also says what it was before.

@@ -18,6 +18,8 @@ pub(super) struct SnapshotJson<'a> {
     rss: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     peak_rss: Option<i64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    peak_parts: Vec<(&'a str, &'a str, i64)>,
     total: &'a [i64],
     #[serde(skip_serializing_if = "<[Option<f64>]>::is_empty")]
     error: &'a [Option<f64>],
@@ -114,6 +116,13 @@ impl<'a> SnapshotJson<'a> {
                 period: check_exact("the period", snapshot.period)?,
                 rss: check_optional("a resident set", snapshot.rss)?,
                 peak_rss: check_optional("a resident set", snapshot.peak_rss)?,
+                peak_parts: {
+                    let parts = snapshot.peak_parts.iter().map(|part| {
+                        let bytes = check_exact("a part of the memory", part.bytes)?;
+                        Ok((&*part.kind, &*part.name, bytes))
+                    });
+                    parts.collect::<Result<_, PackError>>()?
+                },
                 total: exact_list("a total", &snapshot.total)?,
                 error: {
                     for &error in snapshot.errors.iter().flatten() {
