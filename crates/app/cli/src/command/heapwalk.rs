@@ -123,8 +123,15 @@ fn report(
         notes,
         summary,
     };
-    Ok(match args.allocator {
-        true => heapprof_report::heapwalk_allocator(&walk, limit, &style)?,
-        false => heapprof_report::heapwalk(&walk, limit, &style)?,
-    })
+    if args.allocator {
+        return Ok(heapprof_report::heapwalk_allocator(&walk, limit, &style)?);
+    }
+    let text = heapprof_report::heapwalk(&walk, limit, &style)?;
+    if style.format == ReportFormat::Text && !args.target.starts_with("core:") {
+        let target = name::quoted(name::path(&args.target).as_os_str());
+        messages::note(&format!(
+            "next: heapprof attach {target} --for 1m: which functions allocate, from now on"
+        ));
+    }
+    Ok(text)
 }

@@ -39,6 +39,7 @@ pub fn heapwalk_allocator(
     for note in &walk.notes {
         text += &format!("{}\n", printable(note));
     }
+    text += &format!("{}\n", style.fold(&verdict(summary, &measure)));
     text += &format!("\n{}", arenas.render(style)?);
     let lists = lists(summary, limit.unwrap_or(usize::MAX), &measure);
     if !lists.is_empty() {
@@ -53,6 +54,33 @@ pub fn heapwalk_allocator(
         measure.show(summary.trimmable)
     );
     Ok(text)
+}
+
+/// Says in a sentence whether the program has the memory, or malloc, and why malloc keeps it.
+fn verdict(summary: &HeapSummary, measure: &UnitFormatter) -> String {
+    let sum = |bytes: fn(&ArenaSum) -> u64| summary.arenas.iter().map(bytes).sum::<u64>();
+    let in_use = sum(|arena| arena.in_use.bytes.saturating_sub(arena.cached.bytes));
+    let holes = sum(|arena| arena.free.blocks);
+    let in_holes = sum(|arena| arena.free.bytes);
+    let kept = in_holes + sum(|arena| arena.cached.bytes + arena.fast.bytes + arena.top);
+    let [all, trimmable] = [kept, summary.trimmable].map(|bytes| measure.show(bytes));
+    match () {
+        () if kept < in_use / 3 => format!(
+            "The program has most of the memory in use; {all} is free, and malloc_trim(0) would \
+             give back {trimmable}."
+        ),
+        () if summary.trimmable >= kept / 2 || holes == 0 => format!(
+            "malloc keeps {all} that the program has freed; malloc_trim(0) would give back \
+             {trimmable}."
+        ),
+        () => format!(
+            "Fragmented: of the {all} that the program has freed, {} lie in {} between blocks in \
+             use, {} on average, so that malloc_trim(0) would give back only {trimmable}.",
+            measure.show(in_holes),
+            plural(&holes.to_string(), "hole"),
+            measure.show(in_holes / holes),
+        ),
+    }
 }
 
 /// Returns the lines about mapped blocks: the size from which malloc gives a block a mapping of its
