@@ -9,7 +9,7 @@ use heapprof_heap::{
     PointerSource, ProcessImage, block_owners,
 };
 use heapprof_perl_snapshot::walk;
-use heapprof_perl_values::PerlValueAnalysis;
+use heapprof_perl_values::{PerlValueAnalysis, perl_spelling};
 use heapprof_process::{MappingKind, MeasuredMapping};
 use heapprof_report::{PartHolder, PartKind};
 
@@ -262,7 +262,7 @@ pub(crate) fn perl_findings(
     let holders = summary.holders.into_iter().take(MAX_HOLDERS);
     let holders = holders.map(|holder| PartHolder {
         bytes: holder.retained,
-        name: variable_name(&holder.path),
+        name: perl_spelling(&holder.path),
         extent: match holder.objects {
             1 => String::new(),
             objects => count_of(objects, "variable"),
@@ -274,41 +274,6 @@ pub(crate) fn perl_findings(
         values: summary.values.objects,
         bytes: summary.values.bytes,
     })
-}
-
-/// Returns a path to a Perl variable as Perl code spells the variable: `main::;Shop::;%cache` is
-/// `%Shop::cache`. A path that begins elsewhere stays as it is.
-fn variable_name(path: &str) -> String {
-    let steps: Vec<&str> = path.split(';').collect();
-    if let ["(main program)", rest @ ..] = &steps[..]
-        && rest.first().is_some_and(|step| step.starts_with("my "))
-    {
-        return rest.concat();
-    }
-    let packages = steps.iter().take_while(|step| step.ends_with("::")).count();
-    let Some(variable) = steps.get(packages).filter(|_| packages > 0) else {
-        return path.to_string();
-    };
-    let sigil = variable
-        .chars()
-        .next()
-        .filter(|sigil| "$@%&*".contains(*sigil));
-    let Some(sigil) = sigil else {
-        return path.to_string();
-    };
-    let package = match &steps[..packages] {
-        ["main::"] => "main::".to_string(),
-        ["main::", rest @ ..] => rest.concat(),
-        all => all.concat(),
-    };
-    let name = &variable[sigil.len_utf8()..];
-    let rest = steps[packages + 1..]
-        .iter()
-        .map(|step| match step.starts_with("my ") {
-            true => format!(" {step}"),
-            false => (*step).to_string(),
-        });
-    format!("{sigil}{package}{name}{}", rest.collect::<String>())
 }
 
 /// Returns the holders of `bytes` as holders of `part` bytes: each has its share of what is left if
@@ -477,24 +442,4 @@ fn pointers_from_variables<'a>(
         most.map(|(file, (_, at))| (file, at))
     };
     counts.into_iter().map(most).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn perl_variables_are_spelled_as_in_perl() {
-        for (path, expected) in [
-            ("main::;@rows", "@main::rows"),
-            ("main::;Shop::;Order::;%cache", "%Shop::Order::cache"),
-            ("main::;Shop::;%cache;{key}", "%Shop::cache{key}"),
-            ("(main program);my $x", "my $x"),
-            ("main::;&work;my @list", "&main::work my @list"),
-            ("(running);(temporary)", "(running);(temporary)"),
-            ("", ""),
-        ] {
-            assert_eq!(variable_name(path), expected);
-        }
-    }
 }

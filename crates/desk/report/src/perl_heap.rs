@@ -2,7 +2,9 @@
 
 pub(crate) mod value_facts;
 
-use heapprof_perl_values::{LeakedCycle, PadSummary, PerlHeapSummary, PerlLeak, ValueSum};
+use heapprof_perl_values::{
+    LeakedCycle, PadSummary, PerlHeapSummary, PerlLeak, ValueSum, perl_spelling,
+};
 use serde_json::json;
 
 use crate::error::ReportError;
@@ -64,12 +66,6 @@ pub fn perl_heap(
     for note in &heap.notes {
         text += &format!("{}\n", printable(note));
     }
-    let all = summary.all;
-    let kinds = summary.kinds.iter().map(|(name, sum)| (*name, sum));
-    text += &sums("type", kinds, all, &measure).render_titled("Values by type", style)?;
-    let parts = summary.parts.iter().map(|(name, sum)| (name.as_str(), sum));
-    text += &sums("from", parts, all, &measure)
-        .render_titled("Values by where they are reached from", style)?;
     match holders.is_empty() {
         true => text += "\nno variable holds any memory\n",
         false => {
@@ -77,6 +73,12 @@ pub fn perl_heap(
                 &holders.render_titled("Variables, and what would be freed with each", style)?;
         }
     }
+    let all = summary.all;
+    let kinds = summary.kinds.iter().map(|(name, sum)| (*name, sum));
+    text += &sums("type", kinds, all, &measure).render_titled("Values by type", style)?;
+    let parts = summary.parts.iter().map(|(name, sum)| (name.as_str(), sum));
+    text += &sums("from", parts, all, &measure)
+        .render_titled("Values by where they are reached from", style)?;
     Ok(text)
 }
 
@@ -111,13 +113,13 @@ fn holders(summary: &PerlHeapSummary, limit: usize, measure: &UnitFormatter) -> 
     let mut table = ReportTable::new(&[
         ("retained", ColumnAlign::Right),
         ("objects", ColumnAlign::Right),
-        ("path", ColumnAlign::Left),
+        ("variable", ColumnAlign::Left),
     ]);
     for holder in summary.holders.iter().take(limit) {
         table.row(vec![
             measure.show(holder.retained),
             holder.objects.to_string(),
-            holder.path.clone(),
+            perl_spelling(&holder.path),
         ]);
     }
     more(&mut table, summary.holders.len(), limit, 3);

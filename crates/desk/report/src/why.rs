@@ -172,7 +172,7 @@ fn screen(
         ));
         lines.extend(holder_lines(part, count, width, measure));
         let rest = part.rest(count);
-        let is_worth = rest.saturating_mul(20) >= part.bytes && count > 0;
+        let is_worth = rest.saturating_mul(100) >= part.bytes && count > 0;
         if all && rest > 0 && count > 0 || is_worth && room > 0 {
             room = room.saturating_sub(1);
             let indent = BYTES_COLUMNS + HOLDER_INDENT;

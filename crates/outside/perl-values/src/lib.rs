@@ -21,6 +21,7 @@ pub mod pmat;
 mod profile;
 mod referrers;
 mod size;
+mod spelling;
 mod step;
 mod summary;
 #[cfg(test)]
@@ -39,6 +40,7 @@ pub use self::paths::MAX_NAMED_KEYS;
 pub use self::profile::profile;
 pub use self::referrers::{ValueIdentification, ValueReferrer, WayStep};
 pub use self::size::{ByteCounts, ValueSize};
+pub use self::spelling::perl_spelling;
 pub use self::step::ValueStep;
 pub use self::summary::{PerlHeapSummary, RetainingVariable, ValueSum};
 pub use self::text::TextId;

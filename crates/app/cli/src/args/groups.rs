@@ -99,7 +99,8 @@ pub(crate) enum HeapCommand {
                       is suspended only while its memory is copied. Nothing is loaded into it. In \
                       the profile, the stack of a value is its path, so you can use top, diff, \
                       flame, report and sql on it.\n\nExample: heapprof heap values pid:1234 -o \
-                      h.pb.gz"
+                      h.pb.gz",
+        mut_arg("limit", |arg| arg.help("Row limit; 0 shows all rows [default: 20]"))
     )]
     Values(PerlHeapArgs),
 }

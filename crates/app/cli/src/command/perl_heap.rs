@@ -50,7 +50,16 @@ pub(super) fn run(context: &CommandContext, args: &PerlHeapArgs) -> Result<()> {
         let shown = path.display();
         messages::note(&format!("{shown}: written; next: heapprof top {shown}"));
     }
-    output::text(None, &text)
+    output::text(None, &text)?;
+    let is_of_all = !is_of_one && !args.cycles && !args.leaked && !args.pads;
+    if is_of_all && args.output.is_none() && args.format == ReportFormat::Text {
+        let target = name::quoted(name::path(&args.target).as_os_str());
+        messages::note(&format!(
+            "next: heapprof heap values {target} -o values.pb.gz, then heapprof tree values.pb.gz: \
+             what is in each variable"
+        ));
+    }
+    Ok(())
 }
 
 /// Reads Perl's values from the target that the user names.
