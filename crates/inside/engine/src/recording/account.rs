@@ -66,7 +66,7 @@ pub(super) fn account(
         "memory: {} bytes are the data of the program (VmData)",
         data.all
     );
-    let own = format!("memory: {} more bytes are heapprof's own", data.own);
+    let own = format!("memory: {} bytes more are heapprof's own", data.own);
     let parts = parts
         .into_iter()
         .map(|(name, bytes)| format!("memory: {bytes} bytes of {name}"));
