@@ -287,7 +287,7 @@ fn calls_take_any_text() {
     );
     let profile = read(&folder.path().join("m.pb.gz"));
     let stopped = comments(&profile);
-    let wanted = "perl: values missing: the recording was stopped before Perl's end";
+    let wanted = "perl: values missing: the recording was stopped before Perl ended";
     assert!(
         stopped.iter().any(|of| of.starts_with(wanted)),
         "{stopped:?}"

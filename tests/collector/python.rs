@@ -492,7 +492,7 @@ fn objects_of_a_python_without_the_gil_are_recorded() {
         let (profile, said) = recorded(&["--exact", "--python-objects=no"]);
         let comments = crate::scripts::comments(&profile);
         let is_said = |text: &&str| {
-            text.starts_with("python: small objects: missing, and all other objects with them")
+            text.starts_with("python: small objects: missing, like all other objects")
         };
         assert!(comments.iter().any(is_said), "{python:?}: {comments:?}");
         assert!(said.contains("without the GIL"), "{python:?}: {said}");
