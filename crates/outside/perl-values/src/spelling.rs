@@ -4,8 +4,8 @@
 /// `%Shop::cache`. A path that begins elsewhere stays as it is.
 #[must_use]
 pub fn perl_spelling(path: &str) -> String {
-    // A variable of the main program is on one of its pads.
-    let is_named = |step: &&str| !step.starts_with("<pad depth ");
+    // A sub has a pad for each depth of its recursion, and mostly only one.
+    let is_named = |step: &&str| *step != "<pad depth 1>";
     let steps: Vec<&str> = path.split(';').filter(is_named).collect();
     if let ["(main program)", rest @ ..] = &steps[..]
         && rest.first().is_some_and(|step| step.starts_with("my "))
@@ -29,12 +29,12 @@ pub fn perl_spelling(path: &str) -> String {
         all => all.concat(),
     };
     let name = &variable[sigil.len_utf8()..];
-    let rest = steps[packages + 1..]
-        .iter()
-        .map(|step| match step.starts_with("my ") {
-            true => format!(" {step}"),
+    let rest = steps[packages + 1..].iter().map(|step| {
+        match step.starts_with("my ") || step.starts_with('<') {
+            true => format!(" {}", step.replace("<pad depth ", "<depth ")),
             false => (*step).to_string(),
-        });
+        }
+    });
     format!("{sigil}{package}{name}{}", rest.collect::<String>())
 }
 
@@ -51,6 +51,14 @@ mod tests {
             ("(main program);my $x", "my $x"),
             ("(main program);<pad depth 1>;my @done", "my @done"),
             ("main::;&work;my @list", "&main::work my @list"),
+            (
+                "main::;&work;<pad depth 1>;my @list",
+                "&main::work my @list",
+            ),
+            (
+                "main::;&work;<pad depth 2>;my @list",
+                "&main::work <depth 2> my @list",
+            ),
             ("(running);(temporary)", "(running);(temporary)"),
             ("", ""),
         ] {

@@ -25,7 +25,7 @@ pub(crate) struct RecordArgs {
     /// Write a profile each time the heap has grown by this size
     #[arg(long, value_name = "SIZE", value_parser = super::size::growth)]
     pub(crate) on_growth: Option<u64>,
-    /// Write a profile at each new peak that is a tenth (and 64 KiB) above the last written peak
+    /// Write a profile at each peak that is 10 % and 64 KiB above the last
     #[arg(long)]
     pub(crate) on_peak: bool,
     /// Write a profile when this signal comes, e.g. USR2
@@ -81,8 +81,8 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_enum, default_value_t = LineFormat::Text, value_name = "FORM")]
     #[arg(requires = "follow_lines", hide_short_help = true)]
     pub(crate) follow_format: LineFormat,
-    /// Make reports leave out your own allocation wrappers, as they leave out malloc: functions
-    /// whose names (without parameters) match
+    /// Make reports leave out functions that match (your own allocation wrappers), as they leave
+    /// out malloc
     #[arg(long, value_name = "REGEX", value_parser = super::code::regex)]
     pub(crate) wrappers: Option<String>,
     #[command(flatten)]
