@@ -326,7 +326,7 @@ fn a_process_that_is_not_there_is_an_error() {
             &["proc", "no-process-has-this-name"],
             "no process has this name",
         ),
-        (&["proc", ""], "names no process"),
+        (&["proc", ""], "does not name a process"),
         (&["watch", "4194304"], "no such process"),
         (&["watch", "1", "--until", "rss > 5"], "--then"),
         (
@@ -350,7 +350,7 @@ fn a_process_that_is_not_there_is_an_error() {
                 "--",
                 "true",
             ],
-            "not known",
+            "not a known allocator",
         ),
     ] {
         let found = run(here, words);

@@ -12,7 +12,7 @@ const OWNER_ONLY_MODE: FileMode = FileMode(0o600);
 
 #[derive(Debug, Args)]
 pub(crate) struct FileModeArgs {
-    /// File mode of new profiles and databases, in octal from 600 to 666; the umask is ignored
+    /// File mode of new profiles and databases, 600 to 666, whatever the umask is
     /// [env: HEAPPROF_FILE_MODE] [default: 600]
     #[arg(long, value_name = "MODE", value_parser = file_mode)]
     file_mode: Option<FileMode>,

@@ -81,8 +81,8 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_enum, default_value_t = LineFormat::Text, value_name = "FORM")]
     #[arg(requires = "follow_lines", hide_short_help = true)]
     pub(crate) follow_format: LineFormat,
-    /// Make reports leave out functions that match (your own allocation wrappers), as they leave
-    /// out malloc
+    /// Leave your own allocation wrappers out of reports, as malloc is: functions whose names
+    /// (without parameters) match
     #[arg(long, value_name = "REGEX", value_parser = super::code::regex)]
     pub(crate) wrappers: Option<String>,
     #[command(flatten)]
