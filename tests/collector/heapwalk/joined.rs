@@ -7,6 +7,7 @@ use heapprof_tests::harness::{command, run};
 use serde_json::Value;
 
 use super::{BEGIN, Waiting};
+use crate::attach;
 use crate::process::{json, number};
 
 /// A program in which two functions lose blocks, one keeps some, and one frees its block.
@@ -95,4 +96,22 @@ fn what_leaked_has_its_allocation_stack() {
         leaks.out
     );
     assert!(leaks.out.contains("lose "), "{}", leaks.out);
+}
+
+/// Of an attached program, the blocks that were allocated since then have their stacks.
+#[test]
+fn an_attached_program_has_allocation_stacks() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = attach::hostile("-O1 -g");
+    let mut program = attach::Waiting::new(&built.program, "plain");
+    let here = built.folder.path();
+    let recording = attach::Attach::begin(here, &program.pid(), &["--exact"]);
+    program.work();
+    let walked = run(here, &["heapwalk", &program.pid(), "-o", "w.pb.gz"]);
+    assert_eq!(walked.code, 0, "{}", walked.err);
+    let reached = rows(here, "w.pb.gz", "reached_objects");
+    assert!(reached.contains(&("work".to_string(), 10)), "{reached:?}");
+    assert_eq!(recording.leave().code, 0);
 }

@@ -339,6 +339,7 @@ fn add_functions(answer: &mut MemoryAnswer, functions: Option<RecordedFunctions>
     let words = [&*recorded, &*part.detail].into_iter();
     let words: Vec<&str> = words.filter(|words| !words.is_empty()).collect();
     part.detail = words.join("; ");
+    part.growth = functions.growth;
     let is_most = functions.bytes.saturating_mul(2) >= part.bytes;
     if is_most && !functions.holders.is_empty() && !is_perl {
         part.holders = scaled_holders(functions.holders, functions.bytes, part.bytes);

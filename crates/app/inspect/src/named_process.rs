@@ -125,6 +125,8 @@ fn has_name(pid: u32, name: &str) -> bool {
 pub(crate) fn title_of(pid: u32) -> String {
     let name = comm(pid);
     match process_title(&name, pid) {
+        // A title often begins with the name.
+        Some(title) if title.starts_with(&name) => title,
         Some(script) => format!("{name} {script}"),
         None => name,
     }

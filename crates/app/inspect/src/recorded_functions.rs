@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use heapprof_analysis::{
     AnalysisSession, ProfileQuestion, Query, QuestionSource, TypeSelection, top::top,
 };
-use heapprof_profile::{Unit, UnitFamily};
+use heapprof_profile::{HeapHistory, Unit, UnitFamily};
 use heapprof_report::{PartHolder, estimate_share};
 
 /// Maximum number of functions.
@@ -24,11 +24,15 @@ pub(crate) struct RecordedFunctions {
     pub(crate) error: String,
     /// The name of the values.
     pub(crate) sample_type: String,
+    /// Bytes that the heap grew in a minute, if the recording has its history.
+    pub(crate) growth: Option<i64>,
 }
 
 impl RecordedFunctions {
     /// Finds the functions of a profile by a sample type, or by the profile's default.
     pub(crate) fn new(source: QuestionSource, sample_type: Option<&str>) -> Result<Self> {
+        let history = HeapHistory::from_profile(&source.profile);
+        let growth = history.and_then(|history| history.growth_per_minute());
         let query = Query {
             sample_type: sample_type.map(str::to_string),
             limit: Some(MAX_FUNCTIONS),
@@ -69,6 +73,7 @@ impl RecordedFunctions {
                 .unwrap_or(0),
             error: estimate_share(found.header.net, estimate),
             sample_type: found.header.sample_type.r#type.clone(),
+            growth,
         })
     }
 }

@@ -72,7 +72,27 @@ pub fn is_for_machines(comment: &str) -> bool {
         || crate::fork::is_ours(comment)
 }
 
+/// Longest span over which a growth is measured, in microseconds.
+const MAX_GROWTH_SPAN: i64 = 60_000_000;
+/// Shortest span over which a growth says something, in microseconds.
+const MIN_GROWTH_SPAN: i64 = 2_000_000;
+
 impl HeapHistory {
+    /// Returns by how many bytes the heap grew in a minute, measured over the last minute of the
+    /// history; `None` if the history is too short.
+    #[must_use]
+    pub fn growth_per_minute(&self) -> Option<i64> {
+        let last = self.moments.last()?;
+        let since = last.micros.saturating_sub(MAX_GROWTH_SPAN);
+        let first = self.moments.iter().find(|moment| moment.micros >= since)?;
+        let span = last.micros.saturating_sub(first.micros);
+        let bytes = i128::from(last.bytes) - i128::from(first.bytes);
+        let growth = bytes * 60_000_000 / i128::from(span.max(1));
+        i64::try_from(growth)
+            .ok()
+            .filter(|_| span >= MIN_GROWTH_SPAN)
+    }
+
     /// Returns the comment that holds this history.
     #[must_use]
     pub fn comment(&self) -> String {
@@ -216,6 +236,34 @@ mod tests {
                 micros: 15,
                 bytes: 5000,
             }),
+        }
+    }
+
+    #[test]
+    fn growth_is_that_of_the_last_minute() {
+        let history = |moments: &[(i64, i64)]| HeapHistory {
+            moments: moments
+                .iter()
+                .map(|&(seconds, bytes)| HeapMoment {
+                    micros: seconds * 1_000_000,
+                    bytes,
+                    objects: 1,
+                })
+                .collect(),
+            ..HeapHistory::default()
+        };
+        for (moments, expected) in [
+            (&[(0, 0), (10, 100)][..], Some(600)),
+            (&[(0, 0), (40, 900), (70, 400), (100, 500)], Some(-400)),
+            (&[(0, 0), (1, 100)], None),
+            (&[], None),
+            (&[(0, i64::MIN), (2, i64::MAX)], None),
+        ] {
+            assert_eq!(
+                history(moments).growth_per_minute(),
+                expected,
+                "{moments:?}"
+            );
         }
     }
 

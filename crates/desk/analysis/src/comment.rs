@@ -52,6 +52,8 @@ pub(crate) fn script_or_title(comments: &[String]) -> Option<String> {
 pub fn program_and_title(comments: &[String]) -> Option<String> {
     let program = program_name(comments)?;
     Some(match script_or_title(comments) {
+        // A title often begins with the name.
+        Some(called) if called.starts_with(&program) => called,
         Some(called) => format!("{program} {called}"),
         None => program,
     })

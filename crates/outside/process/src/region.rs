@@ -57,7 +57,7 @@ pub fn is_ours(area: &SmapsMapping<'_>) -> bool {
     const OWN_FILES: [&str; 3] = [
         "/libheapprof.so",
         // attach loads the library from memory.
-        "/memfd:libheapprof",
+        "/memfd:libheapprof.so",
         "/auto/Devel/HeapProf/HeapProf.so",
     ];
     let name = file_name(area);
@@ -81,6 +81,7 @@ mod tests {
 41000-400000 rw-p 00000000 00:00 0
 400000-401000 rw-s 00000000 00:01 4 /memfd:x (deleted)
 401000-402000 rw-p 00000000 00:00 0
+402000-403000 rw-p 00000000 00:01 5 /memfd:libheapprof.so (deleted)
 ";
         let areas = crate::areas(text);
         let found: Vec<_> = regions(&areas).map(|of| (of.name, of.is_own)).collect();
@@ -101,6 +102,8 @@ mod tests {
                 ("", false),
                 ("/memfd:x (deleted)", false),
                 ("", false),
+                // The library of an attached program.
+                ("/memfd:libheapprof.so (deleted)", true),
             ]
         );
         assert_eq!(file_name(&areas[3]), "/lib/libz.so");
