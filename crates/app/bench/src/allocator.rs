@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(found[1].describe_settings(), tunables);
         assert_eq!(missing[0].0, "./nowhere.so");
         for (wrong, why) in [
-            (["glibc", "mymalloc"], "not known"),
+            (["glibc", "mymalloc"], "not a known allocator"),
             (["glibc", "glibc"], "twice"),
             (["glibc", "glibc:arenas=1"], "not a tunable"),
             (["glibc", "glibc:arena_max="], "number"),

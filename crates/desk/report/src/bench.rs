@@ -136,7 +136,7 @@ mod tests {
             candidates: vec![one("a", &[3072]), one("b", &[7168]), one("c", &[512])],
         };
         expect_test::expect![[r"
-            peak  above empty  times  candidate  most of it
+            peak  above empty  ratio  candidate  largest part
             3KiB         2KiB         a          1.50KiB (main) -e:1
             7KiB         6KiB         b          3.50KiB (main) -e:1
             512B           0B         c          256B (main) -e:1

@@ -395,10 +395,10 @@ mod tests {
         assert_eq!(
             sentences(&all),
             [
-                "tcmalloc: 31 % faster, 18 % more memory (beside glibc)",
-                "same: no difference (beside glibc)",
-                "slow: 50 % slower, no difference in memory (beside glibc)",
-                "small: no difference in time, 60 % less memory (beside glibc)",
+                "tcmalloc: 31 % faster, 18 % more memory (compared with glibc)",
+                "same: no difference (compared with glibc)",
+                "slow: 50 % slower, no difference in memory (compared with glibc)",
+                "small: no difference in time, 60 % less memory (compared with glibc)",
             ]
         );
         let text = comparison(&all, &ReportStyle::default()).unwrap();

@@ -267,7 +267,7 @@ mod tests {
             text.contains("56B       3         (other: 2 more)"),
             "{text}"
         );
-        let row = "1.02KiB       3             2  1000B  Node           0x1000\n";
+        let row = "1.02KiB       3       2  1000B  Node           0x1000\n";
         assert!(text.ends_with(row), "{text}");
         let nothing = heapwalk(&HeapWalkReport::default(), None, &ReportStyle::default()).unwrap();
         assert!(nothing.contains("nothing has leaked"), "{nothing}");

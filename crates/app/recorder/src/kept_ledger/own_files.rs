@@ -285,7 +285,7 @@ mod tests {
         own.of_user.get_mut(&(NOBODY_UID - 1)).unwrap().bytes = MAX_USAGE_PER_USER.bytes - 3;
         let said = own.put(&Profile::default(), places, 8, NOBODY_UID - 1);
         let said = said.unwrap_err().to_string();
-        assert!(said.contains("there is too much in it"), "{said}");
+        assert!(said.contains("it is too large"), "{said}");
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);
         own.all.bytes = MAX_TOTAL_USAGE.bytes;
         assert!(own.put(&Profile::default(), places, 9, 1).is_err());

@@ -127,7 +127,10 @@ mod tests {
     fn wrong_options() {
         for (line, says) in [
             ("--bananas", "--bananas is not an option of jeprof"),
-            ("--in x", "--in may be --inuse_space or --inuse_objects"),
+            (
+                "--in x",
+                "--in is ambiguous: --inuse_space or --inuse_objects",
+            ),
             ("--base", "--base needs a value"),
             ("--nodecount=x", "--nodecount needs a number, not \"x\""),
             ("--text=1", "--text takes no value"),

@@ -42,7 +42,7 @@ const JSON_KINDS: &[(&[&str], &str, JsonAdvice)] = &[
     ),
     (
         &["meta", "libs", "processType"],
-        "a profile of Firefox's profiler",
+        "a Firefox profiler profile",
         Speedscope,
     ),
     (&["traceEvents"], "a trace in Chrome's format", Speedscope),
@@ -158,15 +158,15 @@ mod tests {
             ),
             (
                 r#"{"meta":{"interval":1,"preprocessedProfileVersion":44},"libs":["#,
-                "is a profile of Firefox's profiler",
+                "is a Firefox profiler profile",
             ),
             (
                 r#"{"meta":{"version":24,"processType":0},"libs":["#,
-                "is a profile of Firefox's profiler",
+                "is a Firefox profiler profile",
             ),
             (
                 r#"{"total_num_allocations": 7, "total_bytes_allocated": 96"#,
-                "is statistics of memray",
+                "is memray statistics",
             ),
             (
                 r#"{"version":1,"flamebearer":{"names":["total"]"#,

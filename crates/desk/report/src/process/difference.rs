@@ -276,7 +276,7 @@ mod tests {
             ..snapshot(0, &[], 0)
         };
         let text = process_difference(&other, &now, &ReportStyle::default()).unwrap();
-        assert!(text.contains("earlier start of it: 2 a"), "{text}");
+        assert!(text.contains("earlier run of this one: 2 a"), "{text}");
         let blind = ProcessSnapshot::default();
         assert!(process_difference(&blind, &now, &ReportStyle::default()).is_err());
     }
