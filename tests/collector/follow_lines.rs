@@ -367,7 +367,7 @@ fn floods_do_not_hold_the_recording() {
     );
     let lines = std::fs::read_to_string(folder.path().join("lines")).unwrap();
     assert!(lines.contains("KiB, main::keep"), "{lines}");
-    assert!(done.err.contains("is damaged"), "{}", done.err);
+    assert!(done.err.contains("are damaged"), "{}", done.err);
     assert!(done.err.contains("next: heapprof top"), "{}", done.err);
 }
 
