@@ -567,7 +567,10 @@ fn the_command_replaces_the_file_and_says_what_it_could_not() {
             &["symbolize", "none.pb.gz"],
             "none.pb.gz: there is no such file",
         ),
-        (&["symbolize", "source.c"], "source.c: is not in a format that "),
+        (
+            &["symbolize", "source.c"],
+            "source.c: is not in a format that ",
+        ),
         (
             &["symbolize", "p.pb.gz", "--debug-dir", "nowhere"],
             "nowhere: there is no such folder",
