@@ -14,7 +14,10 @@ fn processes_are_found_by_name() {
         return;
     }
     let built = build(PROGRAM, "gcc -O1 -g -pthread");
-    let name = built.path("why-name-test");
+    // Another run of the tests may be under way.
+    let word = format!("why-name-{}", std::process::id());
+    let word = word.as_str();
+    let name = built.path(word);
     copy_program(&built.program, &name);
     let start = || {
         let mut command = Command::new(&name);
@@ -24,11 +27,8 @@ fn processes_are_found_by_name() {
     let first = start();
     let place = tempfile::tempdir().unwrap();
     // A folder of this name is no profile.
-    std::fs::create_dir(place.path().join("why-name-test")).unwrap();
-    for words in [
-        vec!["why", "why-name-test"],
-        vec!["why", name.to_str().unwrap()],
-    ] {
+    std::fs::create_dir(place.path().join(word)).unwrap();
+    for words in [vec!["why", word], vec!["why", name.to_str().unwrap()]] {
         let found = run(place.path(), &words);
         assert!(
             found.out.contains(&format!("pid {}", first.pid)),
@@ -37,14 +37,14 @@ fn processes_are_found_by_name() {
         );
     }
     let elsewhere = tempfile::tempdir().unwrap();
-    let found = run(elsewhere.path(), &["why-name-test"]);
+    let found = run(elsewhere.path(), &[word]);
     assert!(
         found.out.contains(&format!("pid {}", first.pid)),
         "{}",
         found.err
     );
     let second = start();
-    let found = run(elsewhere.path(), &["why-name-test"]);
+    let found = run(elsewhere.path(), &[word]);
     assert_eq!(found.code, 2);
     assert!(found.err.contains(&second.id()), "{}", found.err);
 }
@@ -55,15 +55,16 @@ fn scripts_are_found_by_their_names() {
         return;
     }
     let place = tempfile::tempdir().unwrap();
-    let script = place.path().join("why-script-test.pl");
+    let word = format!("why-script-{}.pl", std::process::id());
+    let script = place.path().join(&word);
     std::fs::write(&script, "$| = 1; print \"ready\\n\"; <STDIN>").unwrap();
     let mut perl = Command::new("perl");
-    perl.arg("why-script-test.pl").current_dir(place.path());
+    perl.arg(&word).current_dir(place.path());
     let program = WaitingProgram::start(perl, false);
     let elsewhere = tempfile::tempdir().unwrap();
     for (folder, word) in [
-        (&elsewhere, "why-script-test.pl"),
-        (&place, "why-script-test.pl"),
+        (&elsewhere, word.as_str()),
+        (&place, word.as_str()),
         (&elsewhere, script.to_str().unwrap()),
     ] {
         for command in ["why", "heap"] {

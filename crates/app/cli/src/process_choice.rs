@@ -8,6 +8,9 @@ use heapprof_inspect::named_process::{self, candidates};
 use heapprof_terminal::ask_line;
 use heapprof_text::printable;
 
+/// Maximum number of processes that are listed.
+const MAX_LISTED: usize = 40;
+
 /// Returns the process that an argument names.
 pub(crate) fn find(argument: &str) -> Result<u32> {
     choose(argument, &candidates(argument)?)
@@ -16,7 +19,9 @@ pub(crate) fn find(argument: &str) -> Result<u32> {
 /// Returns the process of this user that runs the program `file`.
 pub(crate) fn running(name: &str, file: &Path) -> Result<u32> {
     match named_process::running(file).as_slice() {
-        [] => bail!("{name}: is a program; heapprof why -- {name} records it"),
+        [] => {
+            bail!("{name}: no process of yours runs it; heapprof why -- COMMAND records a command")
+        }
         all => choose(name, all),
     }
 }
@@ -27,7 +32,10 @@ pub(crate) fn choose(name: &str, pids: &[u32]) -> Result<u32> {
         return Ok(*pid);
     }
     let line = |&pid: &u32| printable(&named_process::line(pid)).into_owned();
-    let listed: Vec<String> = pids.iter().map(line).collect();
+    let mut listed: Vec<String> = pids.iter().take(MAX_LISTED).map(line).collect();
+    if pids.len() > MAX_LISTED {
+        listed.push(format!("{:>9}", "…"));
+    }
     let question = format!(
         "{} processes are called {name}:\n{}\nWhich one? ",
         pids.len(),

@@ -12,7 +12,7 @@ use heapprof_symbolize::{SymbolizeOptions, symbolize};
 use crate::args::{Cli, CliCommand, ConvertCommand, DbCommand, OverTimeMode};
 use crate::progress::WorkBar;
 use crate::{messages, outside};
-use heapprof_process::now;
+use heapprof_process::clock;
 
 /// Makes the sources of profiles for a command.
 pub(crate) fn from_command_line(cli: &Cli) -> ProfileSources {
@@ -32,7 +32,7 @@ pub(crate) fn from_command_line(cli: &Cli) -> ProfileSources {
             OverTimeMode::Mean => MomentAggregation::Mean,
             OverTimeMode::Max => MomentAggregation::Max,
         },
-        clock: now::nanos,
+        clock: clock::nanos,
     };
     // A server must not open files for what a profile names, and other tools show what is written.
     let names_code = !matches!(

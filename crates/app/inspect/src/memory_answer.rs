@@ -241,9 +241,12 @@ fn add_figures(answer: &mut MemoryAnswer, breakdown: &MemoryBreakdown) {
     answer.total = total.rss;
     answer.swapped = total.swap;
     answer.shared = total.shared_clean + total.shared_dirty;
-    // Libraries are shared, too, but clean.
+    // Libraries are shared, too, but clean. Files may be mapped for several processes.
     let is_private = |mapping: &&MeasuredMapping| {
-        !matches!(mapping.kind, MappingKind::Shared | MappingKind::Huge)
+        !matches!(
+            mapping.kind,
+            MappingKind::Shared | MappingKind::Huge | MappingKind::File | MappingKind::Own
+        )
     };
     let private = breakdown.regions.iter().filter(is_private);
     answer.shared_by_fork = private.map(|mapping| mapping.usage.shared_dirty).sum();
@@ -328,7 +331,9 @@ fn add_functions(answer: &mut MemoryAnswer, functions: Option<RecordedFunctions>
         return;
     };
     if functions.bytes > answer.parts[found].bytes && is_malloc(answer.parts[found].kind) {
-        found = join_python(answer, found);
+        answer.join_python();
+        let is_joined = |part: &AnswerPart| part.kind == PartKind::MallocAndPython;
+        found = answer.parts.iter().position(is_joined).unwrap_or(found);
     }
     let is_perl = answer.is_perl;
     let part = &mut answer.parts[found];
@@ -344,26 +349,6 @@ fn add_functions(answer: &mut MemoryAnswer, functions: Option<RecordedFunctions>
     if is_most && !functions.holders.is_empty() && !is_perl {
         part.holders = scaled_holders(functions.holders, functions.bytes, part.bytes);
     }
-}
-
-/// Joins malloc's part with that of Python's objects, if there are both. One of them is at `at`.
-/// Returns the position of the part then.
-fn join_python(answer: &mut MemoryAnswer, at: usize) -> usize {
-    let is_python = |part: &AnswerPart| part.kind == PartKind::PythonObjects;
-    let is_malloc =
-        |part: &AnswerPart| matches!(part.kind, PartKind::MallocInUse | PartKind::Malloc);
-    let python = answer.parts.iter().position(is_python);
-    let malloc = answer.parts.iter().position(is_malloc);
-    let (Some(python), Some(malloc)) = (python, malloc) else {
-        return at;
-    };
-    let bytes = answer.parts[python].bytes;
-    let part = &mut answer.parts[malloc];
-    (part.kind, part.bytes) = (PartKind::MallocAndPython, part.bytes + bytes);
-    answer.parts.remove(python);
-    answer.sort_parts();
-    let joined = |part: &AnswerPart| part.kind == PartKind::MallocAndPython;
-    answer.parts.iter().position(joined).unwrap_or_default()
 }
 
 /// The memory of a program that was copied.
@@ -450,7 +435,7 @@ impl SeenMemory<'_> {
                 PartKind::Stacks => self.stack_detail(),
                 PartKind::V8Heap => V8_DETAIL.to_string(),
                 PartKind::Anonymous => match other_allocator(mappings) {
-                    Some(library) => format!("mostly from {library}, its malloc"),
+                    Some(library) => format!("of {library}, its malloc, and others"),
                     None => String::new(),
                 },
                 _ => String::new(),

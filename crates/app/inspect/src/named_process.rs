@@ -1,4 +1,4 @@
-//! Finds the process that an argument names: by its number, or by a name that only one process has.
+//! Finds the processes that an argument names: by a number, or by a name.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -38,18 +38,6 @@ pub fn candidates(argument: &str) -> Result<Vec<u32>> {
         bail!("{word}: no process has this name; heapprof proc lists them");
     }
     Ok(found)
-}
-
-/// Returns the process that an argument names: by its number, or by a name that only one process
-/// has.
-///
-/// # Errors
-/// There is no such process, or several have the name.
-pub fn find(argument: &str) -> Result<u32> {
-    match candidates(argument)?.as_slice() {
-        [pid] => Ok(*pid),
-        all => Err(several(argument, all)),
-    }
 }
 
 /// Returns a line about a process: its number, its name with the script that it runs, and its

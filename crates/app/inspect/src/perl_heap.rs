@@ -8,7 +8,7 @@ use heapprof_formats::{FormatError, FormatReadOptions};
 use heapprof_heap::{MallocHeap, ProcessImage};
 use heapprof_perl_snapshot::{PerlSnapshot, PerlWalkError, walk};
 use heapprof_perl_values::{ElementLookup, PerlValueAnalysis, ValueGraph, VariableError};
-use heapprof_process::now;
+use heapprof_process::clock;
 use heapprof_profile::Profile;
 use sha2::{Digest, Sha256};
 
@@ -181,7 +181,7 @@ impl PerlHeapOrigin {
             _,
         )) = &self.memory
         {
-            profile.time_nanos = now::nanos();
+            profile.time_nanos = clock::nanos();
         }
         if !self.perl.is_empty() {
             let comment = profile.strings.intern(&format!("perl-heap: {}", self.perl));

@@ -51,12 +51,7 @@ impl RecordedProcess {
         Self {
             name: comment::program_and_title(&comments),
             peak: peak_resident.filter(|_| has_type(PEAK)),
-            // A sum of several profiles has no peak, and the parts of all of them.
-            parts: comments
-                .iter()
-                .filter(|_| peak.is_some())
-                .filter_map(|comment| PeakPart::from_comment(comment))
-                .collect(),
+            parts: coverage::peak_parts(&comments),
             kept_at_end: default == IN_USE
                 && has_type(PEAK)
                 && comment::dump_time(&comments) == DumpTime::AtExit,
@@ -124,9 +119,7 @@ fn add_resident(
     let mappings: Vec<MeasuredMapping> = parts.iter().filter_map(mapping_of).collect();
     let sizes = mappings.iter().map(|mapping| mapping.usage.rss);
     let seen = sizes.fold(0, u64::saturating_add);
-    // A division of less than half of the peak says little of it, and one of far more is of
-    // another program.
-    if seen < peak.bytes / 2 || seen / 2 > peak.bytes {
+    if mappings.is_empty() {
         let recorded = heap.min(peak.of_program);
         let rest = peak.of_program - recorded;
         answer.total = peak.of_program;
@@ -251,9 +244,9 @@ mod tests {
             let found = sorted(parts(peak, &known, heap));
             assert_eq!(found, (beside(&rest), recorded), "{peak} {heap}");
         }
-        // The division is of an earlier moment, or of another program.
+        // The memory was not divided.
         let unknown = (vec!["not recorded 355".to_string()], 45);
-        assert_eq!(parts(401, &known, 45), unknown);
-        assert_eq!(parts(51, &known, 60), (vec![], 50));
+        assert_eq!(parts(401, &[], 45), unknown);
+        assert_eq!(parts(51, &[], 60), (vec![], 50));
     }
 }

@@ -32,6 +32,10 @@ pub fn hash_names(report: &mut WebReport) {
     }
     for (i, snapshot) in (1..).zip(&mut report.snapshots) {
         snapshot.name = format!("profile {i}");
+        snapshot
+            .peak_parts
+            .iter_mut()
+            .for_each(|part| part.name.clear());
     }
     report.files.iter_mut().for_each(String::clear);
     report.mapped.iter_mut().for_each(String::clear);

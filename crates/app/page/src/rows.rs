@@ -181,6 +181,9 @@ impl<T: Clone + Eq + std::hash::Hash> NumberedValues<T> {
     }
 }
 
+/// Largest number that JavaScript has exactly.
+const MAX_EXACT: i64 = 1 << 53;
+
 fn snapshot(
     moment: &ReportMoment,
     types: usize,
@@ -209,8 +212,10 @@ fn snapshot(
             .iter()
             .map(|part| web::PagePeakPart {
                 kind: part.kind.clone(),
-                name: paths.name(&part.name),
-                bytes: i64::try_from(part.bytes).unwrap_or(i64::MAX),
+                name: paths.shown(&part.name),
+                bytes: i64::try_from(part.bytes)
+                    .unwrap_or(MAX_EXACT)
+                    .min(MAX_EXACT),
             })
             .collect(),
         total: moment.totals.clone(),

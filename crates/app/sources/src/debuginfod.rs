@@ -17,7 +17,7 @@ pub const DEBUGINFOD_URLS: &str = "DEBUGINFOD_URLS";
 /// Maximum number of bytes of a debug file.
 const MAX_FILE_SIZE: u64 = 8 << 30;
 /// Time for a server to answer, if the user does not name one. It is that of elfutils.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(90);
+const DEFAULT_TIMEOUT_SECONDS: u64 = 90;
 /// Minimum and maximum number of digits of a build id.
 const BUILD_ID_DIGITS: std::ops::RangeInclusive<usize> = 16..=128;
 
@@ -28,7 +28,7 @@ pub enum DebugFileFetch {
     Cached,
     /// The file was fetched from the server with this name.
     Fetched(String),
-    /// The file has no build id.
+    /// The file has no build id by which servers know it.
     NoBuildId,
     /// No server has the file. There is a text for each server that could not be asked.
     NotFound(Vec<String>),
@@ -69,12 +69,17 @@ impl DebuginfodClient {
     pub fn from_environment() -> Result<Self> {
         let servers = env::var(DEBUGINFOD_URLS).unwrap_or_default();
         let timeout = env::var("DEBUGINFOD_TIMEOUT").ok();
-        let timeout = timeout.and_then(|seconds| seconds.trim().parse().ok());
-        let timeout = timeout.map_or(DEFAULT_TIMEOUT, Duration::from_secs);
+        let timeout = timeout.and_then(|seconds| seconds.trim().parse::<i64>().ok());
+        // 0 and less stand for no limit.
+        let timeout = match timeout {
+            Some(seconds) => u64::try_from(seconds).ok().filter(|&seconds| seconds > 0),
+            None => Some(DEFAULT_TIMEOUT_SECONDS),
+        };
+        let timeout = timeout.map(Duration::from_secs);
         Self::new(&servers, cache_folder()?, timeout)
     }
 
-    fn new(servers: &str, cache: PathBuf, timeout: Duration) -> Result<Self> {
+    fn new(servers: &str, cache: PathBuf, timeout: Option<Duration>) -> Result<Self> {
         let is_http = |url: &&str| url.starts_with("http://") || url.starts_with("https://");
         let servers = servers.split_whitespace().filter(is_http);
         let hide = |url: &str| without_secrets(url, true).unwrap_or_else(|| url.to_string());
@@ -86,9 +91,9 @@ impl DebuginfodClient {
             );
         }
         let agent = Agent::config_builder()
-            .timeout_connect(Some(timeout))
-            .timeout_recv_response(Some(timeout))
-            .timeout_per_read(Some(timeout))
+            .timeout_connect(timeout)
+            .timeout_recv_response(timeout)
+            .timeout_per_read(timeout)
             .build()
             .into();
         Ok(Self {
@@ -107,16 +112,14 @@ impl DebuginfodClient {
     /// Puts the debug file with this build id into the cache.
     ///
     /// # Errors
-    /// The text is neither empty nor a build id, or the cache can't be written.
+    /// The cache can't be written.
     pub fn fetch(&self, build_id: &str) -> Result<DebugFileFetch> {
-        if build_id.is_empty() {
+        let build_id = build_id.to_ascii_lowercase();
+        let is_digit = |byte: u8| byte.is_ascii_hexdigit();
+        if !BUILD_ID_DIGITS.contains(&build_id.len()) || !build_id.bytes().all(is_digit) {
             return Ok(DebugFileFetch::NoBuildId);
         }
-        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-        if !BUILD_ID_DIGITS.contains(&build_id.len()) || !build_id.bytes().all(is_digit) {
-            bail!("{build_id:?} is no build id");
-        }
-        let folder = self.cache.join(build_id);
+        let folder = self.cache.join(&build_id);
         let file = folder.join("debuginfo");
         // elfutils keeps an empty file for what no server had.
         if std::fs::metadata(&file).is_ok_and(|of| of.is_file() && of.len() > 0) {
@@ -231,20 +234,22 @@ mod tests {
     }
 
     fn client(servers: &str, folder: &Path) -> Result<DebuginfodClient> {
-        DebuginfodClient::new(servers, folder.join("cache"), Duration::from_secs(600))
+        DebuginfodClient::new(servers, folder.join("cache"), None)
     }
 
     const ID: &str = "0123456789abcdef0123456789abcdef01234567";
 
     #[test]
     fn the_first_server_that_has_a_file_gives_it() {
-        let none = serve(|_| "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
-        let cut = serve(|_| "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome");
+        let none =
+            serve(|_| "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        let cut =
+            serve(|_| "HTTP/1.1 200 OK\r\nContent-Length: 100\r\nConnection: close\r\n\r\nsome");
         let good = serve(|path| match path {
             "/d/buildid/0123456789abcdef0123456789abcdef01234567/debuginfo" => {
-                "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood"
+                "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\ngood"
             }
-            _ => "HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n",
+            _ => "HTTP/1.1 500 Oops\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
         });
         let folder = tempfile::tempdir().unwrap();
         let servers = format!("file:///x http://{none} http://{cut} http://me:secret@{good}/d/");
@@ -268,8 +273,14 @@ mod tests {
     fn what_is_no_build_id_is_not_asked_for() {
         let folder = tempfile::tempdir().unwrap();
         let client = client("http://127.0.0.1:1", folder.path()).unwrap();
-        for text in ["../../etc/passwd", "0123456789ABCDEF", "0123456789abcdeg"] {
-            assert!(client.fetch(text).is_err(), "{text}");
+        for text in [
+            "",
+            "../../etc/passwd",
+            "0123456789abcdeg",
+            "0123456789abcde",
+        ] {
+            let fetched = client.fetch(text).unwrap();
+            assert!(matches!(fetched, DebugFileFetch::NoBuildId), "{text}");
         }
     }
 

@@ -63,13 +63,14 @@ pub(crate) const HISTORY_PREFIX: &str = "#heapprof.history.1 ";
 /// Maximum number of moments that are read from a history.
 const MAX_MOMENTS: u64 = 1 << 16;
 
-/// Whether a comment holds data for heapprof's commands: a history, allocation sizes or an audit of
-/// a forked child.
+/// Whether a comment holds data for heapprof's commands: a history, allocation sizes, an audit of a
+/// forked child, or a part of the resident memory at its peak.
 #[must_use]
 pub fn is_for_machines(comment: &str) -> bool {
     comment.starts_with(HISTORY_PREFIX)
         || comment.starts_with(sizes::SIZES_PREFIX)
         || crate::fork::is_ours(comment)
+        || crate::peak_parts::PeakPart::from_comment(comment).is_some()
 }
 
 /// Longest span over which a growth is measured, in microseconds.

@@ -1,6 +1,8 @@
 //! The heap's share of a process's memory, without the memory of the collector itself, and the
 //! allocators and runtimes whose memory is not in a profile.
 
+use heapprof_profile::PeakPart;
+
 use crate::comment;
 
 /// The beginning of a comment that names an allocator whose blocks were not recorded.
@@ -55,6 +57,28 @@ pub fn resident(comments: &[String], heap: [Option<i64>; 2]) -> [Option<RssBreak
         Some(RssBreakdown { bytes, own, heap })
     };
     [of("rss", heap[0]), of("peak rss", heap[1])]
+}
+
+/// Returns the parts of the resident memory at its peak, according to the comments; empty if the
+/// recording did not divide the memory, or if the parts are of another time or program: if they add
+/// up to less than half of the peak, or to more than twice as much.
+pub fn peak_parts(comments: &[String]) -> Vec<PeakPart> {
+    // A sum of several profiles has no peak, and the parts of all of them.
+    let [_, Some(peak)] = resident(comments, [None, None]) else {
+        return Vec::new();
+    };
+    let peak = u64::try_from(peak.bytes).unwrap_or(0);
+    let parts = comments
+        .iter()
+        .filter_map(|text| PeakPart::from_comment(text));
+    let parts: Vec<PeakPart> = parts.collect();
+    let sum = parts
+        .iter()
+        .fold(0, |sum: u64, part| sum.saturating_add(part.bytes));
+    match sum >= peak / 2 && sum / 2 <= peak {
+        true => parts,
+        false => Vec::new(),
+    }
 }
 
 /// A runtime that has a heap of its own besides the malloc heap.
@@ -173,6 +197,26 @@ fn runtime<'a>(files: impl IntoIterator<Item = &'a str>) -> Option<ManagedRuntim
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_of_another_time_or_program_are_none() {
+        for (peak, sizes, expected) in [
+            ("100 bytes", &[40, 20][..], 2),
+            ("100 bytes", &[40, 9], 0),
+            ("100 bytes", &[190, 20], 0),
+            ("100 bytes", &[u64::MAX, u64::MAX], 0),
+            ("unknown", &[40, 20], 0),
+        ] {
+            let part = |bytes: &u64| PeakPart {
+                kind: "heap".to_string(),
+                bytes: *bytes,
+                ..PeakPart::default()
+            };
+            let parts = sizes.iter().map(|bytes| part(bytes).to_comment());
+            let comments: Vec<String> = parts.chain([format!("peak rss: {peak}")]).collect();
+            assert_eq!(peak_parts(&comments).len(), expected, "{comments:?}");
+        }
+    }
 
     #[test]
     fn small_objects_are_seen_or_not() {

@@ -414,7 +414,8 @@ impl DiffReport {
         };
         Some(SmallestGrowth {
             row: of(&nothing, ValueChange::default()),
-            total: of(&self.total_spread, self.total),
+            // Both totals are made equal.
+            total: of(&self.total_spread, self.total).filter(|_| self.normalized.is_none()),
         })
     }
 

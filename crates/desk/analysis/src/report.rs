@@ -207,13 +207,7 @@ fn read_moments(
         let comments = comment::comments_of(session, i)?;
         let of_program = |resident: Option<RssBreakdown>| resident.map(|r| r.program_bytes());
         moment.rss = coverage::resident(&comments, [None, None]).map(of_program);
-        // A sum of several profiles has no peak, and the parts of all of them.
-        if moment.rss[1].is_some() {
-            let parts = comments
-                .iter()
-                .filter_map(|text| PeakPart::from_comment(text));
-            moment.peak_parts = parts.collect();
-        }
+        moment.peak_parts = coverage::peak_parts(&comments);
         if let Some(program) = comment::program_and_title(&comments) {
             report.program = program;
         }

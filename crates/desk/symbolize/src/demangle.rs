@@ -33,12 +33,18 @@ fn demangle_with(symbol: &str, detail: DemangleDetail) -> Option<String> {
     itanium::demangle(symbol, detail)
 }
 
+/// Maximum number of bytes that the source names of a profile's linker names take in all.
+const MAX_DEMANGLED_BYTES: usize = 256 << 20;
+
 /// Gives functions whose name is a linker name their source names. The linker name is kept as the
 /// function's `system_name`, as pprof's format intends. A function that has a source name already
 /// stays as it is.
 ///
-/// Other tools write linker names, and pprof shows source names for those.
+/// Other tools write linker names, and pprof shows source names for those. A short linker name may
+/// stand for a very long name: if all source names would take too much memory, the other functions
+/// keep their linker names.
 pub fn demangle_names(profile: &mut Profile) {
+    let mut left = MAX_DEMANGLED_BYTES;
     for at in 0..profile.function.len() {
         let function = &profile.function[at];
         let is_named = !function.name.is_empty() && !function.system_name.is_empty();
@@ -50,6 +56,10 @@ pub fn demangle_names(profile: &mut Profile) {
             false => function.system_name,
         };
         if let Some(name) = demangle_stored(profile.text(linker)) {
+            left = match left.checked_sub(name.len()) {
+                Some(left) => left,
+                None => return,
+            };
             let name = profile.strings.intern(&name);
             let function = &mut profile.function[at];
             (function.name, function.system_name) = (name, linker);

@@ -7,6 +7,7 @@
 #![deny(unsafe_code)]
 
 mod cgroup;
+pub mod clock;
 mod core_file;
 mod counters;
 mod identity;
@@ -15,7 +16,6 @@ mod kind;
 mod lines;
 pub mod maps;
 mod memory_breakdown;
-pub mod now;
 mod pages;
 mod region;
 mod run;

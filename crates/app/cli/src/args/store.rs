@@ -1,7 +1,7 @@
 //! The command lines of the database's commands: `load`, `ls`, `rm`, `sql`, `schema`.
 
 use clap::Args;
-use heapprof_process::now;
+use heapprof_process::clock;
 use heapprof_report::ReportFormat;
 
 use super::{FileModeArgs, OutputArgs, QuestionArgs, format};
@@ -44,7 +44,7 @@ fn label(text: &str) -> Result<(String, String), String> {
 }
 
 fn time(text: &str) -> Result<i64, String> {
-    heapprof_analysis::series::parse_time(text, now::nanos())
+    heapprof_analysis::series::parse_time(text, clock::nanos())
 }
 
 #[derive(Debug, Args)]

@@ -148,17 +148,39 @@ fn with_present_names(words: &[OsString], error: &clap::Error) -> Option<Vec<OsS
         return None;
     };
     let (_, present) = OLD_NAMES.iter().find(|(old, _)| old == typed)?;
-    let at = words.iter().position(|word| word == typed.as_str())?;
+    let at = command_position(words)?;
+    let is_help = words[at] == "help";
+    let at = if is_help { at + 1 } else { at };
     // What is an unknown part of another command is no old name.
-    if words[1..at]
-        .iter()
-        .any(|word| word != "help" && is_command(&word.to_string_lossy()))
-    {
+    if words.get(at)? != typed.as_str() {
         return None;
     }
+    let present = present.split(' ');
+    // Help is about commands, and not about their options.
+    let present = present.filter(|word| !is_help || !word.starts_with('-'));
     let mut words = words.to_vec();
-    words.splice(at..=at, present.split(' ').map(OsString::from));
+    words.splice(at..=at, present.map(OsString::from));
     Some(words)
+}
+
+/// Returns the position of the command in a command line: behind the program, the options of all
+/// commands, and their values.
+fn command_position(words: &[OsString]) -> Option<usize> {
+    let command = cli_command();
+    let takes_value = |word: &str| {
+        let mut options = command.get_arguments();
+        let option = options.find(|of| of.get_long() == word.strip_prefix("--"));
+        option.is_some_and(|option| option.get_action().takes_values())
+    };
+    let mut at = 1;
+    loop {
+        let word = words.get(at)?.to_string_lossy();
+        at += match word.starts_with('-') {
+            true if takes_value(&word) => 2,
+            true => 1,
+            false => return Some(at),
+        };
+    }
 }
 
 /// Parses a command line with the present names of commands.
@@ -271,6 +293,28 @@ mod tests {
             let mut words = new.split(' ').take_while(|word| !word.starts_with('-'));
             let found = words.try_fold(&command, |found, word| found.find_subcommand(word));
             assert!(found.is_some(), "{new}");
+        }
+    }
+
+    #[test]
+    fn old_names_stand_for_the_present_words() {
+        let parsed = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            parse(&words).map(|cli| cli.command)
+        };
+        for (line, is_expected) in [
+            ("heapprof --db db ls", true),
+            ("heapprof --db ls ls", true),
+            ("heapprof --color=never load x", true),
+            ("heapprof db stats", false),
+        ] {
+            assert_eq!(parsed(line).is_ok(), is_expected, "{line}");
+        }
+        for old in old_names() {
+            for line in [format!("heapprof help {old}"), format!("heapprof {old} -h")] {
+                let error = parsed(&line).map(|_| ()).unwrap_err();
+                assert_eq!(error.kind(), clap::error::ErrorKind::DisplayHelp, "{line}");
+            }
         }
     }
 

@@ -44,7 +44,7 @@ mod parquet {
         let selector = args.selector.as_deref().unwrap_or_default();
         let done = export_moments(
             context.sources.db(),
-            (selector, now::nanos()),
+            (selector, clock::nanos()),
             (to, args.file_mode.mode()?.0),
             args.batch,
         )?;

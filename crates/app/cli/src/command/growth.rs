@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use heapprof_analysis::{Query, portable::growth_sql, series::series_growth};
-use heapprof_process::now;
+use heapprof_process::clock;
 use heapprof_stores::{are_unique, choose};
 
 use crate::args::GrowthArgs;
@@ -16,7 +16,7 @@ pub(super) fn run(context: &CommandContext, args: &GrowthArgs) -> Result<()> {
     };
     let (store, moments) = heapprof_stores::open(context.sources.backend())?;
     let selector = args.selector.as_deref().unwrap_or_default();
-    let chosen = choose(selector, now::nanos(), &moments)?;
+    let chosen = choose(selector, clock::nanos(), &moments)?;
     let report = series_growth(&*store, &chosen, &query, args.stacks);
     let (report, session) = report.with_context(|| chosen.name.clone())?;
     let names = || chosen.moments.iter().map(|moment| &*moment.name);

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, bail};
 use heapprof_heap::{BlockKinds, ChunkMarks, HeapSummary, MallocHeap};
 use heapprof_inspect::{MissingStacks, WalkTarget, blocks_profile};
+use heapprof_recorder::outside::OutsideProcess;
 use heapprof_report::{
     HeapDescriber, HeapWalkReport, ReportFormat, ReportStyle, UnitFormatter, unwalked_parts,
 };
@@ -57,10 +58,10 @@ pub(super) fn run(context: &CommandContext, args: &HeapwalkArgs) -> Result<()> {
         messages::note(&format!("{shown}: written; next: heapprof top {shown}"));
     }
     let lacks = unwalked_parts(&image, &heap);
-    output::text(
-        None,
-        &report(context, args, &target, &mut words, notes, lacks)?,
-    )
+    let text = report(context, args, &target, &mut words, notes, lacks)?;
+    output::text(None, &text)?;
+    note_next(args);
+    Ok(())
 }
 
 fn report(
@@ -126,12 +127,23 @@ fn report(
     if args.allocator {
         return Ok(heapprof_report::heapwalk_allocator(&walk, limit, &style)?);
     }
-    let text = heapprof_report::heapwalk(&walk, limit, &style)?;
-    if style.format == ReportFormat::Text && !args.target.starts_with("core:") {
+    Ok(heapprof_report::heapwalk(&walk, limit, &style)?)
+}
+
+/// Notes the command that answers the next question about a process that nobody records.
+fn note_next(args: &HeapwalkArgs) {
+    let is_all = args.who.is_none() && args.bytes.is_none() && !args.retained && !args.allocator;
+    let is_process = !args.target.starts_with("core:");
+    let is_recorded = || OutsideProcess::find(&args.target).is_ok();
+    if is_all
+        && is_process
+        && args.format == ReportFormat::Text
+        && args.output.is_none()
+        && !is_recorded()
+    {
         let target = name::quoted(name::path(&args.target).as_os_str());
         messages::note(&format!(
             "next: heapprof attach {target} --for 1m: which functions allocate, from now on"
         ));
     }
-    Ok(text)
 }

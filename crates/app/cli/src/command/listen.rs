@@ -22,7 +22,7 @@ use signal_hook::iterator::Signals;
 
 use crate::args::ListenArgs;
 use crate::context::CommandContext;
-use heapprof_process::now;
+use heapprof_process::clock;
 
 use crate::messages;
 
@@ -170,5 +170,5 @@ fn count(
 
 /// Returns the present time in milliseconds since 1970 UTC.
 fn now_ms() -> u64 {
-    now::millis().unsigned_abs()
+    clock::millis().unsigned_abs()
 }

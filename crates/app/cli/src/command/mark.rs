@@ -15,7 +15,7 @@ use rustix::net::{
 };
 
 use crate::args::MarkArgs;
-use heapprof_process::now;
+use heapprof_process::clock;
 
 use crate::process_choice;
 
@@ -37,7 +37,7 @@ pub(super) fn run(args: &MarkArgs) -> Result<()> {
             SocketAddrUnix::new(&path).map_err(|error| unanswered_error(&error.into(), &path))?;
         let said = send_datagram(
             &address,
-            &make_mark(MarkScope::AllOthers, &args.text, now::millis()),
+            &make_mark(MarkScope::AllOthers, &args.text, clock::millis()),
         );
         return match said {
             Ok(answer) => check_answer(&answer),
@@ -58,7 +58,7 @@ pub(super) fn run(args: &MarkArgs) -> Result<()> {
     let datagram = make_mark(
         of_process.map_or(MarkScope::UnknownProcess, MarkScope::Process),
         &args.text,
-        now::millis(),
+        clock::millis(),
     );
     let mut last = Ok(String::new());
     for address in &watches {

@@ -52,7 +52,8 @@ pub(super) fn run(context: &CommandContext, args: &PerlHeapArgs) -> Result<()> {
     }
     output::text(None, &text)?;
     let is_of_all = !is_of_one && !args.cycles && !args.leaked && !args.pads;
-    if is_of_all && args.output.is_none() && args.format == ReportFormat::Text {
+    if is_of_all && args.output.is_none() && args.exe.is_none() && args.format == ReportFormat::Text
+    {
         let target = name::quoted(name::path(&args.target).as_os_str());
         messages::note(&format!(
             "next: heapprof heap values {target} -o values.pb.gz, then heapprof tree values.pb.gz: \

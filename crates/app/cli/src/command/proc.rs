@@ -11,7 +11,7 @@ use heapprof_watch::{list_processes, read_snapshot};
 use crate::args::{ProcArgs, ProcessReportArgs};
 use crate::context::{CommandContext, row_limit, screen_width};
 use crate::{messages, output, process_choice};
-use heapprof_process::now;
+use heapprof_process::clock;
 
 /// Largest file of `heapprof proc` that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 256 << 20;
@@ -64,7 +64,7 @@ pub(super) fn style(context: &CommandContext, args: &ProcessReportArgs) -> Repor
 
 /// Reads a snapshot of a process's memory, as far as this user may read it.
 fn snapshot(pid: u32) -> Result<ProcessSnapshot> {
-    read_snapshot(pid, now::nanos()).map_err(|error| match error.kind() {
+    read_snapshot(pid, clock::nanos()).map_err(|error| match error.kind() {
         ErrorKind::NotFound => anyhow!("process {pid}: has ended"),
         _ if error.raw_os_error() == Some(libc::ESRCH) => anyhow!("process {pid}: has ended"),
         _ => anyhow!("process {pid}: {error}"),

@@ -7,12 +7,12 @@ use super::rm;
 use crate::args::PruneArgs;
 use crate::context::CommandContext;
 use crate::messages;
-use heapprof_process::now;
+use heapprof_process::clock;
 
 pub(super) fn run(context: &CommandContext, args: &PruneArgs) -> Result<()> {
     let db = context.sources.db();
     let (store, all) = heapprof_stores::open(&StoreBackend::Database(db.to_path_buf()))?;
-    let now = now::nanos();
+    let now = clock::nanos();
     let moments = choose(&args.selector, now, &all)?.moments;
     let mut plan = RetentionPlan::new(&moments, &args.keep, args.roll_up, now);
     for sum in plan.leave_late_moments(&all) {

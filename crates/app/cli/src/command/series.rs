@@ -8,12 +8,12 @@ use heapprof_stores::choose;
 use crate::args::SeriesArgs;
 use crate::context::CommandContext;
 use crate::output;
-use heapprof_process::now;
+use heapprof_process::clock;
 
 pub(super) fn run(context: &CommandContext, args: &SeriesArgs) -> Result<()> {
     let (_, moments) = heapprof_stores::open(context.sources.backend())?;
     let text = args.selector.as_deref().unwrap_or_default();
-    let moments = choose(text, now::nanos(), &moments)?.moments;
+    let moments = choose(text, clock::nanos(), &moments)?.moments;
     let style = ReportStyle {
         format: args.format,
         unit: args.unit.clone(),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use heapprof_abi::environment as variable;
 use heapprof_analysis::store::{ProfileStore, WatchStart};
-use heapprof_process::now;
+use heapprof_process::clock;
 use heapprof_recorder::sockets::{ListeningSocket, SocketKind};
 use heapprof_recorder::{ProgramExit, inherited_state, outside, run_unrecorded};
 use heapprof_report::ReportStyle;
@@ -209,7 +209,7 @@ fn start(args: &WatchArgs, pid: Option<u32>) -> WatchStart {
         host,
         command,
         interval_ms: i64::try_from(args.interval.as_millis()).unwrap_or(i64::MAX),
-        began_ms: now::millis(),
+        began_ms: clock::millis(),
     }
 }
 
@@ -327,13 +327,13 @@ impl WatchTask<'_> {
             if is_due || is_last {
                 if let Some(pid) = coming.take() {
                     // A process that has ended already is not watched.
-                    let _ = watcher.begin(pid, now::millis());
+                    let _ = watcher.begin(pid, clock::millis());
                     has_begun = true;
                     self.take_marks(&mut watcher);
                 }
-                watcher.scan(now::millis());
+                watcher.scan(clock::millis());
                 if let Some(ended) = &end {
-                    watcher.note_end(ended.process, now::millis(), &ended.describe());
+                    watcher.note_end(ended.process, clock::millis(), &ended.describe());
                 }
                 self.judge(&mut watcher, &mut running);
                 let interval = self.args.interval;
@@ -347,14 +347,19 @@ impl WatchTask<'_> {
             is_last |= has_begun && watcher.is_empty() && self.args.process.is_some();
             if is_last {
                 for (_, shown) in &running {
-                    watcher.note(None, now::millis(), "then", format!("{shown}: still runs"));
+                    watcher.note(
+                        None,
+                        clock::millis(),
+                        "then",
+                        format!("{shown}: still runs"),
+                    );
                 }
             }
             if is_last || stored.elapsed() >= STORE_INTERVAL {
                 stored = Instant::now();
                 let mut batch = watcher.take();
                 batch.cost_us = thread_time_micros();
-                batch.ended_ms = is_last.then(now::millis);
+                batch.ended_ms = is_last.then(clock::millis);
                 store.add_to_watch(id, &batch).with_context(named)?;
             }
             if is_last {
@@ -372,7 +377,9 @@ impl WatchTask<'_> {
     /// Receives the marks that have arrived.
     fn take_marks(&self, watcher: &mut ProcessWatcher) {
         if let Some(listening) = &self.listening {
-            receive_marks(&listening.socket, |mark| watcher.mark(mark, now::millis()));
+            receive_marks(&listening.socket, |mark| {
+                watcher.mark(mark, clock::millis())
+            });
         }
     }
 
@@ -426,7 +433,7 @@ impl WatchTask<'_> {
         let rule = self.args.until.as_deref().unwrap_or_default();
         watcher.note(
             Some(pid),
-            now::millis(),
+            clock::millis(),
             "until",
             format!("{rule}: {value}"),
         );
@@ -449,7 +456,7 @@ impl WatchTask<'_> {
                 messages::note(&format!("--then {shown}: {error}"));
                 watcher.note(
                     Some(pid),
-                    now::millis(),
+                    clock::millis(),
                     "then",
                     format!("{shown}: {error}"),
                 );
@@ -463,11 +470,11 @@ fn reap(running: &mut Vec<(Child, String)>, watcher: &mut ProcessWatcher) {
     running.retain_mut(|(child, shown)| match child.try_wait() {
         Ok(None) => true,
         Ok(Some(status)) => {
-            watcher.note(None, now::millis(), "then", format!("{shown}: {status}"));
+            watcher.note(None, clock::millis(), "then", format!("{shown}: {status}"));
             false
         }
         Err(error) => {
-            watcher.note(None, now::millis(), "then", format!("{shown}: {error}"));
+            watcher.note(None, clock::millis(), "then", format!("{shown}: {error}"));
             false
         }
     });

@@ -108,8 +108,8 @@ fn run_command(context: &CommandContext, args: &WhyArgs) -> Result<ExitCode> {
             && other.bytes / 2 > answer.total
         {
             answer.notes.push(format!(
-                "Its child {} had {} resident, and next to nothing of that came from malloc. \
-                 To keep its profile: heapprof record --keep-small",
+                "{} had {} resident and has no profile: hardly any of that came from malloc, or \
+                 it could not be recorded.",
                 other.name,
                 record::bytes(i64::try_from(other.bytes).unwrap_or(i64::MAX))
             ));

@@ -12,7 +12,7 @@ use heapprof_report::ReportStyle;
 use crate::args::WiretapArgs;
 use crate::context::CommandContext;
 use crate::output;
-use heapprof_process::now;
+use heapprof_process::clock;
 
 /// Largest file of names that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -29,7 +29,7 @@ pub(super) fn run(context: &CommandContext, args: &WiretapArgs) -> Result<ExitCo
     let expected = args.expect.as_deref().map(names).transpose()?;
     let since_ms = match args.since {
         Some(time) => {
-            now::millis().saturating_sub(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
+            clock::millis().saturating_sub(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
         }
         None => 0,
     };

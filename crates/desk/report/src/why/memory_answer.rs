@@ -226,10 +226,35 @@ impl MemoryAnswer {
         bytes as f64 / self.total.max(1) as f64
     }
 
+    /// Joins malloc's part with that of Python's objects, if there are both. The holders and the
+    /// detail of malloc's part stay.
+    pub fn join_python(&mut self) {
+        let is_python = |part: &AnswerPart| part.kind == PartKind::PythonObjects;
+        let is_malloc =
+            |part: &AnswerPart| matches!(part.kind, PartKind::MallocInUse | PartKind::Malloc);
+        let python = self.parts.iter().position(is_python);
+        let malloc = self.parts.iter().position(is_malloc);
+        if let (Some(python), Some(malloc)) = (python, malloc) {
+            let bytes = self.parts[python].bytes;
+            let part = &mut self.parts[malloc];
+            (part.kind, part.bytes) = (PartKind::MallocAndPython, part.bytes + bytes);
+            self.parts.remove(python);
+            self.sort_parts();
+        }
+    }
+
     /// Adds the growth since an earlier answer about the same program, which was given `span`
     /// before. A holder that was not among the earlier ones has no growth. Answers of which only
     /// one looked into the process have different parts, so there is no growth.
     pub fn add_growth(&mut self, before: &Self, span: Duration) {
+        let mut before = before.clone();
+        // One of them may have been joined because of the noise of sampling.
+        let joined = [&*self, &before].map(|of| of.part(PartKind::MallocAndPython).is_some());
+        match joined {
+            [true, false] => before.join_python(),
+            [false, true] => self.join_python(),
+            _ => {}
+        }
         if self.hold.is_some() != before.hold.is_some() {
             let other = "the process could be read only once, so growth is not known";
             self.notes.push(other.to_string());

@@ -116,6 +116,35 @@ fn growth_is_that_of_a_minute() {
 }
 
 #[test]
+fn growth_of_python_is_that_of_joined_parts() {
+    const MIB: u64 = 1 << 20;
+    let apart = |malloc: u64, python: u64| MemoryAnswer {
+        parts: vec![
+            part(PartKind::MallocInUse, malloc * MIB, 1),
+            part(PartKind::PythonObjects, python * MIB, 1),
+        ],
+        ..MemoryAnswer::default()
+    };
+    let joined = |malloc: u64, python: u64| {
+        let mut answer = apart(malloc, python);
+        answer.join_python();
+        answer
+    };
+    for (before, mut now) in [
+        (apart(40, 20), joined(41, 21)),
+        (joined(40, 20), apart(41, 21)),
+    ] {
+        now.add_growth(&before, Duration::from_secs(60));
+        let growth: Vec<_> = now
+            .parts
+            .iter()
+            .map(|part| (part.kind, part.growth))
+            .collect();
+        assert_eq!(growth, [(PartKind::MallocAndPython, Some(2 << 20))]);
+    }
+}
+
+#[test]
 fn rows_for_programs_have_all_parts() {
     let answer = answer(2);
     let csv = ReportStyle {

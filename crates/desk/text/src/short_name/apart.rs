@@ -258,11 +258,18 @@ impl NamesApart<'_> {
             if groups.is_empty() {
                 return;
             }
-            for at in groups.into_iter().flatten() {
-                number += 1;
-                let number = format!(" #{number}");
-                let room = self.width[at].saturating_sub(number.len());
-                self.short[at] = cut(&self.short[at], room) + &number;
+            for group in groups {
+                // Equal names have equal numbers.
+                let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
+                for at in group {
+                    let own = *numbers.entry(self.names[at]).or_insert_with(|| {
+                        number += 1;
+                        number
+                    });
+                    let own = format!(" #{own}");
+                    let room = self.width[at].saturating_sub(own.len());
+                    self.short[at] = cut(&self.short[at], room) + &own;
+                }
             }
         }
     }

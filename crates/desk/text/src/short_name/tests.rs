@@ -332,7 +332,8 @@ fn whatever_names_are_they_stay_apart() {
                     _ => format!("{scope}handlers.render_page{}.<locals>.<listcomp>", draw(3)),
                 }
             };
-            let names: Vec<String> = (0..12).map(|_| one()).collect();
+            let mut names: Vec<String> = (0..12).map(|_| one()).collect();
+            names.push(names[0].clone());
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let short = shorten(&names, |_| width);
             let alone: Vec<String> = names.iter().map(|name| shorten_one(name, width)).collect();
@@ -342,6 +343,12 @@ fn whatever_names_are_they_stay_apart() {
                 let mut others = (0..names.len()).filter(differ);
                 let clash = others.clone().find(|&other| short[other] == short[at]);
                 assert_eq!(clash.map(|other| names[other]), None, "{}", names[at]);
+                let mut equal = (0..names.len()).filter(|&other| names[other] == names[at]);
+                assert!(
+                    equal.all(|other| short[other] == short[at]),
+                    "{}",
+                    names[at]
+                );
                 if others.all(|other| alone[other] != alone[at]) {
                     assert_eq!(short[at], alone[at]);
                 }

@@ -5,6 +5,8 @@ import { headOf, visibleText } from './text.js';
 
 const STRING = 'std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >';
 const LONGEST_FULL = 80;
+// A longer name is not compared with others: its templates may nest without end.
+const LONGEST_COMPARED = 4000;
 // What compilers add to the names of parts of functions.
 const OF_COMPILER = /\.(cold|constprop|isra|part|lto_priv|llvm)\b/;
 
@@ -149,7 +151,7 @@ function makeTwins(names) {
   const groups = new Map();
   for (const name of new Set(names)) {
     const spelt = speltShort(visibleText(name));
-    if (!isCpp(spelt)) continue;
+    if (!isCpp(spelt) || spelt.length > LONGEST_COMPARED) continue;
     const short = plainCpp(spelt);
     const group = groups.get(short);
     if (group) group.push(spelt);
@@ -173,7 +175,7 @@ function makeTwins(names) {
   };
   return full => {
     const spelt = speltShort(full);
-    const short = isCpp(spelt) && plainCpp(spelt);
+    const short = isCpp(spelt) && spelt.length <= LONGEST_COMPARED && plainCpp(spelt);
     if (!((short && groups.get(short)?.length) > 1)) return '';
     const found = countsOf(short);
     return ways.map(way => way(spelt)).find((form, i) => found[i].get(form) === 1) || '';

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Error, Result};
 use heapprof_page::{PageHost, PageWords, PathRule, QuestionNote};
-use heapprof_process::now;
+use heapprof_process::clock;
 
 use super::super::report::expand_names;
 use super::super::view_commands::view_commands;
@@ -62,7 +62,7 @@ impl PageHost for CommandLinePage {
     }
 
     fn now_millis(&self) -> i64 {
-        now::millis()
+        clock::millis()
     }
 }
 

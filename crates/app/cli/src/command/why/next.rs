@@ -93,7 +93,7 @@ fn of_process(pid: u32, answer: &MemoryAnswer) -> Vec<NextCommand> {
             "which functions had the memory at its peak",
         ));
     }
-    if answer.shared_by_fork as f64 >= FORK_SHARE * answer.total as f64 {
+    if answer.shared_by_fork as f64 > FORK_SHARE * answer.total as f64 {
         all.push(command(
             "heapprof fork-audit -- COMMAND".to_string(),
             "what forked children load and copy",

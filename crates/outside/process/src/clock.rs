@@ -1,5 +1,5 @@
-//! The present time, as a number since 1970 UTC. If the clock shows an earlier time, the number is
-//! 0.
+//! The clock of the machine: the present time as a number since 1970 UTC. If the clock shows an
+//! earlier time, the number is 0.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
