@@ -280,7 +280,7 @@ pub(crate) enum CliCommand {
                       'inuse_space > +10%'"
     )]
     Diff(DiffArgs),
-    /// What forked children load too late and copy from the parent
+    /// What forked children load late and copy from the parent
     #[command(
         after_help = "With -- CMD, the program is recorded with all processes that it forks, and \
                       the report is shown when the program has ended. If the exit code of the \
