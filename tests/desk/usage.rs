@@ -129,6 +129,41 @@ fn a_file_alone_and_old_names_are_understood() {
     assert!(options.contains("--max-inflated <SIZE>") && options.contains("A PROFILE is"));
 }
 
+/// Old names are understood behind options with values, and in `help`.
+#[test]
+fn old_names_stand_for_the_present_words() {
+    let folder = tempfile::tempdir().unwrap();
+    for (line, code) in [
+        ("--db db ls", 2),
+        ("--db ls ls", 2),
+        ("--color never schema", 0),
+        ("--color=never schema", 0),
+        ("db stats", 2),
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let found = run(folder.path(), &words);
+        let is_unknown = found.err.contains("unrecognized");
+        assert_eq!(
+            (found.code, is_unknown),
+            (code, line == "db stats"),
+            "{line}: {}",
+            found.err
+        );
+    }
+    for (old, new) in [
+        ("ps", "proc"),
+        ("detach", "attach"),
+        ("stats", "info stats"),
+        ("heapwalk", "heap blocks"),
+    ] {
+        let of_old = ok(&["help", old]);
+        assert!(
+            of_old.contains(&format!("Usage: heapprof {new} ")),
+            "{old}: {of_old}"
+        );
+    }
+}
+
 /// The short help of a command has its own options, without the two dozen options of all commands.
 #[test]
 fn help_begins_with_what_is_a_commands_own() {

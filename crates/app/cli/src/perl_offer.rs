@@ -1,9 +1,9 @@
 //! Builds Devel::HeapProf when a recording needs it, and the user allows it.
 
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use anyhow::Result;
+use heapprof_inspect::has_perl;
 use heapprof_symbolize::program::inspect;
 use heapprof_terminal::ask_line;
 
@@ -36,7 +36,7 @@ impl ModuleUse {
 pub(crate) fn offer(program: &Path, used_for: ModuleUse, is_allowed: bool) -> Result<()> {
     // The file of a script is its interpreter.
     let file = inspect(program).file;
-    if !is_perl(&file) {
+    if !has_perl::is_perl(&file) {
         return Ok(());
     }
     let Ok(state) = perl_module::module_state(&file) else {
@@ -72,28 +72,7 @@ pub(crate) fn offer(program: &Path, used_for: ModuleUse, is_allowed: bool) -> Re
     }
 }
 
-/// Whether a file has the name of a perl.
-fn is_perl(file: &Path) -> bool {
-    let name = file.file_name().map(OsStrExt::as_bytes).unwrap_or_default();
-    name.strip_prefix(b"perl").is_some_and(|rest| {
-        let is_version = |byte: &u8| byte.is_ascii_digit() || b".-".contains(byte);
-        rest.iter().all(is_version)
-    })
-}
-
 /// Asks the user a yes-or-no question at the terminal. Returns false if there is no terminal.
 fn is_agreed(question: &str) -> bool {
     ask_line(question).is_some_and(|answer| ["y", "Y", "yes"].contains(&&*answer))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn perls_are_known_by_their_names() {
-        let is = |name: &str| is_perl(Path::new(name));
-        assert!(is("/usr/bin/perl") && is("perl5.36.0") && is("/opt/perl-5.8/bin/perl5.8.9"));
-        assert!(!is("/usr/bin/perldoc") && !is("/usr/bin/python3") && !is("/"));
-    }
 }

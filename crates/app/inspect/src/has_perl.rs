@@ -1,5 +1,7 @@
 //! Tells whether a program is a perl, without looking into its memory.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use heapprof_heap::CoreMemory;
@@ -12,7 +14,9 @@ use crate::words::base_name;
 #[must_use]
 pub fn process(pid: u32) -> bool {
     let text = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
-    maps::parse(&text).iter().any(|map| is_perl(&map.path))
+    maps::parse(&text)
+        .iter()
+        .any(|map| is_mapped_perl(&map.path))
 }
 
 /// Whether a core file is of a perl, or of a program that has one in it.
@@ -22,15 +26,22 @@ pub fn core(path: &Path) -> bool {
         .ok()
         .map(|(file, _)| CoreMemory::open(file, None));
     let image = core.and_then(|core| core.ok()?.image().ok());
-    image.is_some_and(|image| image.files.iter().any(|map| is_perl(&map.path)))
+    image.is_some_and(|image| image.files.iter().any(|map| is_mapped_perl(&map.path)))
 }
 
-/// Whether a file is a perl, or its library.
-fn is_perl(path: &[u8]) -> bool {
-    let path = String::from_utf8_lossy(path);
+/// Whether a file is a perl, or its library, by its name.
+#[must_use]
+pub fn is_perl(path: &Path) -> bool {
+    let path = path.to_string_lossy();
     let name = base_name(&path);
     let version = name.strip_prefix("perl").unwrap_or("x");
-    version.chars().all(|c| c.is_ascii_digit() || c == '.') || name.starts_with("libperl.so")
+    let is_version = |c: char| c.is_ascii_digit() || ".-".contains(c);
+    version.chars().all(is_version) || name.starts_with("libperl.so")
+}
+
+/// Whether a mapped file is a perl, or its library.
+fn is_mapped_perl(path: &[u8]) -> bool {
+    is_perl(Path::new(OsStr::from_bytes(path)))
 }
 
 #[cfg(test)]
@@ -42,12 +53,13 @@ mod tests {
         for (path, expected) in [
             ("/usr/bin/perl", true),
             ("/usr/bin/perl5.36.0", true),
+            ("/opt/perl-5.8/bin/perl5.8.9", true),
             ("/usr/lib/libperl.so.5.36", true),
             ("/usr/bin/perldoc-server", false),
             ("/usr/bin/python3", false),
             ("", false),
         ] {
-            assert_eq!(is_perl(path.as_bytes()), expected, "{path}");
+            assert_eq!(is_perl(Path::new(path)), expected, "{path}");
         }
         assert!(!process(std::process::id()));
     }

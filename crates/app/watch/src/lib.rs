@@ -10,6 +10,7 @@ mod mark;
 mod receive;
 mod rule;
 mod snapshot;
+mod started_commands;
 mod thread_time;
 mod watcher;
 
@@ -17,5 +18,6 @@ pub use mark::{ACCEPTED_ANSWER, MarkScope, WatchMark, make_mark};
 pub use receive::receive_marks;
 pub use rule::{ProcessReading, WatchRule};
 pub use snapshot::{list_processes, read_snapshot};
+pub use started_commands::StartedCommands;
 pub use thread_time::thread_time_micros;
 pub use watcher::ProcessWatcher;

@@ -297,28 +297,6 @@ mod tests {
     }
 
     #[test]
-    fn old_names_stand_for_the_present_words() {
-        let parsed = |line: &str| {
-            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-            parse(&words).map(|cli| cli.command)
-        };
-        for (line, is_expected) in [
-            ("heapprof --db db ls", true),
-            ("heapprof --db ls ls", true),
-            ("heapprof --color=never load x", true),
-            ("heapprof db stats", false),
-        ] {
-            assert_eq!(parsed(line).is_ok(), is_expected, "{line}");
-        }
-        for old in old_names() {
-            for line in [format!("heapprof help {old}"), format!("heapprof {old} -h")] {
-                let error = parsed(&line).map(|_| ()).unwrap_err();
-                assert_eq!(error.kind(), clap::error::ErrorKind::DisplayHelp, "{line}");
-            }
-        }
-    }
-
-    #[test]
     fn help_fits_a_screen() {
         let command = cli_command();
         for (text, most) in [(first_commands(&command), 24), (all_commands(&command), 50)] {

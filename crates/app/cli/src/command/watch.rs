@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -17,7 +17,9 @@ use heapprof_recorder::sockets::{ListeningSocket, SocketKind};
 use heapprof_recorder::{ProgramExit, inherited_state, outside, run_unrecorded};
 use heapprof_report::ReportStyle;
 use heapprof_stores::make_database;
-use heapprof_watch::{ProcessWatcher, WatchRule, receive_marks, thread_time_micros};
+use heapprof_watch::{
+    ProcessWatcher, StartedCommands, WatchRule, receive_marks, thread_time_micros,
+};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -293,7 +295,7 @@ impl WatchTask<'_> {
             .is_some_and(|(rule, _)| rule.needs_usage());
         let mut watcher =
             ProcessWatcher::new(!self.args.no_children, needs_usage, outside::process_title);
-        let mut running: Vec<(Child, String)> = Vec::new();
+        let mut running = StartedCommands::default();
         let began = Instant::now();
         let (mut next, mut stored) = (began, began);
         // The process that is about to be watched.
@@ -343,17 +345,10 @@ impl WatchTask<'_> {
                     next = Instant::now() + interval;
                 }
             }
-            reap(&mut running, &mut watcher);
+            running.note_ends(&mut watcher);
             is_last |= has_begun && watcher.is_empty() && self.args.process.is_some();
             if is_last {
-                for (_, shown) in &running {
-                    watcher.note(
-                        None,
-                        clock::millis(),
-                        "then",
-                        format!("{shown}: still runs"),
-                    );
-                }
+                running.note_others(&mut watcher);
             }
             if is_last || stored.elapsed() >= STORE_INTERVAL {
                 stored = Instant::now();
@@ -416,7 +411,7 @@ impl WatchTask<'_> {
     }
 
     /// Runs the command of `--then` when the rule holds for the first time.
-    fn judge(&mut self, watcher: &mut ProcessWatcher, running: &mut Vec<(Child, String)>) {
+    fn judge(&mut self, watcher: &mut ProcessWatcher, running: &mut StartedCommands) {
         let Some((rule, _)) = &self.until else {
             return;
         };
@@ -441,41 +436,8 @@ impl WatchTask<'_> {
             .iter()
             .map(|word| word.replace("{pid}", &pid.to_string()))
             .collect();
-        let shown = words.join(" ");
-        // What the command prints is no part of the report.
-        let stderr = std::io::stderr().as_fd().try_clone_to_owned();
-        let stdout = stderr.map_or_else(|_| Stdio::null(), Stdio::from);
-        let started = Command::new(&words[0])
-            .args(&words[1..])
-            .stdin(Stdio::null())
-            .stdout(stdout)
-            .spawn();
-        match started {
-            Ok(child) => running.push((child, shown)),
-            Err(error) => {
-                messages::note(&format!("--then {shown}: {error}"));
-                watcher.note(
-                    Some(pid),
-                    clock::millis(),
-                    "then",
-                    format!("{shown}: {error}"),
-                );
-            }
+        if let Err(error) = running.start(&words, pid, watcher) {
+            messages::note(&format!("--then {}: {error}", words.join(" ")));
         }
     }
-}
-
-/// Notes the end of each `--then` command that has ended.
-fn reap(running: &mut Vec<(Child, String)>, watcher: &mut ProcessWatcher) {
-    running.retain_mut(|(child, shown)| match child.try_wait() {
-        Ok(None) => true,
-        Ok(Some(status)) => {
-            watcher.note(None, clock::millis(), "then", format!("{shown}: {status}"));
-            false
-        }
-        Err(error) => {
-            watcher.note(None, clock::millis(), "then", format!("{shown}: {error}"));
-            false
-        }
-    });
 }
