@@ -37,8 +37,9 @@ pub(crate) fn choose(name: &str, pids: &[u32]) -> Result<u32> {
         listed.push(format!("{:>9}", "…"));
     }
     let question = format!(
-        "{} processes are called {name}:\n{}\nWhich one? ",
+        "{} processes are called {}:\n{}\nWhich one? ",
         pids.len(),
+        printable(name),
         listed.join("\n")
     );
     let answer = ask_line(&question);

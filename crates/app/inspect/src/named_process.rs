@@ -102,6 +102,10 @@ fn find_where(is_wanted: impl Fn(u32) -> bool) -> Result<Vec<u32>> {
 /// Whether a process has a name: the kernel's, that of its file, or that of the script that it
 /// runs.
 fn has_name(pid: u32, name: &str) -> bool {
+    // The kernel's own threads have no title.
+    if name.is_empty() {
+        return false;
+    }
     let is_script = || {
         let title = process_title(&comm(pid), pid).unwrap_or_default();
         base_name(&title) == name

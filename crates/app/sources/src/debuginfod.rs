@@ -1,13 +1,16 @@
 //! Fetches debug files by build id from the servers that the user names in `DEBUGINFOD_URLS`, into
 //! the cache that elfutils uses. The protocol is described in debuginfod(8).
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::env;
 use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use heapprof_files::{FileAccess, FilePlace, FileWriteError, PathTrust, make_folder, replace_file};
+use heapprof_files::{FileAccess, FilePlace, PathTrust, make_folder};
 use ureq::Agent;
 
 use crate::url::{SecretUrl, without_secrets};
@@ -18,6 +21,10 @@ pub const DEBUGINFOD_URLS: &str = "DEBUGINFOD_URLS";
 const MAX_FILE_SIZE: u64 = 8 << 30;
 /// Time for a server to answer, if the user does not name one. It is that of elfutils.
 const DEFAULT_TIMEOUT_SECONDS: u64 = 90;
+/// Longest time for a server to answer that a user may name.
+const MAX_TIMEOUT_SECONDS: i64 = 24 * 60 * 60;
+/// Longest time for a whole file to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 /// Minimum and maximum number of digits of a build id.
 const BUILD_ID_DIGITS: std::ops::RangeInclusive<usize> = 16..=128;
 
@@ -59,6 +66,8 @@ pub struct DebuginfodClient {
     servers: Vec<String>,
     cache: PathBuf,
     agent: Agent,
+    /// The numbers of the servers that did not answer.
+    silent: RefCell<BTreeSet<usize>>,
 }
 
 impl DebuginfodClient {
@@ -72,7 +81,9 @@ impl DebuginfodClient {
         let timeout = timeout.and_then(|seconds| seconds.trim().parse::<i64>().ok());
         // 0 and less stand for no limit.
         let timeout = match timeout {
-            Some(seconds) => u64::try_from(seconds).ok().filter(|&seconds| seconds > 0),
+            Some(seconds) => u64::try_from(seconds.min(MAX_TIMEOUT_SECONDS))
+                .ok()
+                .filter(|&seconds| seconds > 0),
             None => Some(DEFAULT_TIMEOUT_SECONDS),
         };
         let timeout = timeout.map(Duration::from_secs);
@@ -80,13 +91,20 @@ impl DebuginfodClient {
     }
 
     fn new(servers: &str, cache: PathBuf, timeout: Option<Duration>) -> Result<Self> {
-        let is_http = |url: &&str| url.starts_with("http://") || url.starts_with("https://");
+        // An address with a query or an odd port can't be asked.
+        let is_http = |url: &&str| {
+            let plain = !url.contains(['?', '#', '\\']);
+            let port = host_of(url).rsplit_once(':').map(|(_, port)| port);
+            let has_port =
+                port.is_none_or(|port| port.ends_with(']') || port.parse::<u16>().is_ok());
+            plain && has_port && (url.starts_with("http://") || url.starts_with("https://"))
+        };
         let servers = servers.split_whitespace().filter(is_http);
         let hide = |url: &str| without_secrets(url, true).unwrap_or_else(|| url.to_string());
         let servers: Vec<String> = servers.map(hide).collect();
         if servers.is_empty() {
             bail!(
-                "{DEBUGINFOD_URLS} names no server; set it, for example to \
+                "{DEBUGINFOD_URLS} names no usable server; set it, for example to \
                  https://debuginfod.elfutils.org"
             );
         }
@@ -94,12 +112,14 @@ impl DebuginfodClient {
             .timeout_connect(timeout)
             .timeout_recv_response(timeout)
             .timeout_per_read(timeout)
+            .timeout_recv_body(Some(BODY_TIMEOUT))
             .build()
             .into();
         Ok(Self {
             servers,
             cache,
             agent,
+            silent: RefCell::default(),
         })
     }
 
@@ -126,7 +146,10 @@ impl DebuginfodClient {
             return Ok(DebugFileFetch::Cached);
         }
         let mut failures = Vec::new();
-        for server in &self.servers {
+        for (number, server) in self.servers.iter().enumerate() {
+            if self.silent.borrow().contains(&number) {
+                continue;
+            }
             let url = format!(
                 "{}/buildid/{build_id}/debuginfo",
                 server.trim_end_matches('/')
@@ -135,18 +158,24 @@ impl DebuginfodClient {
                 Ok(response) => response.into_body().into_reader(),
                 Err(ureq::Error::StatusCode(404)) => continue,
                 Err(error) => {
+                    // A server that did not answer is not asked for the next file.
+                    if !matches!(error, ureq::Error::StatusCode(_)) {
+                        self.silent.borrow_mut().insert(number);
+                    }
                     failures.push(format!("{}: {error}", host_of(server)));
                     continue;
                 }
             };
             make_folder(&folder, PathTrust::OwnLinks)
                 .with_context(|| folder.display().to_string())?;
-            match write(&file, body) {
+            match write(&file, &build_id, body) {
                 Ok(()) => return Ok(DebugFileFetch::Fetched(host_of(server).to_string())),
                 Err(CopyError::Read(error)) => {
                     failures.push(format!("{}: {error}", host_of(server)));
                 }
-                Err(CopyError::Write(error)) => return Err(error.into()),
+                Err(CopyError::Write(file, error)) => {
+                    return Err(error).with_context(|| file.display().to_string());
+                }
             }
         }
         Ok(DebugFileFetch::NotFound(failures))
@@ -155,16 +184,10 @@ impl DebuginfodClient {
 
 /// Why a file could not be copied from a server.
 enum CopyError {
-    /// The server did not send it whole.
+    /// The server did not send it whole, or sent another one.
     Read(io::Error),
     /// The file can't be written.
-    Write(FileWriteError),
-}
-
-impl From<FileWriteError> for CopyError {
-    fn from(error: FileWriteError) -> Self {
-        Self::Write(error)
-    }
+    Write(PathBuf, io::Error),
 }
 
 impl From<io::Error> for CopyError {
@@ -173,21 +196,23 @@ impl From<io::Error> for CopyError {
     }
 }
 
-/// Writes the body of an answer to a file, which appears only when it is whole.
-fn write(file: &Path, body: impl Read) -> Result<(), CopyError> {
+/// Writes the body of an answer to a file, which appears only when it is whole and has the build id
+/// that was asked for.
+fn write(file: &Path, build_id: &str, body: impl Read) -> Result<(), CopyError> {
     let place = FilePlace::resolve(file, PathTrust::OwnLinks)?;
+    let unwritable = |error: io::Error| CopyError::Write(file.to_path_buf(), error);
+    let access = FileAccess::Exactly(0o600);
+    let mut draft = place.draft(access).map_err(unwritable)?;
     let mut body = body.take(MAX_FILE_SIZE + 1);
-    let shown = file.display().to_string();
-    replace_file(&place, &shown, FileAccess::Exactly(0o600), |writer| {
-        let size = io::copy(&mut body, writer)?;
-        match size {
-            0 => Err(io::Error::other("the answer is empty").into()),
-            size if size > MAX_FILE_SIZE => {
-                Err(io::Error::other("the answer is larger than any debug file").into())
-            }
-            _ => Ok(()),
-        }
-    })
+    let size = io::copy(&mut body, draft.file())?;
+    if size > MAX_FILE_SIZE {
+        return Err(io::Error::other("the answer is larger than any debug file").into());
+    }
+    let written = format!("/proc/self/fd/{}", draft.file().as_fd().as_raw_fd());
+    if heapprof_symbolize::build_id(Path::new(&written)).as_deref() != Some(build_id) {
+        return Err(io::Error::other("the answer is another file").into());
+    }
+    draft.finish().map_err(unwritable)
 }
 
 /// Returns the host of an address.
@@ -240,33 +265,33 @@ mod tests {
     const ID: &str = "0123456789abcdef0123456789abcdef01234567";
 
     #[test]
-    fn the_first_server_that_has_a_file_gives_it() {
+    fn only_the_file_that_was_asked_for_is_kept() {
         let none =
             serve(|_| "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
         let cut =
             serve(|_| "HTTP/1.1 200 OK\r\nContent-Length: 100\r\nConnection: close\r\n\r\nsome");
-        let good = serve(|path| match path {
+        let other = serve(|path| match path {
             "/d/buildid/0123456789abcdef0123456789abcdef01234567/debuginfo" => {
-                "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\ngood"
+                "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\ntext"
             }
             _ => "HTTP/1.1 500 Oops\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
         });
         let folder = tempfile::tempdir().unwrap();
-        let servers = format!("file:///x http://{none} http://{cut} http://me:secret@{good}/d/");
+        let servers = format!("file:///x http://{none} http://{cut} http://me:secret@{other}/d/");
         let client = client(&servers, folder.path()).unwrap();
         match client.fetch(ID).unwrap() {
-            DebugFileFetch::Fetched(host) => assert_eq!(host, good),
+            DebugFileFetch::NotFound(failures) => {
+                assert_eq!(failures.len(), 2, "{failures:?}");
+                assert!(
+                    failures[1].ends_with("the answer is another file"),
+                    "{failures:?}"
+                );
+                assert!(!failures.concat().contains("secret"), "{failures:?}");
+            }
             other => panic!("{other:?}"),
         }
-        let file = client.cache().join(ID).join("debuginfo");
-        assert_eq!(std::fs::read(file).unwrap(), b"good");
-        assert!(matches!(client.fetch(ID).unwrap(), DebugFileFetch::Cached));
-        let other = ID.replace('0', "1");
-        match client.fetch(&other).unwrap() {
-            DebugFileFetch::NotFound(failures) => assert_eq!(failures.len(), 2, "{failures:?}"),
-            other => panic!("{other:?}"),
-        }
-        assert!(!client.cache().join(other).join("debuginfo").exists());
+        let cached = client.cache().join(ID);
+        assert_eq!(std::fs::read_dir(cached).unwrap().count(), 0);
     }
 
     #[test]
@@ -287,7 +312,13 @@ mod tests {
     #[test]
     fn no_server_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
-        for servers in ["", "  ", "file:///usr/lib/debug"] {
+        for servers in [
+            "",
+            "  ",
+            "file:///usr/lib/debug",
+            "http://host:99999/",
+            "http://host/?token=secret",
+        ] {
             assert!(client(servers, folder.path()).is_err(), "{servers}");
         }
     }

@@ -101,6 +101,7 @@ fn escape_html(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#x27;"),
+            _ if c.is_control() => out.push('\u{fffd}'),
             _ => out.push(c),
         }
     }

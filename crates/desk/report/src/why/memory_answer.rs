@@ -203,7 +203,7 @@ impl AnswerPart {
     #[must_use]
     pub fn rest(&self, shown: usize) -> u64 {
         let held = self.holders.iter().take(shown).map(|holder| holder.bytes);
-        self.bytes.saturating_sub(held.sum())
+        self.bytes.saturating_sub(held.fold(0, u64::saturating_add))
     }
 }
 
@@ -237,7 +237,7 @@ impl MemoryAnswer {
         if let (Some(python), Some(malloc)) = (python, malloc) {
             let bytes = self.parts[python].bytes;
             let part = &mut self.parts[malloc];
-            (part.kind, part.bytes) = (PartKind::MallocAndPython, part.bytes + bytes);
+            (part.kind, part.bytes) = (PartKind::MallocAndPython, part.bytes.saturating_add(bytes));
             self.parts.remove(python);
             self.sort_parts();
         }

@@ -12,7 +12,8 @@
 //! 4. The types that differ are added: `put<…> [float]`.
 //! 5. The names are numbered.
 //!
-//! A step changes nothing if its names do not fit, or if it tells none of them apart. A name whose
+//! Names of more than 2,000 bytes are only numbered. A step changes nothing if its names do not fit,
+//! or if it tells none of them apart. A name whose
 //! short name is its own already is never changed.
 
 use std::collections::{BTreeMap, HashSet};
@@ -24,6 +25,9 @@ use super::disambiguation::differences;
 use super::{
     ShortNamePart, cut, format_name, is_nested_well, is_of_cpp_or_rust, parse, shorten_one,
 };
+
+/// Maximum number of bytes of a name that is compared with others part by part.
+const MAX_COMPARED_BYTES: usize = 2000;
 
 /// Shortens names: removes parameters, return types and default template arguments. `width` returns
 /// the maximum number of columns for the name at an index. Different names have different short
@@ -39,6 +43,12 @@ pub fn shorten(names: &[&str], width: impl Fn(usize) -> usize) -> Vec<String> {
         names,
         width,
     };
+    let groups = short.groups_of_equal();
+    let mut equal = groups.iter().flatten();
+    // To compare templates that nest deeply takes long, so very long names only get numbers.
+    if equal.any(|&at| names[at].len() > MAX_COMPARED_BYTES) {
+        short.number();
+    }
     if short.groups_of_equal().is_empty() {
         return short.short;
     }

@@ -292,6 +292,20 @@ fn equal_short_names_are_kept_apart_by_what_differs() {
     }
 }
 
+/// Templates that nest deeply are only numbered, because to compare them takes long.
+#[test]
+fn very_long_names_are_numbered() {
+    let mut nested = "int".to_string();
+    while nested.len() < 20_000 {
+        nested = format!("std::pair<{nested}, {nested}>");
+    }
+    let names: Vec<String> = (0..10).map(|at| format!("f({nested}){at}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let short = shorten(&names, |_| 40);
+    let distinct: std::collections::BTreeSet<&String> = short.iter().collect();
+    assert_eq!(distinct.len(), names.len(), "{short:?}");
+}
+
 /// Law: different names have different short names, equal names have equal ones, and a name whose
 /// short name is its own is as short as it is alone.
 #[test]

@@ -151,7 +151,10 @@ fn of_core(core: &str, answer: &MemoryAnswer) -> Vec<NextCommand> {
 
 fn of_profile(profile: &str, words: &[OsString], answer: &MemoryAnswer) -> Vec<NextCommand> {
     let mut all = Vec::new();
-    let words: Vec<String> = words.iter().map(|word| name::quoted(word)).collect();
+    // The first word is a file, unless it is found in PATH. The others stay as they are.
+    let quoted = |word: &OsString| shlex::try_quote(&word.to_string_lossy()).map(String::from);
+    let words: Result<Vec<String>, _> = words.iter().map(quoted).collect();
+    let words = words.unwrap_or_default();
     let line = words.join(" ");
     if answer.share(PartKind::Unrecorded) >= UNRECORDED_SHARE
         && (1..=MAX_COMMAND_LINE).contains(&line.chars().count())
