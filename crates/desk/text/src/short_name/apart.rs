@@ -12,8 +12,8 @@
 //! 4. The types that differ are added: `put<…> [float]`.
 //! 5. The names are numbered.
 //!
-//! Names of more than 2,000 bytes are only numbered. A step changes nothing if its names do not fit,
-//! or if it tells none of them apart. A name whose
+//! Very long names are only numbered. A step changes nothing if its names do not fit, or if it
+//! tells none of them apart. A name whose
 //! short name is its own already is never changed.
 
 use std::collections::{BTreeMap, HashSet};
@@ -26,8 +26,8 @@ use super::{
     ShortNamePart, cut, format_name, is_nested_well, is_of_cpp_or_rust, parse, shorten_one,
 };
 
-/// Maximum number of bytes of a name that is compared with others part by part.
-const MAX_COMPARED_BYTES: usize = 2000;
+/// Maximum number of bytes of all names that are compared with one another part by part.
+const MAX_COMPARED_BYTES: usize = 20_000;
 
 /// Shortens names: removes parameters, return types and default template arguments. `width` returns
 /// the maximum number of columns for the name at an index. Different names have different short
@@ -43,12 +43,7 @@ pub fn shorten(names: &[&str], width: impl Fn(usize) -> usize) -> Vec<String> {
         names,
         width,
     };
-    let groups = short.groups_of_equal();
-    let mut equal = groups.iter().flatten();
-    // To compare templates that nest deeply takes long, so very long names only get numbers.
-    if equal.any(|&at| names[at].len() > MAX_COMPARED_BYTES) {
-        short.number();
-    }
+    short.number_long_groups();
     if short.groups_of_equal().is_empty() {
         return short.short;
     }
@@ -269,18 +264,33 @@ impl NamesApart<'_> {
                 return;
             }
             for group in groups {
-                // Equal names have equal numbers.
-                let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
-                for at in group {
-                    let own = *numbers.entry(self.names[at]).or_insert_with(|| {
-                        number += 1;
-                        number
-                    });
-                    let own = format!(" #{own}");
-                    let room = self.width[at].saturating_sub(own.len());
-                    self.short[at] = cut(&self.short[at], room) + &own;
-                }
+                self.number_group(&group, &mut number);
             }
+        }
+    }
+
+    /// Numbers the names of groups whose comparison would take long: templates that nest deeply.
+    fn number_long_groups(&mut self) {
+        let mut number = 0;
+        for group in self.groups_of_equal() {
+            let bytes: usize = group.iter().map(|&at| self.names[at].len()).sum();
+            if bytes > MAX_COMPARED_BYTES {
+                self.number_group(&group, &mut number);
+            }
+        }
+    }
+
+    /// Adds a number to each name of a group, after `number`. Equal names have equal numbers.
+    fn number_group(&mut self, group: &[usize], number: &mut usize) {
+        let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
+        for &at in group {
+            let own = *numbers.entry(self.names[at]).or_insert_with(|| {
+                *number += 1;
+                *number
+            });
+            let own = format!(" #{own}");
+            let room = self.width[at].saturating_sub(own.len());
+            self.short[at] = cut(&self.short[at], room) + &own;
         }
     }
 }
