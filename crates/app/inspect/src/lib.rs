@@ -2,7 +2,7 @@
 //!
 //! A [`WalkTarget`] is the process or the core file: its memory, and the names of its code and
 //! data. [`blocks_profile()`] makes a profile of the blocks of its heap. [`process_answer`],
-//! [`core_answer`] and [`profile_answer`] say where all of a program's memory is.
+//! [`core_answer`] and [`profile_answer()`] say where all of a program's memory is.
 #![forbid(unsafe_code)]
 // The rules are for programs. Tests write where nobody else does.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
