@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
+use heapprof_process::clock::{self, thread_time};
 use heapprof_process::{StatmSizes, descendants};
 use heapprof_profile::{HeapHistory, Profile, ResidentMoment, recording_texts};
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::peak_divisions::PeakDivisions;
 
@@ -101,13 +101,13 @@ fn read_until(program: u32, divides_peaks: bool, ends: &AtomicBool) -> ResidentM
     let mut processes = BTreeSet::from([program]);
     let (mut spacing, mut next_search) = (pace.interval, Instant::now());
     while !ends.load(Ordering::Acquire) {
-        let (began, worked) = (Instant::now(), work_so_far());
+        let (began, worked) = (Instant::now(), thread_time());
         if began >= next_search {
             processes = descendants(program);
             next_search = began
                 + pace
                     .search_interval
-                    .max((work_so_far() - worked) * pace.time_divisor);
+                    .max((thread_time() - worked) * pace.time_divisor);
         }
         for &process in &processes {
             if let (Some(resident), Some(divisions)) = (residents.read(process), &mut divisions) {
@@ -118,7 +118,7 @@ fn read_until(program: u32, divides_peaks: bool, ends: &AtomicBool) -> ResidentM
             residents.thin();
             spacing *= 2;
         }
-        let until = began + spacing.max((work_so_far() - worked) * pace.time_divisor);
+        let until = began + spacing.max((thread_time() - worked) * pace.time_divisor);
         while !ends.load(Ordering::Acquire) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -140,23 +140,15 @@ pub fn resident(process: u32) -> Option<i64> {
     i64::try_from(rss).ok().filter(|&rss| rss > 0)
 }
 
-/// Returns the processor time that this thread has used so far.
-fn work_so_far() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::try_from(time).unwrap_or_default()
-}
-
 impl ResidentHistories {
     /// Reads the resident memory of a process, and returns it if the process has any.
     fn read(&mut self, process: u32) -> Option<i64> {
         let resident = resident(process);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = now.ok().and_then(|now| i64::try_from(now.as_nanos()).ok());
-        if let (Some(resident), Some(now)) = (resident, now)
+        if let Some(resident) = resident
             && (self.0.len() < MAX_PROCESSES || self.0.contains_key(&process))
         {
             let curve = self.0.entry(process).or_default();
-            curve.push((now, resident));
+            curve.push((clock::nanos(), resident));
         }
         resident
     }

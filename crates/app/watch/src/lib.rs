@@ -11,7 +11,6 @@ mod receive;
 mod rule;
 mod snapshot;
 mod started_commands;
-mod thread_time;
 mod watcher;
 
 pub use mark::{ACCEPTED_ANSWER, MarkScope, WatchMark, make_mark};
@@ -19,5 +18,4 @@ pub use receive::receive_marks;
 pub use rule::{ProcessReading, WatchRule};
 pub use snapshot::{list_processes, read_snapshot};
 pub use started_commands::StartedCommands;
-pub use thread_time::thread_time_micros;
 pub use watcher::ProcessWatcher;

@@ -17,9 +17,7 @@ use heapprof_recorder::sockets::{ListeningSocket, SocketKind};
 use heapprof_recorder::{ProgramExit, inherited_state, outside, run_unrecorded};
 use heapprof_report::ReportStyle;
 use heapprof_stores::make_database;
-use heapprof_watch::{
-    ProcessWatcher, StartedCommands, WatchRule, receive_marks, thread_time_micros,
-};
+use heapprof_watch::{ProcessWatcher, StartedCommands, WatchRule, receive_marks};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -353,7 +351,8 @@ impl WatchTask<'_> {
             if is_last || stored.elapsed() >= STORE_INTERVAL {
                 stored = Instant::now();
                 let mut batch = watcher.take();
-                batch.cost_us = thread_time_micros();
+                let cost = clock::thread_time().as_micros();
+                batch.cost_us = i64::try_from(cost).unwrap_or(i64::MAX);
                 batch.ended_ms = is_last.then(clock::millis);
                 store.add_to_watch(id, &batch).with_context(named)?;
             }
