@@ -1,10 +1,7 @@
 //! Asks the user a question at the terminal.
 
 use std::fs::OpenOptions;
-use std::io::{Read, Write};
-
-use rustix::stdio::{stderr, stdin};
-use rustix::termios::isatty;
+use std::io::{IsTerminal, Read, Write, stderr, stdin};
 
 /// Maximum number of bytes of an answer.
 const MAX_ANSWER_BYTES: usize = 256;
@@ -12,7 +9,7 @@ const MAX_ANSWER_BYTES: usize = 256;
 /// Shows a question, and returns the line that the user types; `None` if there is no terminal.
 #[must_use]
 pub fn ask_line(question: &str) -> Option<String> {
-    if !isatty(stdin()) || !isatty(stderr()) {
+    if !stdin().is_terminal() || !stderr().is_terminal() {
         return None;
     }
     // Standard input stays whole: a terminal gives one line at a time.
