@@ -212,7 +212,7 @@ fn open(pid: u32) -> Result<OpenedProcess, UnseenMemory> {
         HeapWalkError::NotAllowed => UnseenMemory::NotAllowed,
         error => UnseenMemory::Other(error),
     })?;
-    Ok((target, image, hold, texts.map(MemoryTexts::divide)))
+    Ok((target, image, hold, texts.map(|texts| texts.divide())))
 }
 
 /// Returns the number of bytes that a copy of a process's memory has, or a little more.

@@ -83,7 +83,7 @@ impl PeakDivisions {
         let Some(known) = self.of_processes.get(&pid) else {
             return false;
         };
-        for part in parts(&known.texts.clone().divide()) {
+        for part in parts(&known.texts.divide()) {
             let comment = profile.strings.intern(&part.to_comment());
             profile.comment.push(comment);
         }
@@ -155,7 +155,7 @@ mod tests {
         let mut divisions = PeakDivisions::default();
         let own = std::process::id();
         divisions.read(own, 1);
-        let division = divisions.of_processes[&own].texts.clone().divide();
+        let division = divisions.of_processes[&own].texts.divide();
         let sum: u64 = parts(&division).iter().map(|part| part.bytes).sum();
         assert_eq!(
             sum,

@@ -110,12 +110,12 @@ impl MemoryTexts {
 
     /// Divides the memory by purpose.
     #[must_use]
-    pub fn divide(self) -> MemoryBreakdown {
+    pub fn divide(&self) -> MemoryBreakdown {
         break_down(
-            self.identity,
+            self.identity.clone(),
             &self.smaps,
             self.rollup,
-            self.counters,
+            self.counters.clone(),
             &self.hints,
         )
     }
