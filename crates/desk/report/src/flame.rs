@@ -5,6 +5,7 @@
 //! and frames that shrank are blue. In one profile, frames have the colours of the page's boxes.
 
 use std::io::Write;
+use std::rc::Rc;
 
 use heapprof_analysis::{
     CodePlace, PlaceTable,
@@ -172,8 +173,11 @@ pub fn flame_svg(
     {
         return Err(ReportError::NegativeSide);
     }
-    let name = || short_labels(&tree.places, MAX_INLINE_NAME_COLUMNS, style);
-    let stacks = stacks(&tree.places, &rows, FoldedStack::new(name()));
+    let name: Rc<dyn Fn(&CodePlace) -> String> =
+        short_labels(&tree.places, MAX_INLINE_NAME_COLUMNS, style).into();
+    let of_frame = Rc::clone(&name);
+    let path = FoldedStack::new(Box::new(move |place| of_frame(place)));
+    let stacks = stacks(&tree.places, &rows, path);
     let widest: i128 = stacks
         .iter()
         .map(|(_, own)| {
@@ -220,7 +224,7 @@ pub fn flame_svg(
     svg.flame_chart = true;
     let mut colours = match two_sided {
         true => PaletteMap::default(),
-        false => page_palette(tree, &rows, &name())?,
+        false => page_palette(tree, &rows, &*name)?,
     };
     svg.palette_map = Some(&mut colours);
     svg.bgcolors = "#ffffff".parse().ok();
@@ -252,7 +256,7 @@ pub fn flame_svg(
 fn page_palette(
     tree: &TreeReport<'_>,
     rows: &[TreeRow],
-    name: &PlaceLabelFn,
+    name: &dyn Fn(&CodePlace) -> String,
 ) -> Result<PaletteMap, ReportError> {
     let modules = tree.modules()?;
     let nodes = rows.iter().map(|row| WeighedNode {
