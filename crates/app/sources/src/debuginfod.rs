@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use heapprof_files::{FileAccess, FilePlace, PathTrust, make_folder};
 use ureq::Agent;
 
-use crate::url::{SecretUrl, without_secrets};
+use crate::url::{SecretUrl, host_of, without_secrets};
 
 /// The variable with the addresses of the servers, between blanks.
 pub const DEBUGINFOD_URLS: &str = "DEBUGINFOD_URLS";
@@ -213,13 +213,6 @@ fn write(file: &Path, build_id: &str, body: impl Read) -> Result<(), CopyError> 
         return Err(io::Error::other("the answer is another file").into());
     }
     draft.finish().map_err(unwritable)
-}
-
-/// Returns the host of an address.
-fn host_of(url: &str) -> &str {
-    let place = url.split_once("://").map_or(url, |(_, place)| place);
-    let place = place.split('/').next().unwrap_or_default();
-    place.rsplit('@').next().unwrap_or_default()
 }
 
 /// Returns the folder of elfutils' cache.

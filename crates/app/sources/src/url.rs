@@ -130,6 +130,12 @@ impl<'a> UrlParts<'a> {
     }
 }
 
+/// Returns the host of an address, with its port; empty if the text is no address.
+pub(crate) fn host_of(url: &str) -> &str {
+    let place = UrlParts::parse(url, true).map_or("", |parts| parts.place);
+    place.split('/').next().unwrap_or_default()
+}
+
 /// Returns an address without its secrets; `None` if the text is no address or has no secrets. If
 /// `needs_scheme` is false, `user:password@host` is an address, too, unless a file has that name.
 pub fn without_secrets(text: &str, needs_scheme: bool) -> Option<String> {
