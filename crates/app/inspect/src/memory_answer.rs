@@ -9,7 +9,9 @@ use std::time::Instant;
 
 use anyhow::Result;
 use heapprof_analysis::QuestionSource;
-use heapprof_heap::{HeapWalkError, ImageRegion, MallocHeap, ProcessImage, trimmable_bytes};
+use heapprof_heap::{
+    HeapWalkError, ImageRegion, MallocHeap, ProcessImage, is_fragmented, trimmable_bytes,
+};
 use heapprof_live::CoreLedger;
 use heapprof_process::{
     Cgroup, MappingHints, MappingKind, MeasuredMapping, MemoryBreakdown, MemoryTexts, MemoryUsage,
@@ -416,7 +418,7 @@ impl SeenMemory<'_> {
                     let trimmable = heap.map_or(0, |heap| trimmable_bytes(image, heap));
                     let trimmable = trimmable.min(part.bytes);
                     // A hole that is smaller than a page can't be given back.
-                    match trimmable.saturating_mul(2) < part.bytes {
+                    match is_fragmented(part.bytes, trimmable) {
                         true => {
                             format!(
                                 "fragmented: malloc_trim would free only {}",

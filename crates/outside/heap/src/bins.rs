@@ -130,6 +130,13 @@ pub(crate) fn add(lists: &mut Vec<FreeList>, kind: FreeListKind, size: u64) {
     lists[at].add(size);
 }
 
+/// Whether free memory is fragmented: whether malloc could give back less than half of the `kept`
+/// bytes that it keeps.
+#[must_use]
+pub fn is_fragmented(kept: u64, trimmable: u64) -> bool {
+    trimmable.saturating_mul(2) < kept
+}
+
 /// Returns the number of bytes that `malloc_trim(0)` would give back. These are the whole pages
 /// inside free chunks, after fast chunks were joined with free neighbours, and most of the main
 /// arena's top. Only present pages count.

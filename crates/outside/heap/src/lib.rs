@@ -38,7 +38,7 @@ mod summary;
 mod walk;
 
 pub use self::arena::MallocArena;
-pub use self::bins::{FreeList, FreeListKind, trimmable_bytes};
+pub use self::bins::{FreeList, FreeListKind, is_fragmented, trimmable_bytes};
 pub use self::class::object_class;
 pub use self::content::BlockContent;
 pub use self::core::CoreMemory;

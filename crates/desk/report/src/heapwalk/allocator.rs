@@ -1,6 +1,6 @@
 //! The state of malloc itself in a walked heap: its arenas, its lists of free blocks, its settings.
 
-use heapprof_heap::{ArenaSum, FreeList, HeapSummary, MallocSettings};
+use heapprof_heap::{ArenaSum, FreeList, HeapSummary, MallocSettings, is_fragmented};
 use serde_json::{Value, json};
 
 use super::HeapWalkReport;
@@ -69,7 +69,7 @@ fn verdict(summary: &HeapSummary, measure: &UnitFormatter) -> String {
             "The program has most of the memory in use; {all} is free, and malloc_trim(0) would \
              give back {trimmable}."
         ),
-        () if summary.trimmable >= kept / 2 || holes == 0 => format!(
+        () if !is_fragmented(kept, summary.trimmable) || holes == 0 => format!(
             "malloc keeps {all} that the program has freed; malloc_trim(0) would give back \
              {trimmable}."
         ),
