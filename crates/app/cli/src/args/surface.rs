@@ -222,10 +222,10 @@ fn first_commands(command: &Command) -> String {
         .map(|name| line(command, name))
         .collect();
     format!(
-        "{}\n\nUsage: heapprof COMMAND [OPTIONS] [PROFILE...]\n\n{commands}\nheapprof record -- \
-         ./server    record a program; then heapprof top\nheapprof FILE                  the \
-         functions of a profile of any tool\n\nheapprof --help shows all commands; heapprof \
-         COMMAND -h shows its options.\n",
+        "{}\n\nUsage: heapprof COMMAND [OPTIONS] [PROFILE...]\n\n{commands}\n\
+         heapprof record -- ./server    record a program; then heapprof top\n\
+         heapprof FILE                  the functions of a profile of any tool\n\n\
+         heapprof --help shows all commands; heapprof COMMAND -h shows its options.\n",
         about(command)
     )
 }
@@ -238,8 +238,8 @@ fn all_commands(command: &Command) -> String {
     };
     let groups: String = GROUPS.iter().map(group).collect();
     format!(
-        "{}\nUsage: heapprof COMMAND [OPTIONS] [PROFILE...]\n{groups}heapprof COMMAND --help shows \
-         its options; help options shows the common ones.\n",
+        "{}\nUsage: heapprof COMMAND [OPTIONS] [PROFILE...]\n{groups}\
+         heapprof COMMAND --help shows its options; help options shows the common ones.\n",
         about(command)
     )
 }

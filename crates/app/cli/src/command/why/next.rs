@@ -14,8 +14,8 @@ const MAX_COMMANDS: usize = 3;
 const MIN_SHARE: f64 = 0.1;
 /// The share of the memory from which leaked blocks are worth a command.
 const LEAK_SHARE: f64 = 0.01;
-/// The share of the memory from which a part is what the answer is about.
-const MOSTLY_SHARE: f64 = 0.5;
+/// The share of the memory from which a part is most of it.
+const MAJORITY_SHARE: f64 = 0.5;
 /// The share of the memory from which what was not recorded is worth a command.
 const UNRECORDED_SHARE: f64 = 0.4;
 /// The share of the memory from which what processes share since a fork is worth a command.
@@ -60,8 +60,8 @@ fn of_process(pid: u32, answer: &MemoryAnswer) -> Vec<NextCommand> {
             "every Perl variable",
         ));
     }
-    // What is said of the largest part comes first.
-    let is_mostly_free = answer.share(PartKind::MallocFree) >= MOSTLY_SHARE;
+    // The command about the largest part comes first.
+    let is_mostly_free = answer.share(PartKind::MallocFree) >= MAJORITY_SHARE;
     let allocator = command(
         format!("heapprof heap blocks {pid} --allocator"),
         "why malloc keeps free memory",
@@ -151,7 +151,6 @@ fn of_core(core: &str, answer: &MemoryAnswer) -> Vec<NextCommand> {
 
 fn of_profile(profile: &str, words: &[OsString], answer: &MemoryAnswer) -> Vec<NextCommand> {
     let mut all = Vec::new();
-    // The first word is a file, unless it is found in PATH. The others stay as they are.
     let quoted = |word: &OsString| shlex::try_quote(&word.to_string_lossy()).map(String::from);
     let words: Result<Vec<String>, _> = words.iter().map(quoted).collect();
     let words = words.unwrap_or_default();
