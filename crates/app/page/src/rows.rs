@@ -181,9 +181,6 @@ impl<T: Clone + Eq + std::hash::Hash> NumberedValues<T> {
     }
 }
 
-/// Largest number that JavaScript has exactly.
-const MAX_EXACT: i64 = 1 << 53;
-
 fn snapshot(
     moment: &ReportMoment,
     types: usize,
@@ -214,8 +211,8 @@ fn snapshot(
                 kind: part.kind.clone(),
                 name: paths.shown(&part.name),
                 bytes: i64::try_from(part.bytes)
-                    .unwrap_or(MAX_EXACT)
-                    .min(MAX_EXACT),
+                    .unwrap_or(web::MAX_VALUE)
+                    .min(web::MAX_VALUE),
             })
             .collect(),
         total: moment.totals.clone(),

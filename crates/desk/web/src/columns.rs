@@ -2,8 +2,8 @@
 
 use crate::PackError;
 
-/// The largest value. JavaScript numbers are exact up to here.
-const MAX_VALUE: i64 = 1 << 53;
+/// The largest value of a page. JavaScript numbers are exact up to here.
+pub const MAX_VALUE: i64 = 1 << 53;
 /// The smallest value. The page stores the zigzag code of a negative value as a JavaScript number,
 /// and this code, which is nearly twice as large, must also be below 2^53.
 const MIN_VALUE: i64 = -(1 << 52);

@@ -19,6 +19,7 @@ mod report;
 mod server;
 
 pub use crate::{
+    columns::MAX_VALUE,
     container::ReportContainer,
     error::PackError,
     page::{PageServerInfo, ServedPage, page, served_page},
