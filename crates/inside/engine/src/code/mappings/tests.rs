@@ -137,7 +137,8 @@ fn an_object_is_noted_as_the_kernel_tells_it() {
         assert_eq!(mappings.note_met(&process, &module), was_known);
         let noted = mappings.known_mappings(&process);
         let count = mappings.published.load(Ordering::Relaxed) as usize;
-        assert_eq!((noted.len(), count), (expected.len(), expected.len()));
+        // Other tests may map and unmap code of their own meanwhile.
+        assert_eq!(noted.len(), count);
         let of = |all: &[CodeMapping]| {
             all.iter()
                 .filter(|m| is_of(m))
