@@ -29,10 +29,20 @@ impl ProcessMapping {
     }
 }
 
-/// Parses the text of `/proc/PID/maps`. Malformed lines are left out.
+/// Parses the text of `/proc/PID/maps`. Malformed lines are left out. The kernel makes this text in
+/// pieces, and reports a mapping that grows between two pieces twice. The later report counts, so
+/// no two mappings overlap.
 #[must_use]
 pub fn parse(text: &[u8]) -> Vec<ProcessMapping> {
-    text.split(|&byte| byte == b'\n').filter_map(line).collect()
+    let mut all: Vec<ProcessMapping> = Vec::new();
+    for mapping in text.split(|&byte| byte == b'\n').filter_map(line) {
+        // Mappings come in the order of their addresses.
+        while all.last().is_some_and(|before| before.end > mapping.start) {
+            all.pop();
+        }
+        all.push(mapping);
+    }
+    all
 }
 
 fn line(line: &[u8]) -> Option<ProcessMapping> {
@@ -71,9 +81,12 @@ mod tests {
             7f20-7f30 rw-p 00000000 00:00 0\n\
             nonsense\n\
             9-1 rw-p 0 0 0\n\
+            7f20-7f80 rw-p 00000000 00:00 0\n\
             7fff-8fff r-xp 00000000 00:00 0    [vdso]\n";
         let all = parse(text);
         assert_eq!(all.len(), 3);
+        // It grew while the text was made.
+        assert_eq!((all[1].start, all[1].end), (0x7f20, 0x7f80));
         assert_eq!(
             (all[0].start, all[0].end, all[0].offset),
             (0x55d0, 0x55e0, 0x10)

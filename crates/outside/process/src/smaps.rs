@@ -87,7 +87,9 @@ fn uses_swap(text: &str) -> bool {
     amount("SwapTotal:") != amount("SwapFree:")
 }
 
-/// Parses the mappings in the text of `/proc/PID/smaps`.
+/// Parses the mappings in the text of `/proc/PID/smaps`. The kernel makes this text in pieces, and
+/// reports a mapping that grows between two pieces twice. The later report counts, so no two
+/// mappings overlap.
 #[must_use]
 pub fn areas(text: &str) -> Vec<SmapsMapping<'_>> {
     let mut all: Vec<SmapsMapping<'_>> = Vec::new();
@@ -104,6 +106,10 @@ pub fn areas(text: &str) -> Vec<SmapsMapping<'_>> {
             let rights = next();
             for _ in 0..3 {
                 next();
+            }
+            // Mappings come in the order of their addresses.
+            while all.last().is_some_and(|before| before.end > start) {
+                all.pop();
             }
             all.push(SmapsMapping {
                 start,
@@ -162,6 +168,18 @@ mod tests {
         assert_eq!(first, (0x7f00, 0x7f10, "rw-p"));
         assert_eq!(sum_own_memory(&areas), Some((5 + 8 + 16) << 10));
         assert_eq!(sum_own_memory(&areas[3..]), None);
+    }
+
+    #[test]
+    fn a_mapping_that_grew_while_it_was_read_counts_once() {
+        let text = "\
+1000-2000 rw-p 00000000 08:01 9 /a\nRss: 1 kB\n\
+5000-6000 rw-p 00000000 00:00 0 [heap]\nRss: 2 kB\n\
+5000-9000 rw-p 00000000 00:00 0 [heap]\nRss: 16 kB\n\
+9000-a000 rw-p 00000000 00:00 0 \nRss: 4 kB\n";
+        let areas = areas(text);
+        let sizes: Vec<u64> = areas.iter().map(|area| area.usage.rss >> 10).collect();
+        assert_eq!(sizes, [1, 16, 4]);
     }
 
     #[test]
