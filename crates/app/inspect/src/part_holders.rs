@@ -60,7 +60,8 @@ impl BlockOwner {
 }
 
 /// Finds the holders of malloc's blocks: the variables that lead to them, and what leaked, by size
-/// and kind. Each block counts with its touched pages.
+/// and kind of the blocks that nothing points to, with what only these lead to. Each block counts
+/// with its touched pages.
 pub(crate) fn malloc_findings(
     target: &WalkTarget,
     image: &ProcessImage,
@@ -75,27 +76,30 @@ pub(crate) fn malloc_findings(
         let next = numbers.len() as u32;
         *numbers.entry(owner).or_insert(next)
     });
-    let mut by_owner = vec![BlockSums::default(); numbers.len()];
-    let mut leaked: BTreeMap<(BlockKind, u64), BlockSums> = BTreeMap::new();
+    let mut by_owner = vec![0; numbers.len()];
+    let mut leaked: BTreeMap<(BlockKind, u64), LeakedBlocks> = BTreeMap::new();
+    let firsts = marks.firsts();
     let mut found = MallocFindings::default();
-    for ((chunk, state), owner) in heap.chunks.iter().zip(&marks.states).zip(&owners) {
+    for (block, chunk) in heap.chunks.iter().enumerate() {
         if !chunk.is_in_use() {
             continue;
         }
         found.blocks += 1;
         let bytes = image.present(chunk.bytes());
+        let state = marks.states[block];
         if matches!(state, ChunkState::Leaked | ChunkState::Indirect) {
             found.leaked += bytes;
-            let sums = leaked.entry((kinds.classify(chunk), chunk.size));
-            sums.or_default().add(bytes);
-        } else if let Some(owner) = owner {
-            by_owner[*owner as usize].add(bytes);
+            let first = &heap.chunks[firsts[block] as usize];
+            let kind = (kinds.classify(first), first.size);
+            leaked.entry(kind).or_default().add(bytes, state);
+        } else if let Some(owner) = owners[block] {
+            by_owner[owner as usize] += bytes;
         }
     }
-    let groups = leaked.into_iter().map(|((kind, size), sums)| PartHolder {
-        bytes: sums.bytes,
+    let groups = leaked.into_iter().map(|((kind, size), blocks)| PartHolder {
+        bytes: blocks.bytes,
         name: format!("leaked: {} of {size} B", kinds.name(kind)),
-        extent: count_of(sums.blocks, "block"),
+        extent: blocks.extent(),
         ..PartHolder::default()
     });
     found.holders.extend(groups);
@@ -104,7 +108,7 @@ pub(crate) fn malloc_findings(
         .extend(numbers.into_iter().map(|(owner, number)| {
             let (name, place) = owner.words();
             PartHolder {
-                bytes: by_owner[number as usize].bytes,
+                bytes: by_owner[number as usize],
                 name,
                 place,
                 ..PartHolder::default()
@@ -114,17 +118,33 @@ pub(crate) fn malloc_findings(
     found
 }
 
-/// A number of blocks, and their resident bytes.
+/// Leaked blocks of one kind and size, and the blocks that only these lead to.
 #[derive(Clone, Copy, Debug, Default)]
-struct BlockSums {
-    blocks: u64,
+struct LeakedBlocks {
+    /// Number of blocks that nothing points to.
+    heads: u64,
+    /// Number of blocks that only leaked blocks point to.
+    reached: u64,
+    /// Resident bytes of both.
     bytes: u64,
 }
 
-impl BlockSums {
-    fn add(&mut self, bytes: u64) {
-        self.blocks += 1;
+impl LeakedBlocks {
+    fn add(&mut self, bytes: u64, state: ChunkState) {
+        match state {
+            ChunkState::Indirect => self.reached += 1,
+            _ => self.heads += 1,
+        }
         self.bytes += bytes;
+    }
+
+    /// Returns the number of blocks, as `50 blocks, 100 below` if they lead to other blocks.
+    fn extent(&self) -> String {
+        let heads = count_of(self.heads, "block");
+        match self.reached {
+            0 => heads,
+            reached => format!("{heads}, {reached} below"),
+        }
     }
 }
 

@@ -63,19 +63,16 @@ impl ChunkMarks {
     /// The chain is the block and the leaked blocks that were found through it; each leaked block
     /// is in one chain.
     pub(crate) fn chains(&self, heap: &MallocHeap) -> impl Iterator<Item = (usize, BlockSum)> {
-        // Number of the first block of each block's chain, as far as it is known.
-        let mut firsts = vec![u32::MAX; self.states.len()];
         let mut sums: HashMap<u32, BlockSum> = HashMap::new();
-        let mut path: Vec<u32> = Vec::new();
-        for (number, state) in (0u32..).zip(&self.states) {
-            if !matches!(state, ChunkState::Leaked | ChunkState::Indirect) {
-                continue;
+        for ((first, state), chunk) in self
+            .firsts()
+            .into_iter()
+            .zip(&self.states)
+            .zip(&heap.chunks)
+        {
+            if matches!(state, ChunkState::Leaked | ChunkState::Indirect) {
+                sums.entry(first).or_default().add(chunk.size);
             }
-            let first = self.first(number, &firsts, &mut path);
-            path.drain(..)
-                .for_each(|passed| firsts[passed as usize] = first);
-            let size = heap.chunks[number as usize].size;
-            sums.entry(first).or_default().add(size);
         }
         sums.into_iter().map(|(first, sum)| (first as usize, sum))
     }
@@ -83,7 +80,14 @@ impl ChunkMarks {
     /// Returns, for each chunk, the root at the beginning of the path by which it was reached.
     #[must_use]
     pub fn roots(&self) -> Vec<PointerSource> {
-        // The first chunk of each chunk's way, to which the root leads.
+        let root = |first: u32| self.sources[first as usize];
+        self.firsts().into_iter().map(root).collect()
+    }
+
+    /// Returns, for each chunk, the number of the first chunk of the path by which it was reached:
+    /// a root points to this chunk. The first chunk of a leaked one is directly leaked.
+    #[must_use]
+    pub fn firsts(&self) -> Vec<u32> {
         let mut firsts = vec![u32::MAX; self.states.len()];
         let mut path = Vec::new();
         for number in 0..self.states.len() as u32 {
@@ -92,8 +96,7 @@ impl ChunkMarks {
             path.drain(..)
                 .for_each(|passed: u32| firsts[passed as usize] = first);
         }
-        let root = |&first: &u32| self.sources[first as usize];
-        firsts.iter().map(root).collect()
+        firsts
     }
 
     /// Returns the first chunk of the path by which the chunk `at` was reached: a root points to
