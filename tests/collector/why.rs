@@ -1,6 +1,7 @@
 //! Asks `why` about programs whose memory is known by construction.
 
 mod names;
+mod short_programs;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -519,7 +520,7 @@ fn what_may_not_be_read_is_a_line() {
     let text = String::from_utf8_lossy(&found.stdout);
     assert!(found.status.success(), "{found:?}");
     assert!(
-        text.contains("The parts within it are not known: the kernel does not allow it"),
+        text.contains("What is inside its memory is not known: the kernel does not allow it"),
         "{text}"
     );
     assert!(text.contains("anonymous mappings"), "{text}");

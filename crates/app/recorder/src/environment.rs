@@ -80,6 +80,7 @@ impl ProgramEnvironment {
         }
         all.set(variable::LIVE.name, answer(wanted.view.is_some()));
         all.set(variable::LOG.name, answer(wanted.log.is_some()));
+        all.set(variable::LAST_READING.name, answer(wanted.divides_peaks));
         if let Some(growth) = wanted.on_growth {
             all.set(variable::GROWTH.name, number(growth));
         }

@@ -23,7 +23,7 @@ use rustix::net::{SocketFlags, accept_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use self::callers::{CallerRegistry, KeeperCaller, number_of};
-pub(crate) use self::handle::KeeperHandle;
+pub(crate) use self::handle::{KeeperHandle, ProcessInspections};
 pub(crate) use self::keeper_outcome::KeeperOutcome;
 use self::process::LedgerProcess;
 use self::rights_message::LoweredRights;
@@ -36,7 +36,9 @@ use crate::log::EventLogWriter;
 use crate::note::{NoPlaceError, RecordingNote};
 use crate::oom::{self, OomCounts};
 use crate::outside::command_line;
+use crate::peak_divisions::{ReadingTime, SharedPeakDivisions};
 use crate::records::{self, RecordQuestion};
+use crate::residents::resident;
 use crate::rights::{ProcessRights, RightsLedger};
 use crate::sockets::ListeningSocket;
 
@@ -71,6 +73,9 @@ const SIGNAL_DELAY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time after which the keeper tries again to accept a caller that it could not accept.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
+/// The message of a process that is about to end, and waits until its memory has been read.
+const LAST_READING_MESSAGE: &[u8] = b"heapprof's last memory 1\n";
+
 /// A message to the ledger keeper.
 enum KeeperMessage {
     /// The program has ended. The flag says whether it was killed.
@@ -94,6 +99,8 @@ struct KeeperTask {
     log: Option<EventLogWriter>,
     /// The audit of the forked children, if they are audited.
     audit: Option<ForkAuditor>,
+    /// How the memory of each process was divided at its peak, if that is wanted.
+    divisions: Option<SharedPeakDivisions>,
     counts: OomCounts,
     /// Number of programs that an exec replaced without a report: programs of other users, and
     /// programs of this user.
@@ -277,6 +284,7 @@ impl KeeperTask {
                 Ok((text, [None, _])) if LoweredRights::parse(&text).is_some() => {
                     self.lower(&caller, &text)
                 }
+                Ok((text, [None, _])) if text == LAST_READING_MESSAGE => self.read_memory(&caller),
                 Ok((text, [None, _])) if self.audit.is_some() => self.note_child(&caller, &text),
                 Ok((_, [Some(file), executable])) => self.add_process(&caller, file, executable),
                 // There was no free descriptor for the file, or the caller is another program.
@@ -339,6 +347,16 @@ impl KeeperTask {
         if records::answer(&caller.socket, "go on\n", None).is_err() && is_new {
             audit.note_no_wait(caller.pid);
         }
+    }
+
+    /// Reads how the memory of a process that is about to end is divided, and lets it go on.
+    fn read_memory(&self, caller: &KeeperCaller) {
+        let pid = number_of(caller.pid);
+        if let (Some(divisions), Some(resident)) = (&self.divisions, resident(pid)) {
+            divisions.read(pid, resident, ReadingTime::BeforeEnd);
+        }
+        // The process may be gone, or may have stopped waiting.
+        let _ = records::answer(&caller.socket, "go on\n", None);
     }
 
     /// Keeps the ledger and the executable that a process has handed over.

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use heapprof_process::{MappingKind, MemoryBreakdown, MemoryTexts, ProcessIdentity};
 use heapprof_profile::{PeakPart, Profile};
@@ -20,6 +21,38 @@ pub(crate) struct PeakDivisions {
     of_processes: HashMap<u32, LargestMoment>,
     /// The file that this process runs.
     own_program: Option<PathBuf>,
+}
+
+/// When the memory of a process is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadingTime {
+    /// While the process runs: a small growth is not worth a reading.
+    WhileRunning,
+    /// Before the process ends, while it waits: this is the last reading.
+    BeforeEnd,
+}
+
+/// The divisions that two threads read: the reader of resident memory, and the ledger keeper at the
+/// end of each process.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedPeakDivisions(Arc<Mutex<PeakDivisions>>);
+
+impl SharedPeakDivisions {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Mutex::new(PeakDivisions::new())))
+    }
+
+    /// Reads how the memory of a process is divided, as [`PeakDivisions::read`] does.
+    pub(crate) fn read(&self, pid: u32, resident: i64, reading: ReadingTime) {
+        let mut divisions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        divisions.read(pid, resident, reading);
+    }
+
+    /// Takes what was read.
+    pub(crate) fn take(&self) -> PeakDivisions {
+        let mut divisions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut divisions)
+    }
 }
 
 /// The moment when a process was largest.
@@ -50,14 +83,18 @@ impl PeakDivisions {
 
     /// Reads how the memory of a process is divided, if it has more than at any earlier reading.
     /// `resident` is the number of its bytes now.
-    pub(crate) fn read(&mut self, pid: u32, resident: i64) {
+    fn read(&mut self, pid: u32, resident: i64, reading: ReadingTime) {
         let known = self.of_processes.get(&pid);
         let is_known_program = known.is_some_and(|known| {
             let identity = ProcessIdentity::from_pid(pid).ok();
             identity.is_some_and(|now| now.stack == known.texts.identity().stack)
         });
         let largest = known.map_or(0, |known| known.resident);
-        let has_grown = resident > largest.saturating_add(largest / GROWTH_DIVISOR);
+        let growth = match reading {
+            ReadingTime::WhileRunning => largest / GROWTH_DIVISOR,
+            ReadingTime::BeforeEnd => 0,
+        };
+        let has_grown = resident > largest.saturating_add(growth);
         let is_copy = || self.own_program.is_some() && program_of(pid) == self.own_program;
         // Before its exec, a child of this process is a copy of it.
         if is_known_program && !has_grown || is_copy() {
@@ -154,7 +191,7 @@ mod tests {
     fn the_parts_of_a_process_are_its_memory() {
         let mut divisions = PeakDivisions::default();
         let own = std::process::id();
-        divisions.read(own, 1);
+        divisions.read(own, 1, ReadingTime::WhileRunning);
         let division = divisions.of_processes[&own].texts.divide();
         let sum: u64 = parts(&division).iter().map(|part| part.bytes).sum();
         assert_eq!(
@@ -172,7 +209,7 @@ mod tests {
     #[test]
     fn copies_of_this_process_are_not_read() {
         let mut divisions = PeakDivisions::new();
-        divisions.read(std::process::id(), 1);
+        divisions.read(std::process::id(), 1, ReadingTime::BeforeEnd);
         assert!(divisions.of_processes.is_empty());
     }
 }

@@ -15,7 +15,7 @@ use crate::audit::ForkAuditor;
 use crate::child::{self, ProgramExit};
 use crate::ending::ProcessEndings;
 use crate::environment::ProgramEnvironment;
-use crate::keeper::{KeeperHandle, KeeperOutcome};
+use crate::keeper::{KeeperHandle, KeeperOutcome, ProcessInspections};
 use crate::kept_ledger::ProfileWriteOptions;
 use crate::lines::LineFollowThread;
 use crate::list::ProfileList;
@@ -24,6 +24,7 @@ use crate::log::EventLogWriter;
 use crate::observer::{RecordingEvent, RecordingObserver};
 use crate::outcome::{RecordingOutcome, SettleOptions, settle};
 use crate::outside::join_command_line;
+use crate::peak_divisions::{PeakDivisions, SharedPeakDivisions};
 use crate::profile_entries::{
     self, ListContents, PrivateLedger, UnrecordedProcess, WrittenProfile,
 };
@@ -42,6 +43,8 @@ pub struct Recording {
     rights: RightsLedger,
     follower: Option<LineFollowThread>,
     keeper: io::Result<KeeperHandle>,
+    /// How the memory of each process was divided at its peak, if that is wanted.
+    divisions: Option<SharedPeakDivisions>,
     view: Option<LiveView>,
 }
 
@@ -80,11 +83,16 @@ impl Recording {
         let log = wanted.log.take();
         let log = log.map(|(file, limit)| EventLogWriter::new(file, limit));
         let audit = wanted.audits_forks.then(ForkAuditor::default);
+        let divisions = wanted.divides_peaks.then(SharedPeakDivisions::new);
+        let inspections = ProcessInspections {
+            audit,
+            divisions: divisions.clone(),
+        };
         let keeper = KeeperHandle::new(
             list.path(),
             written,
             log.transpose()?,
-            audit,
+            inspections,
             rights.clone(),
         );
         let program = wanted.command[0].to_string_lossy().into_owned();
@@ -109,6 +117,7 @@ impl Recording {
             rights,
             follower,
             keeper,
+            divisions,
             view,
         })
     }
@@ -156,7 +165,10 @@ impl Recording {
             one.rights = one.rights.with(self.rights.least_observed(one.process));
         }
         let mut ending = add_saved(&mut said, saved, &ended, &*self.observer);
-        (ending.residents, ending.divisions) = (residents.histories, residents.divisions);
+        ending.residents = residents;
+        ending.divisions = self
+            .divisions
+            .map_or_else(PeakDivisions::default, |all| all.take());
         let list = self.list.path();
         if !list.exists() {
             self.observer.event(RecordingEvent::ListRemoved(list));
@@ -178,7 +190,7 @@ impl Recording {
         preloads: bool,
         reader: &mut Option<ResidentReader>,
     ) -> io::Result<ProgramExit> {
-        let divides_peaks = self.wanted.divides_peaks;
+        let divisions = self.divisions.clone();
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).args(&self.wanted.command[1..]);
         if preloads {
@@ -198,7 +210,7 @@ impl Recording {
         }
         child::run(
             &mut command,
-            |process| *reader = Some(ResidentReader::start(process, divides_peaks)),
+            |process| *reader = Some(ResidentReader::start(process, divisions)),
             self.wanted.on_signal,
             self.view.as_mut(),
             self.keeper.as_mut().ok(),

@@ -15,25 +15,17 @@ use heapprof_process::clock::{self, thread_time};
 use heapprof_process::{StatmSizes, descendants};
 use heapprof_profile::{HeapHistory, Profile, ResidentMoment, recording_texts};
 
-use crate::peak_divisions::PeakDivisions;
+use crate::peak_divisions::{ReadingTime, SharedPeakDivisions};
 
 /// The resident memory of each process: times (nanoseconds since 1970) and bytes.
 #[derive(Debug, Default)]
 pub(crate) struct ResidentHistories(BTreeMap<u32, Vec<(i64, i64)>>);
 
-/// The resident memory of the processes of a recording.
-#[derive(Debug, Default)]
-pub(crate) struct ResidentMemory {
-    pub(crate) histories: ResidentHistories,
-    /// How the memory was divided at its peak; empty if nobody asked.
-    pub(crate) divisions: PeakDivisions,
-}
-
 /// The handle of a thread that reads resident memory.
 pub(crate) struct ResidentReader {
     ends: Arc<AtomicBool>,
     /// The thread; `None` if none could be made.
-    thread: Option<JoinHandle<ResidentMemory>>,
+    thread: Option<JoinHandle<ResidentHistories>>,
 }
 
 /// How often processes are read.
@@ -69,18 +61,18 @@ const MAX_PROCESSES: usize = 1000;
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 impl ResidentReader {
-    /// Starts to read the resident memory of a program and its descendants, and, if wanted, how it
-    /// is divided at its peak.
-    pub(crate) fn start(program: u32, divides_peaks: bool) -> Self {
+    /// Starts to read the resident memory of a program and its descendants, and, if `divisions` is
+    /// there, how it is divided at its peak.
+    pub(crate) fn start(program: u32, divisions: Option<SharedPeakDivisions>) -> Self {
         let ends = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&ends);
-        let read = move || read_until(program, divides_peaks, &seen);
+        let read = move || read_until(program, divisions.as_ref(), &seen);
         let thread = thread::Builder::new().spawn(read).ok();
         Self { ends, thread }
     }
 
     /// Ends the thread, and returns what it read.
-    pub(crate) fn end(self) -> ResidentMemory {
+    pub(crate) fn end(self) -> ResidentHistories {
         self.ends.store(true, Ordering::Release);
         let thread = self.thread.and_then(|thread| {
             thread.thread().unpark();
@@ -90,13 +82,15 @@ impl ResidentReader {
     }
 }
 
-fn read_until(program: u32, divides_peaks: bool, ends: &AtomicBool) -> ResidentMemory {
+fn read_until(
+    program: u32,
+    divisions: Option<&SharedPeakDivisions>,
+    ends: &AtomicBool,
+) -> ResidentHistories {
     let mut residents = ResidentHistories::default();
-    let mut divisions = divides_peaks.then(PeakDivisions::new);
-    let pace = if divides_peaks {
-        DIVISION_PACE
-    } else {
-        SIZE_PACE
+    let pace = match divisions {
+        Some(_) => DIVISION_PACE,
+        None => SIZE_PACE,
     };
     let mut processes = BTreeSet::from([program]);
     let (mut spacing, mut next_search) = (pace.interval, Instant::now());
@@ -110,8 +104,8 @@ fn read_until(program: u32, divides_peaks: bool, ends: &AtomicBool) -> ResidentM
                     .max((thread_time() - worked) * pace.time_divisor);
         }
         for &process in &processes {
-            if let (Some(resident), Some(divisions)) = (residents.read(process), &mut divisions) {
-                divisions.read(process, resident);
+            if let (Some(resident), Some(divisions)) = (residents.read(process), divisions) {
+                divisions.read(process, resident, ReadingTime::WhileRunning);
             }
         }
         if residents.0.values().any(|curve| curve.len() >= MAX_MOMENTS) {
@@ -127,10 +121,7 @@ fn read_until(program: u32, divides_peaks: bool, ends: &AtomicBool) -> ResidentM
             thread::park_timeout(left.min(END_CHECK_INTERVAL));
         }
     }
-    ResidentMemory {
-        histories: residents,
-        divisions: divisions.unwrap_or_default(),
-    }
+    residents
 }
 
 /// Returns the resident memory of a process in bytes; `None` if the process has ended.
@@ -222,9 +213,9 @@ mod tests {
             .map(Duration::from_millis)
             .into_iter();
         let own = times.find_map(|time| {
-            let reader = ResidentReader::start(std::process::id(), false);
+            let reader = ResidentReader::start(std::process::id(), None);
             thread::sleep(time);
-            let own = reader.end().histories.0.remove(&std::process::id());
+            let own = reader.end().0.remove(&std::process::id());
             own.filter(|own| own.len() > 1)
         });
         let own = own.expect("it was read more than once");

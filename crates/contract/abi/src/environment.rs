@@ -60,12 +60,13 @@ macro_rules! variables {
 
 variables! {
     OUTPUT "HEAPPROF_OUTPUT", UserOrRecord, "path", "nothing is recorded",
-        "Records, and writes there. `%p` is the process id, `%e` the name by which the program was \
-         started (for a script, the name of its interpreter), `%n` the number of the dump. If none \
-         of them is there, each process inserts its id, and dumps before the last insert their \
-         number. Under `heapprof record` and with HEAPPROF_FOLLOW=no the first process inserts no \
-         id. A folder stands for `heapprof.%e.%p.pb.gz` in it. A relative path begins at the \
-         folder in which the program starts. If no file appears, HEAPPROF_VERBOSE says why.";
+        "Records, and writes there. `%p` is the process id, `%e` the name by which the program \
+         was started (for a script, the name of its interpreter), `%n` the number of the dump. \
+         Without any of these, the process id is inserted into the name, and each dump but the \
+         last also gets its number. Under `heapprof record`, and with HEAPPROF_FOLLOW=no, the \
+         first process gets no id. A folder stands for `heapprof.%e.%p.pb.gz` in it. A relative \
+         path begins at the folder in which the program starts. If no file appears, \
+         HEAPPROF_VERBOSE says why.";
     MODE "HEAPPROF_MODE", UserOrRecord, "`sampled` or `exact`", "`sampled`",
         "What is recorded: a sample of the allocations, or all of them.";
     PERIOD "HEAPPROF_PERIOD", UserOrRecord, "bytes, or with KiB, MiB", "512KiB",
@@ -92,8 +93,8 @@ variables! {
         "The rights of the files that are written, whatever the umask is. A profile shows what a \
          program did, so by default only its user reads it.";
     WRAPPERS "HEAPPROF_WRAPPERS", UserOrRecord, "regular expression", "none",
-        "Functions that reports leave out as they leave out malloc, so that their callers are \
-         named: wrappers that heapprof does not know. It is compared with names without \
+        "Allocation wrappers that heapprof does not know. Reports leave them out, like malloc, \
+         and name their callers instead. The expression is compared with names without \
          parameters, and becomes part of the profile's `drop_frames`.";
     FRAMES "HEAPPROF_FRAMES", UserOrRecord, "`script`, `native` or `both`", "`script`",
         "Which frames are kept of a stack that leads through an interpreter that heapprof can read \
@@ -106,8 +107,8 @@ variables! {
         "Puts the program's whole command line into its profiles. It may hold passwords, so by \
          default profiles name the program and its script only.";
     PERL_EVALS "HEAPPROF_PERL_EVALS", UserOrRecord, "`merged` or `numbered`", "`merged`",
-        "The file of Perl code that comes from `eval \"...\"`. Perl numbers each evaluation, as in \
-         `(eval 12)`. `merged` leaves the number out, so that equal code is one place.";
+        "Which file Perl code from `eval \"...\"` is said to be in. Perl numbers each evaluation, \
+         as in `(eval 12)`. `merged` leaves the number out, so that equal code is one place.";
     PERL_VALUES "HEAPPROF_PERL_VALUES", UserOrRecord, "`yes` or `no`", "`no`",
         "Traces each value of Perl: which stack made it, as long as it is alive. The perl needs \
          Devel::HeapProf, which `heapprof setup perl-install` builds.";
@@ -117,29 +118,30 @@ variables! {
     VERBOSE "HEAPPROF_VERBOSE", User, "`yes` or `no`", "`no`",
         "Says on stderr what became of each dump: where it was written, or why not.";
     WIRETAP "HEAPPROF_WIRETAP", UserPassthrough, "IP:PORT", "nothing is sent",
-        "Where `heapprof_alive` sends its datagrams: where `heapprof alive listen` listens. No name \
-         is looked up. Off loopback it needs HEAPPROF_WIRETAP_KEY_FILE. It has nothing to do with \
-         recording.";
+        "The address to which `heapprof_alive` sends its datagrams, and at which `heapprof alive \
+         listen` listens. It is not a host name. Other than on loopback, \
+         HEAPPROF_WIRETAP_KEY_FILE is needed, too. This variable has nothing to do with recording.";
     WIRETAP_KEY_FILE "HEAPPROF_WIRETAP_KEY_FILE", UserPassthrough, "path", "datagrams are not signed",
         "A file with a key of 1 to 4096 bytes, which nobody else may write to. It signs the \
          datagrams. If it gives no key, nothing is sent.";
     RECORD "HEAPPROF_RECORD", Record, "two process ids", "none",
-        "The process id of `record`, and zeros in which the program leaves its own. The program \
-         with that id writes the plain output name. SIGTERM, SIGINT and SIGABRT end with a dump.";
+        "The process id of `record`, then zeros, which the program replaces with its own id. The \
+         program with that id writes the plain output name. SIGTERM, SIGINT and SIGABRT end it \
+         with a dump.";
     CHILDREN "HEAPPROF_CHILDREN", Record, "path", "HEAPPROF_OUTPUT's",
         "The pattern for the program's children, in which `%r` is the program's process id.";
     LIST "HEAPPROF_LIST", Record, "path", "none",
-        "A folder in which each user's file gets an entry for each dump. An entry ends with a NUL \
-         and has: process, when (0 on the way, 1 at the end, 2 before an exec, 3 before a \
-         filter of system calls), whether it is exact, bytes in use, peak bytes, bytes of its own \
-         at most, stacks, events lost, path. The entry of a dump that was not written has `!`, its \
-         errno, its process and its path, and that of a child that was left out has `-`, process, \
-         when.";
+        "A folder in which each user has a file, with an entry for each dump. An entry ends with \
+         a NUL and has: process, when (0 during the run, 1 at the end, 2 before an exec, 3 before \
+         a filter of system calls), whether it is exact, bytes in use, peak bytes, the most bytes \
+         of its own, stacks, events lost, path. The entry of a dump that was not written has `!`, \
+         its errno, its process and its path, and that of a child that was left out has `-`, \
+         process, when.";
     LEAST "HEAPPROF_LEAST", Record, "bytes", "all children are kept",
-        "A child that never held so many bytes of its own writes no profile at its end.";
+        "A child that never held this many bytes of its own writes no profile at its end.";
     LINES "HEAPPROF_LINES", Record, "bytes", "never",
-        "Each time a line may have grown by so much, the process says into a file in HEAPPROF_LIST \
-         by how much its stacks have grown.";
+        "Each time a line may have grown by this much, the process writes into a file in \
+         HEAPPROF_LIST by how much its stacks have grown.";
     LIVE "HEAPPROF_LIVE", Record, "`yes` or `no`", "`no`",
         "Each time `record` writes the file `asked` in HEAPPROF_LIST, the process writes its \
          profile of that moment into a file there.";
@@ -147,12 +149,15 @@ variables! {
         "The program that `record` started puts each allocation and each free into a log in the \
          file that `record` takes, if every allocation is recorded.";
     KEEP "HEAPPROF_KEEP", Record, "path", "none",
-        "A socket at which `record` takes files in memory. A process hands one over and keeps its \
-         ledger in it, so that there is a profile of it when it was killed; a child does so once \
-         it has allocated 32 KiB.";
+        "A socket at which `record` takes files in memory. A process hands over such a file and \
+         keeps its recorded data in it, so that it has a profile even if it is killed; a child \
+         does so once it has allocated 32 KiB.";
+    LAST_READING "HEAPPROF_LAST_READING", Record, "`yes` or `no`", "`no`",
+        "Before its last profile, each process waits until `record`, at the socket in \
+         HEAPPROF_KEEP, has read how its memory is divided.";
     FORK_AUDIT "HEAPPROF_FORK_AUDIT", Record, "path", "none",
-        "A socket at which `record` is told of forked children, whose pages it looks at: a child \
-         waits for it when it begins, and before its last profile.";
+        "A socket at which forked children report to `record`, which reads their pages: a child \
+         waits for this when it begins, and before its last profile.";
     WATCH "HEAPPROF_WATCH", Watch, "path", "none",
         "The socket of the `watch` that runs the program, to which `heapprof_mark` sends its \
          marks. It has nothing to do with recording.";

@@ -143,6 +143,9 @@ pub struct DumpOutput {
     /// child waits for the auditor when it begins, and before its last dump. If the path is empty,
     /// there is no auditor.
     pub audit: Vec<u8>,
+    /// Whether a process waits before its last dump until the ledger keeper behind the socket has
+    /// read how its memory is divided.
+    pub waits_at_end: bool,
     /// Whether dumps are named as gperftools names them: `prefix.NNNN.heap`, `prefix_PID.NNNN.heap`
     /// after a fork or exec.
     pub numbered_prefix: bool,

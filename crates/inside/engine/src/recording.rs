@@ -10,6 +10,8 @@ mod delay;
 pub(crate) mod dumps;
 pub(crate) mod early_ends;
 pub(crate) mod fork;
+#[cfg(not(shuttle))]
+mod last_reading;
 pub(crate) mod lifecycle;
 pub(crate) mod lines;
 pub(crate) mod live;

@@ -264,6 +264,7 @@ pub fn read() -> Result<Option<EnvironmentRequest>, SettingError> {
         if let Some(path) = get(variable::KEEP.name) {
             options.output.recipient = LedgerRecipient::Socket(path.to_vec());
         }
+        options.output.waits_at_end = parse_answer(variable::LAST_READING.name, false)?;
         if let Some(path) = get(variable::FORK_AUDIT.name) {
             options.output.audit = path.to_vec();
         }

@@ -180,7 +180,10 @@ impl AuditedChild {
 
     /// Notes that the child did not wait for its first inspection.
     pub(super) fn note_no_wait(&mut self) {
-        self.doubt("it did not wait for its first reading, so what it inherited is uncertain");
+        self.doubt(
+            "it ran on before its pages were read for the first time, so what it inherited \
+                    is uncertain",
+        );
     }
 
     /// Notes that `count` messages of the child were lost.

@@ -17,6 +17,7 @@ use crate::audit::ForkAuditor;
 use crate::kept_ledger::{OwnFiles, ProfileWriteOptions};
 use crate::log::EventLogWriter;
 use crate::oom::OomCounts;
+use crate::peak_divisions::SharedPeakDivisions;
 use crate::rights::RightsLedger;
 use crate::sockets::{ListeningSocket, SocketKind};
 
@@ -32,6 +33,15 @@ pub(crate) struct KeeperHandle {
     /// Whether children are audited.
     audits: bool,
     work: KeeperState,
+}
+
+/// What the keeper inspects of processes while they wait for it.
+#[derive(Default)]
+pub(crate) struct ProcessInspections {
+    /// The audit of the forked children, if they are audited.
+    pub(crate) audit: Option<ForkAuditor>,
+    /// How the memory of each process was divided at its peak, if that is wanted.
+    pub(crate) divisions: Option<SharedPeakDivisions>,
 }
 
 /// The state of the ledger keeper's work.
@@ -53,13 +63,14 @@ impl KeeperHandle {
         list: &Path,
         wanted: ProfileWriteOptions,
         log: Option<EventLogWriter>,
-        audit: Option<ForkAuditor>,
+        inspections: ProcessInspections,
         rights: RightsLedger,
     ) -> io::Result<Self> {
         let (socket, path) = open_listening_socket(list)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let woken = wake.try_clone()?;
         let (sender, receiver) = channel();
+        let ProcessInspections { audit, divisions } = inspections;
         let audits = audit.is_some();
         let keeping = KeeperTask {
             socket,
@@ -72,6 +83,7 @@ impl KeeperHandle {
             main: 0,
             log,
             audit,
+            divisions,
             counts: OomCounts::new(),
             replaced: [0; 2],
             has_begun: false,

@@ -84,7 +84,7 @@ pub(super) fn end(engine: &'static Engine) {
     }
     // SAFETY: the thread is in no event, and the only one.
     if !unsafe { kept.move_into(&file) } {
-        shared_ledger::report_failure(&options, 0, "there was no memory for all of them");
+        shared_ledger::report_failure(&options, 0, "there was not enough memory to move it");
         return;
     }
     shared_ledger::publish(engine, Some((&file, &options)));

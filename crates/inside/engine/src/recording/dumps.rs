@@ -17,7 +17,7 @@ use crate::reason::DumpReason;
 use crate::recording::snapshot::{self, SnapshotTotals};
 use crate::recording::text;
 #[cfg(not(shuttle))]
-use crate::recording::{audit, delay};
+use crate::recording::{audit, delay, last_reading};
 use crate::recording::{lines, live, small_child};
 use crate::stack::handlers::may_be_in_handler;
 use crate::stack::own_stack;
@@ -291,6 +291,7 @@ fn make_unreported_dump(
             #[cfg(not(shuttle))]
             if reason.ends_program() || reason == DumpReason::Exec {
                 audit::report_end(engine, &options, reason == DumpReason::Exec);
+                last_reading::wait(engine, &options);
             }
             if reserved {
                 lines::scan(engine, &options, reason.is_last());

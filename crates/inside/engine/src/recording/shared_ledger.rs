@@ -112,7 +112,7 @@ pub(super) fn publish(engine: &'static Engine, handed: Option<(&EngineFile, &Rec
             }
         };
     if let Err(errno) = handed {
-        report_failure(options, errno, "they could not be handed over");
+        report_failure(options, errno, "it could not be handed over");
     }
 }
 
