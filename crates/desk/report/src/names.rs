@@ -1,7 +1,7 @@
 //! The names of rows and labels, as they are shown in one cell.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use heapprof_analysis::{
     CodePlace, Granularity, PlaceId, PlaceTable, ShownFile, traces::LabelValue,
@@ -195,6 +195,9 @@ struct ShortNames {
     /// The short names of functions, by their whole names. Functions whose whole name is short
     /// enough are missing.
     functions: HashMap<String, String>,
+    /// The shown parts of files, by the whole file, where the usual part is that of another file,
+    /// too.
+    files: HashMap<String, String>,
 }
 
 impl ShortNames {
@@ -208,8 +211,15 @@ impl ShortNames {
         // `room` is the width that a function's file, line and address leave for its name. They
         // distinguish the functions with one name in two files.
         let mut room: BTreeMap<&str, usize> = others.map(|name| (name, width)).collect();
+        let mut cut: BTreeMap<(&str, String), BTreeSet<&str>> = BTreeMap::new();
         for place in places {
             let file = short_file(place, width);
+            if let (Some(short), Some(whole)) = (&file, place.shown_file())
+                && short.starts_with('…')
+            {
+                let group = cut.entry((&place.function, short.clone()));
+                group.or_default().insert(whole);
+            }
             let beside = printable(&place.label_as("", file.as_deref())).width();
             let left = width.saturating_sub(beside).max(MIN_NAME_COLUMNS);
             let room = room.entry(&place.function).or_insert(width);
@@ -222,8 +232,15 @@ impl ShortNames {
         let short = shorten(&shown, |at| room[at]);
         let both = functions.into_iter().zip(short);
         let changed = both.filter(|(name, short)| name != short);
+        let mut files = HashMap::new();
+        for group in cut.into_values().filter(|group| group.len() > 1) {
+            let group: Vec<&str> = group.into_iter().collect();
+            let shown = files_apart(&group, width / 2);
+            files.extend(group.into_iter().map(str::to_string).zip(shown));
+        }
         Self {
             width,
+            files,
             functions: changed
                 .map(|(name, short)| (name.to_string(), short))
                 .collect(),
@@ -232,27 +249,68 @@ impl ShortNames {
 
     fn label(&self, place: &CodePlace) -> String {
         let short = self.functions.get(&place.function);
-        let file = short_file(place, self.width);
+        let apart = place.shown_file().and_then(|file| self.files.get(file));
+        let file = apart.cloned().or_else(|| short_file(place, self.width));
         place.label_as(short.unwrap_or(&place.function), file.as_deref())
     }
 }
 
+/// Returns the shown parts of different files that end alike, each of at most `most` columns: what
+/// all of them end with is left out.
+fn files_apart(files: &[&str], most: usize) -> Vec<String> {
+    let end = common_end(files);
+    let rest = |file: &&str| {
+        let rest = printable(&file[..file.len() - end]).into_owned();
+        format!("{}…", tail(&rest, most.saturating_sub(1)))
+    };
+    let mut shown: Vec<String> = files.iter().map(rest).collect();
+    let mut groups: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for (at, text) in shown.iter().enumerate() {
+        groups.entry(text.clone()).or_default().push(at);
+    }
+    // Some of them may have more of their end in common than all have.
+    let is_smaller = |group: &Vec<usize>| (2..files.len()).contains(&group.len());
+    for group in groups.into_values().filter(is_smaller) {
+        let alike: Vec<&str> = group.iter().map(|&at| files[at]).collect();
+        for (at, text) in group.into_iter().zip(files_apart(&alike, most)) {
+            shown[at] = text;
+        }
+    }
+    shown
+}
+
+/// Returns the number of bytes with which all files end alike, from a separator on.
+fn common_end(files: &[&str]) -> usize {
+    let Some((first, others)) = files.split_first() else {
+        return 0;
+    };
+    let separators = first.char_indices().filter(|(_, c)| ";/".contains(*c));
+    let ends = separators.map(|(at, _)| &first[at..]);
+    let common = ends
+        .into_iter()
+        .find(|end| others.iter().all(|file| file.ends_with(end)));
+    common.map_or(0, str::len)
+}
+
 /// Returns the shown part of a place's file, cut from the left so that it fits in half of `width`.
 fn short_file(place: &CodePlace, width: usize) -> Option<String> {
-    let file = printable(place.shown_file()?);
-    let most = width / 2;
-    if file.width() <= most {
-        return Some(file.into_owned());
+    Some(tail(&printable(place.shown_file()?), width / 2))
+}
+
+/// Returns a text of at most `most` columns, or `…` and its end.
+fn tail(text: &str, most: usize) -> String {
+    if text.width() <= most {
+        return text.to_string();
     }
     let mut left = most.saturating_sub(1);
-    let from = file.char_indices().rev().take_while(|(_, c)| {
+    let from = text.char_indices().rev().take_while(|(_, c)| {
         let width = c.width().unwrap_or(1);
         let fits = width <= left;
         left -= if fits { width } else { 0 };
         fits
     });
-    let start = from.last().map_or(file.len(), |(at, _)| at);
-    Some(format!("…{}", &file[start..]))
+    let start = from.last().map_or(text.len(), |(at, _)| at);
+    format!("…{}", &text[start..])
 }
 
 /// A function that returns the text of a place.
@@ -311,5 +369,36 @@ pub(crate) fn label_value(value: &LabelValue) -> String {
             ("", _) => number.to_string(),
             (unit, _) => format!("{number} {unit}"),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_end_alike_are_told_apart() {
+        let table: [(&[&str], &[&str]); 4] = [
+            (
+                &["main::;&alpha;<pad depth 1>", "main::;&beta;<pad depth 1>"],
+                &["…&alpha…", "…:;&beta…"],
+            ),
+            (
+                &["/src/one/build/lib.rs", "/src/two/build/lib.rs"],
+                &["/src/one…", "/src/two…"],
+            ),
+            // The first two have more in common with each other.
+            (
+                &["a;x;same;same;end", "b;x;same;same;end", "c;other;end"],
+                &["a…", "b…", "c;other…"],
+            ),
+            (
+                &["no separator", "in a separator"],
+                &["…parator…", "…parator…"],
+            ),
+        ];
+        for (files, expected) in table {
+            assert_eq!(files_apart(files, 9), expected, "{files:?}");
+        }
     }
 }

@@ -76,7 +76,7 @@ impl fmt::Display for MismatchReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unescaped(escaped) => {
-                write!(f, "; taken literally, it is {escaped:?}")
+                write!(f, "; to match it literally, write {escaped:?}")
             }
             Self::Ellipsis => f.write_str(": … stands for what a short name leaves out"),
             Self::ShortName { short, whole } => write!(
@@ -113,15 +113,29 @@ pub fn explain_shown_match<'n>(
     })
 }
 
-/// Cuts out the middle of a text that is longer than `width` columns. The number of characters is
-/// limited as well, because a text may have any number of marks without width.
+/// Returns the number of columns of the address and the bracket in a name such as
+/// `0x7f9b08ca262f [libc.so.6]`; 0 for any other name.
+fn address_columns(name: &str) -> usize {
+    let Some(rest) = name.strip_prefix("0x") else {
+        return 0;
+    };
+    match rest.find(|c: char| !c.is_ascii_hexdigit()) {
+        Some(end) if rest[end..].starts_with(" [") => "0x".len() + end + " [".len(),
+        _ => 0,
+    }
+}
+
+/// Cuts out the middle of a text that is longer than `width` columns. An address at its beginning
+/// stays whole if it fits. The number of characters is limited as well, because a text may have any
+/// number of marks without width.
 pub fn cut(text: &str, width: usize) -> String {
     let most = width.saturating_mul(8).saturating_add(64);
     if text.len() <= most && text.width() <= width {
         return text.to_string();
     }
     // The end says more, as in a path, so it gets more room.
-    let of_last = width.saturating_sub(1) * 2 / 3;
+    let left = width.saturating_sub(1);
+    let of_last = (left * 2 / 3).min(left.saturating_sub(address_columns(text)));
     let taken = |chars: &mut dyn Iterator<Item = char>, mut left: usize| -> Vec<char> {
         let fits = |c: &char| match left.checked_sub(c.width().unwrap_or(1)) {
             Some(rest) => {
@@ -133,7 +147,7 @@ pub fn cut(text: &str, width: usize) -> String {
         chars.take(most / 8).take_while(fits).collect()
     };
     let last = taken(&mut text.chars().rev(), of_last);
-    let first = taken(&mut text.chars(), width.saturating_sub(1 + of_last));
+    let first = taken(&mut text.chars(), left - of_last);
     let both = [first, vec!['…'], last.into_iter().rev().collect()];
     both.into_iter().flatten().collect()
 }
