@@ -53,6 +53,7 @@ page waves - valid/c.waves.pb.gz
 page cpu - valid/go.leaky.cpu.pb.gz
 page perl - perl/orders.values.pb.gz
 page python - imports.pb.gz
+page values - perl/market-1.pb.gz
 page freed - freed.pb.gz
 page nothing - nothing.pb.gz
 page names - valid/made.odd-names.pb.gz

@@ -18,6 +18,7 @@ export default async function ({ check, visit, isServed }) {
   }
   await visit('names that read the same', 'twins', 'view=table&fold=0',
     page => twins(check, page));
+  await visit('values of one name', 'values', 'view=table&fold=0', page => values(check, page));
   await visit('the policy', 'names', '', page => policy(check, page));
 }
 
@@ -70,6 +71,13 @@ async function twins(check, page) {
   for (const name of wanted) {
     check(short.some(one => one.endsWith(name)), `${name} is in the panel: ${short.join(' | ')}`);
   }
+}
+
+// Values that have one name have their path beside it, because no other row says where they are.
+async function values(check, page) {
+  const shown = (await tableRows(page)).map(row => row.cells.at(-2));
+  const twice = shown.filter((name, i) => shown.indexOf(name) < i);
+  check.same(twice, [], `no two of ${shown.length} rows read the same`);
 }
 
 // A page may not be told to load or to run anything, whatever gets into it.

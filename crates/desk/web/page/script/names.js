@@ -1,7 +1,7 @@
 // Shortens names of functions so that they stay apart: pieces at the front of a name are left out
 // only if no other function has the rest as its name, and a name that is cut is cut at its end.
 
-import { headOf, visibleText } from './text.js';
+import { headOf, tailOf, visibleText } from './text.js';
 
 const STRING = 'std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >';
 const LONGEST_FULL = 80;
@@ -51,6 +51,14 @@ export function makeNames(profile) {
     },
     // Returns the longest form of at most `length` characters, or the head of the one to cut.
     nice: (f, length = 44) => niceForm(formsOf(f), length),
+    // Returns the name for a list, where the path of a value does not stand above it: if others
+    // have the name, as much of the path's end as fits is beside it.
+    listed(f, length) {
+      const isOneOfMany = ends.get(f) === '' && profile.fileOf(f);
+      if (!isOneOfMany) return niceForm(formsOf(f), length);
+      const name = niceForm(formsOf(f), Math.ceil(length / 2));
+      return name + ' ' + tailOf(visibleText(profile.fileOf(f)), length - name.length - 1);
+    },
   };
 }
 

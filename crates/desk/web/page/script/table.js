@@ -165,7 +165,7 @@ function tableRow(app, columns, most, f) {
   return el('tr', { ...rowActions(app, f), ...numbers },
     columns.map((column, i) => column.cell(f, most[i])),
     el('td', { cls: 'l name', title: app.names.full(f) }, chip(app.palette.of(f)),
-      el('bdi', {}, app.names.nice(f, 74))),
+      el('bdi', {}, app.names.listed(f, 74))),
     el('td', { cls: 'l hm' }, el('small', {},
       el('bdi', {}, app.moduleText(app.profile.moduleOf[f])))));
 }

@@ -26,6 +26,16 @@ export function headOf(text, length) {
   return text.slice(0, end) + '…';
 }
 
+// Returns a text of at most `length` characters, or an ellipsis and its end; it never cuts a
+// character in two.
+export function tailOf(text, length) {
+  if (text.length <= length) return text;
+  let start = text.length - Math.max(0, length - 1);
+  const code = text.charCodeAt(start);
+  if (code >= 0xdc00 && code <= 0xdfff) start++;
+  return '…' + text.slice(start);
+}
+
 // Puts a text in quotes for a shell.
 export function shellQuoted(text) {
   return /^[\w./:@%+=,-]+$/.test(text) ? text : "'" + text.replace(/'/g, "'\\''") + "'";
