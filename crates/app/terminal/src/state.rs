@@ -339,7 +339,8 @@ pub(super) fn mean(row: &ViewRow) -> Option<i64> {
     row.flat.checked_div(objects)
 }
 
-/// Sorts the rows by a column: the largest value first, or names by alphabet.
+/// Sorts the rows by a column: the largest value first, or names by alphabet. Of equal values, the
+/// one with the larger cum comes first, as in `top`.
 fn sort(shown: &mut [usize], rows: &[ViewRow], column: ViewColumn, base: &FlatByFunction) {
     let size = |i: usize| -> u64 {
         let row = &rows[i];
@@ -356,7 +357,11 @@ fn sort(shown: &mut [usize], rows: &[ViewRow], column: ViewColumn, base: &FlatBy
         let by_name = || rows[a].function.cmp(&rows[b].function);
         match column {
             ViewColumn::Function => by_name(),
-            _ => size(b).cmp(&size(a)).then_with(by_name),
+            _ => {
+                let cum = |i: usize| rows[i].cum.unsigned_abs();
+                let by_cum = || cum(b).cmp(&cum(a));
+                size(b).cmp(&size(a)).then_with(by_cum).then_with(by_name)
+            }
         }
     });
 }
