@@ -115,7 +115,7 @@ impl RecordArgs {
 }
 
 /// Average bytes between samples, unless something else is asked for.
-const DEFAULT_PERIOD: u64 = 512 << 10;
+pub(crate) const DEFAULT_PERIOD: u64 = 512 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum YesOrNo {

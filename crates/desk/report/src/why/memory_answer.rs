@@ -243,6 +243,24 @@ impl MemoryAnswer {
         }
     }
 
+    /// Returns the sampling period, a power of two of bytes, with which a minute of the heap's
+    /// growth gives `samples` samples; `None` if the heap was not seen to grow.
+    #[must_use]
+    pub fn sampling_period(&self, samples: u64) -> Option<u64> {
+        /// The shortest period: each allocation of more bytes is a sample.
+        const MIN_PERIOD: u64 = 4 << 10;
+        let is_heap = |kind: PartKind| {
+            matches!(
+                kind,
+                PartKind::MallocInUse | PartKind::Malloc | PartKind::PythonObjects
+            )
+        };
+        let parts = self.parts.iter().filter(|part| is_heap(part.kind));
+        let growth: i64 = parts.filter_map(|part| part.growth).sum();
+        let growth = u64::try_from(growth).ok().filter(|&growth| growth > 0)?;
+        Some(1 << (growth / samples.max(1)).max(MIN_PERIOD).ilog2())
+    }
+
     /// Adds the growth since an earlier answer about the same program, which was given `span`
     /// before. A holder that was not among the earlier ones has no growth. Answers of which only
     /// one looked into the process have different parts, so there is no growth.

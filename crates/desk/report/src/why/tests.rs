@@ -157,3 +157,25 @@ fn rows_for_programs_have_all_parts() {
     assert_eq!(json["parts"].as_array().unwrap().len(), 5);
     assert_eq!(json["total_is"], "resident");
 }
+
+#[test]
+fn a_minute_of_growth_gives_enough_samples() {
+    let period = |kind, growth| {
+        let part = AnswerPart {
+            growth,
+            ..AnswerPart::new(kind, 1 << 30)
+        };
+        let answer = MemoryAnswer {
+            parts: vec![part],
+            ..MemoryAnswer::default()
+        };
+        answer.sampling_period(128)
+    };
+    let heap = PartKind::MallocInUse;
+    assert_eq!(period(heap, Some(7 << 20)), Some(32 << 10));
+    assert_eq!(period(heap, Some(64 << 20)), Some(512 << 10));
+    assert_eq!(period(heap, Some(1)), Some(4 << 10));
+    assert_eq!(period(heap, Some(-7 << 20)), None);
+    assert_eq!(period(heap, None), None);
+    assert_eq!(period(PartKind::Files, Some(7 << 20)), None);
+}
