@@ -88,8 +88,8 @@ impl GateRules {
         }
     }
 
-    /// Prints the broken rules and the undecided ones. Returns the exit code. `line` formats a
-    /// violation.
+    /// Prints the broken rules and the undecided ones, or that all rules passed. Returns the exit
+    /// code. `line` formats a violation.
     pub(super) fn end(
         self,
         written: Result<()>,
@@ -106,10 +106,15 @@ impl GateRules {
         for broken in &self.verdict.violations {
             messages::note(&format!("failed: {}", line(broken)));
         }
-        Ok(match self.verdict.violations.is_empty() {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::from(1),
-        })
+        if !self.verdict.violations.is_empty() {
+            return Ok(ExitCode::from(1));
+        }
+        match self.rules.len() {
+            0 => {}
+            1 => messages::note("passed: 1 --fail-if rule"),
+            rules => messages::note(&format!("passed: {rules} --fail-if rules")),
+        }
+        Ok(ExitCode::SUCCESS)
     }
 
     /// Prints that a rule did not fail, because the estimates beyond its limit are too uncertain.
