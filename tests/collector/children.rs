@@ -282,7 +282,7 @@ fn what_is_no_heap_is_said() {
     let said = recorded(&["--mmap"], &["60", "20"]);
     let info = run(here, &["info", "p.pb.gz"]).out;
     assert!(
-        info.contains(", because not all of it was touched"),
+        info.contains(", because not all of the heap was touched"),
         "{info} {said}"
     );
     assert!(

@@ -312,7 +312,7 @@ fn names_fit_a_line() {
     }
     let literal = run(folder, &["peek", "parse(int)", "p.pb.gz"]).err;
     assert!(
-        literal.contains("taken literally, it is \"parse\\\\(int\\\\)\""),
+        literal.contains("to match it literally, write \"parse\\\\(int\\\\)\""),
         "{literal}"
     );
     // A name copied from these reports may be shortened, and the message says so.

@@ -434,7 +434,7 @@ fn what_is_pruned_is_what_no_rule_keeps() {
     let late = prune(&["--keep", "1h=36500d", "--roll-up"]);
     assert!(
         late.err
-            .contains("was combined before 1 profile was loaded; it stays"),
+            .contains("1 profile was loaded too late to be combined into it; it stays"),
         "{}",
         late.err
     );

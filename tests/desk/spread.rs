@@ -399,15 +399,15 @@ fn what_sampling_could_not_see_is_said() {
         assert_eq!(run.code, 0, "{}", run.err);
         run.out
     };
-    let nothing = "Nothing changed by more than sampling can tell apart: a growth of less than \
-                   about 2.50MiB in a function, or 18MiB in all, would not show.\n";
+    let nothing = "No change is larger than the sampling error: a growth of less than about \
+                   2.50MiB in a function, or 18MiB in all, would not show.\n";
     for [before, after] in [["a", "a"], ["a", "b"], ["b", "a"]] {
         let text = diff(&[before, after]);
         assert!(text.contains(nothing), "{text}");
     }
     let lines = diff(&["-g", "lines", "a", "b"]);
     assert!(lines.contains("about 2.50MiB in a line, or"), "{lines}");
-    assert!(!diff(&["a", "more"]).contains("Nothing changed"));
+    assert!(!diff(&["a", "more"]).contains("No change is larger"));
     let empty = diff(&["none", "none"]);
     let expected = "No allocation was sampled on either side: a growth of less than about 2.50MiB \
                     would not show.\n";

@@ -25,19 +25,22 @@ fn word_advice(advice: ReportAdvice<'_>) -> String {
         ReportAdvice::SortByCum => "--sort cum shows them",
         ReportAdvice::AllCode => "--all-code shows them",
         ReportAdvice::SampleMore => "Record with --exact, or a shorter --period",
-        ReportAdvice::RecordAll => "heapprof record --exact counts every allocation",
+        ReportAdvice::RecordAll => {
+            "heapprof record --exact, or attach --exact, counts every allocation"
+        }
         ReportAdvice::RecordPythonObjects => "record --python-objects=yes",
         ReportAdvice::RecordMappings => "record --mmap",
         ReportAdvice::RecordMoments => "record --interval 1s",
         ReportAdvice::LookBeforeEnd => {
-            "heapprof dump shows the heap while it runs, and top -t peak shows it at the peak"
+            "heapprof dump shows the heap while the program runs, and top -t peak shows the heap \
+             at its peak"
         }
         ReportAdvice::AuditForks => {
             "heapprof fork-audit -- CMD, or record --fork-audit, records them"
         }
         ReportAdvice::BuildPerlModule => {
-            "heapprof fork-audit --perl-install, or heapprof setup perl-install, builds for the \
-             next audit"
+            "can be built for the next audit with heapprof fork-audit --perl-install or heapprof \
+             setup perl-install"
         }
     }
     .to_string()

@@ -306,7 +306,7 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       profile.pb.gz"
     )]
     Report(PageArgs),
-    /// The same page, from a server that has the whole profile
+    /// The page of report, from a server with the whole profile
     #[command(
         after_help = "The server answers only this machine, and only requests with the token in \
                       the printed address. Several profiles, or the profiles in a folder, are \
@@ -387,7 +387,7 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     Watch(GroupArgs<WatchArgs, WatchCommand>),
     #[command(skip)]
     WatchPart(WatchCommand),
-    /// Exact peaks of programs; bench allocators tries mallocs
+    /// Exact peak memory; bench allocators: other mallocs
     #[command(
         after_help = "Every allocation is recorded, so a peak counts even if it lasts only a \
                       millisecond.\n\nExample: heapprof bench --perl 'my @a = 1 .. 1e5' 'my %h = \
@@ -423,7 +423,7 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       ORDER BY flat DESC LIMIT 5\""
     )]
     Sql(SqlArgs),
-    /// Convert to another format; convert merge and symbolize
+    /// Other formats; convert merge: sums, convert symbolize: names
     #[command(after_help = "Example: heapprof convert --to folded profile.pb.gz | head")]
     Convert(GroupArgs<ConvertArgs, ConvertCommand>),
     #[command(skip)]

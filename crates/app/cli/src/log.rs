@@ -53,7 +53,7 @@ pub(crate) fn describe(end: &EventLogEnd, path: &str) -> String {
 fn describe_summary(summary: &EventLogSummary, path: &str) -> String {
     let mut text = format!("{path}: {} events", summary.written);
     if summary.is_empty {
-        text += ": the program was not recorded, or had no file from which they could be read";
+        text += "; the program was not recorded, or never handed its events over";
     }
     if let Some(failed) = &summary.failed {
         text += &format!("; then writing failed: {failed}");

@@ -115,7 +115,7 @@ impl FilePlace {
             FileType::RegularFile if stat.st_nlink == 1 => {}
             FileType::RegularFile => {
                 return Err(io::Error::other(
-                    "has several hard links, so it is also another file",
+                    "has several hard links, so another name may lead to the same file",
                 ));
             }
             _ => return Err(io::Error::other("is not a regular file")),

@@ -40,9 +40,12 @@ const DROPPED_TEXTS: [&str; 6] = [
     "events, for lack of memory for the tables",
     "events while another one was interrupted by a signal handler",
     "frees of blocks allocated before the recording",
-    "frees that were not seen before the address came again",
+    "frees that were noticed only when the address was allocated again",
     "children, forked while an event was interrupted by a signal handler: they record nothing",
 ];
+
+/// The description of unseen frees in profiles of heapprof 0.2 and before.
+const OLD_UNSEEN_FREES: &str = "frees that were not seen before the address came again";
 
 /// Returns a regular expression for the functions that reports leave out. It matches the functions
 /// of [`ALLOCATOR_REGEX`], and the functions of `wrappers`, which is a regular expression or empty.
@@ -138,10 +141,9 @@ pub fn dropped_comments(counts: [u64; DROPPED_TEXTS.len() + 1]) -> impl Iterator
 pub fn unseen_frees<'a>(comments: impl IntoIterator<Item = &'a str>) -> [u64; 2] {
     let parse = |comment: &str| {
         let (count, rest) = comment.strip_prefix("dropped: ")?.split_once(' ')?;
-        let bytes = rest
-            .strip_prefix(DROPPED_TEXTS[UNSEEN_FREES])?
-            .strip_prefix(": ")?;
-        let bytes = bytes.strip_suffix(" bytes")?;
+        let texts = [DROPPED_TEXTS[UNSEEN_FREES], OLD_UNSEEN_FREES];
+        let bytes = texts.iter().find_map(|text| rest.strip_prefix(*text))?;
+        let bytes = bytes.strip_prefix(": ")?.strip_suffix(" bytes")?;
         Some([count.parse::<u64>().ok()?, bytes.parse::<u64>().ok()?])
     };
     let all = comments.into_iter().filter_map(parse);
@@ -197,6 +199,8 @@ mod tests {
         assert_eq!(said.len(), 4);
         let all = said.iter().chain(&said).map(String::as_str);
         assert_eq!(unseen_frees(all), [6, 1000]);
+        let old = format!("dropped: 2 {OLD_UNSEEN_FREES}: 48 bytes");
+        assert_eq!(unseen_frees([old.as_str()]), [2, 48]);
         assert_eq!(unseen_frees(["dropped: x frees", "dropped: "]), [0, 0]);
         assert_eq!(dropped_comments([0; 7]).count(), 0);
     }

@@ -300,8 +300,8 @@ fn text_kind(head: &[u8]) -> Option<&'static str> {
     }
     if text.starts_with(b"# callgrind format") || text.starts_with(b"version: 1\ncreator: ") {
         return Some(
-            "is a callgrind profile, which heapprof writes but does not read; Valgrind's \
-             --xtree-memory writes what heapprof reads, if the name of its file ends in .ms",
+            "is a callgrind profile, which heapprof writes but does not read; valgrind \
+             --xtree-memory=full --xtree-memory-file=out.ms PROGRAM writes one that heapprof reads",
         );
     }
     match text.starts_with(b"<") {

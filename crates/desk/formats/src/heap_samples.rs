@@ -156,7 +156,10 @@ impl HeapProfileKind {
                     let found = format!("{bytes} bytes in {count} objects");
                     let period = self.period;
                     lines.wrong_part(
-                        format!("objects that sampling every {period} bytes can find"),
+                        format!(
+                            "values that fit in 64 bits when scaled up from one sample every \
+                                 {period} bytes"
+                        ),
                         found,
                     )
                 })?;

@@ -276,7 +276,7 @@ fn trade(time: RunDifference, memory: RunDifference) -> String {
     match (time, memory) {
         (RunDifference::None, RunDifference::None) => "no difference".to_string(),
         (RunDifference::Unknown, RunDifference::Unknown) => {
-            "too few runs to compare; 5 show a clear difference".to_string()
+            "too few runs to compare (at least 5 are needed)".to_string()
         }
         _ => format!("{time_words}, {memory_words}"),
     }

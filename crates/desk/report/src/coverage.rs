@@ -78,7 +78,7 @@ pub fn unseen_frees([blocks, bytes]: [u64; 2]) -> Option<String> {
         _ => (format!("{blocks} blocks"), "they are", "were"),
     };
     Some(format!(
-        "{number} of {} {was} allocated again although no free was seen; {it} no longer in use, \
+        "{number} ({}) {was} allocated again although no free was seen; {it} no longer in use, \
          but other blocks freed the same way may still be counted",
         measure.show(bytes)
     ))

@@ -75,7 +75,7 @@ fn violation_range(broken: &RuleViolation, measure: &UnitFormatter) -> String {
     match broken.estimate.as_ref().filter(|_| broken.is_about_value) {
         None => change_range(broken.estimate.as_ref(), measure),
         Some(estimate) => format!(
-            "; the value after is {} from {}",
+            "; the \"after\" value is {}, estimated from {}",
             range::between(estimate, measure),
             range::samples(estimate)
         ),
@@ -142,7 +142,8 @@ fn lines(
             false => ", not counting the filters,",
         };
         lines.push(format!(
-            "The values after are multiplied by {ratio:.6}, so that both totals{aside} are equal."
+            "The \"after\" values are multiplied by {ratio:.6} so that both totals{aside} are \
+             equal."
         ));
     }
     if let Some(sampling) = head::sampling(&diff.before, Some(&diff.after)) {
@@ -154,7 +155,8 @@ fn lines(
         if before.is_some() != after.is_some() && diff.total_estimate().is_none() {
             let side = if before.is_some() { "before" } else { "after" };
             lines.push(format!(
-                "Only the values {side} are estimates: small rows that are new or gone mean little."
+                "Only the \"{side}\" values are estimates: small rows that are new or gone mean \
+                 little."
             ));
         }
     }
@@ -207,7 +209,7 @@ fn nothing_changed(
         (true, false) => return Some("Both sides hold no values.".to_string()),
         (false, false) => return Some("Nothing changed.".to_string()),
         (true, true) => "No allocation was sampled on either side",
-        (false, true) => "Nothing changed by more than sampling can tell apart",
+        (false, true) => "No change is larger than the sampling error",
     };
     let show = |growth: i64| measure.show(rounded_up(growth, &diff.after.sample_type.unit));
     let row = match diff.after.granularity {

@@ -29,8 +29,8 @@ pub enum ReportError {
     Json(serde_json::Error),
     /// The parts of a process's memory are not known; only the total is.
     #[error(
-        "the parts of the process's memory are not known at both moments; run heapprof as its user \
-         or as root"
+        "the parts of the process's memory are unknown at one or both moments; run heapprof as \
+         the process's user or as root"
     )]
     NoParts,
     /// A comparison can't be drawn, because one of its profiles has negative values.

@@ -376,8 +376,8 @@ fn hints(audit: &ForkAudit, style: &ReportStyle) -> Vec<String> {
     } else if !audit.has_attempts && may_load(audit) {
         lines.push(format!(
             "It is not known which modules were only searched for and how long loads took: a Perl \
-             program reports this through the module Devel::HeapProf, which {}; without it, copied \
-             may include what Perl writes when it cleans up",
+             program reports this through the module Devel::HeapProf, which {}; without it, the \
+             copied memory may include what Perl writes when it cleans up",
             style.advise(ReportAdvice::BuildPerlModule)
         ));
     }

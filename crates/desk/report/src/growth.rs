@@ -68,7 +68,7 @@ fn head(growth: &SeriesGrowth, measure: &UnitFormatter) -> Vec<String> {
     if growth.first_processes != at_end {
         lines.push(
             "The first and the last moment have different numbers of processes, so what seems to \
-             grow may only be there more often."
+             grow may only be in more processes."
                 .to_string(),
         );
     }
@@ -76,7 +76,7 @@ fn head(growth: &SeriesGrowth, measure: &UnitFormatter) -> Vec<String> {
         lines.push(format!("Filters: {}", growth.filters.join(" ")));
     }
     if growth.rows.is_empty() {
-        lines.push("The filters leave no samples with any of it.".to_string());
+        lines.push("The filters leave no samples with a value of this type.".to_string());
     }
     lines
 }

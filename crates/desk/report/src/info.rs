@@ -225,7 +225,7 @@ fn resident_text(
         );
         text.push_str(&format!("; {heap} {shown} is {share} of it"));
         if bytes > resident.program_bytes() {
-            text.push_str(", because not all of it was touched");
+            text.push_str(", because not all of the heap was touched");
         }
     }
     Ok(text)

@@ -281,7 +281,7 @@ impl<'a> LeaksView<'a> {
         } else if !leaks.header.filters.is_empty() {
             "No sample passes the filters.".to_string()
         } else {
-            "What is in use cancels out.".to_string()
+            "The values in use cancel each other out.".to_string()
         })
     }
 

@@ -156,7 +156,7 @@ static KNOWN_ALLOCATORS: [KnownAllocator; 8] = [
     },
     KnownAllocator {
         name: "Go's heap",
-        remedy: "Go's own heap profiles show it, which heapprof reads (runtime/pprof)",
+        remedy: "Go's own heap profiles (runtime/pprof), which heapprof reads, show it",
         has_countable_mappings: false,
         prefixes: &["runtime."],
         allocating: &["mallocgc"],

@@ -44,10 +44,9 @@ impl fmt::Display for FilterNote {
             }
             Self::NoWrapper(text) => write!(f, "wrappers {text:?} matches no function"),
             Self::NoSample => f.write_str("no sample has the requested labels"),
-            Self::WrongExpression { what, text, why } => write!(
-                f,
-                "the profile's {what} {text:?} is {why}; no frame is dropped by it"
-            ),
+            Self::WrongExpression { what, text, why } => {
+                write!(f, "the profile's {what} {text:?} is {why}; it is ignored")
+            }
         }
     }
 }

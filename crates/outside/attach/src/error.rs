@@ -69,7 +69,10 @@ pub enum AttachError {
     #[error("another version of heapprof has left its library in it; use that version")]
     OtherVersion,
     /// The process was forked from a program to which an attacher had attached.
-    #[error("it was forked from a program that was attached to, and can't be recorded by itself")]
+    #[error(
+        "it was forked from a program that heapprof had attached to, and can't be recorded \
+             separately"
+    )]
     ForkedFromAttached,
     /// The program defines its own malloc.
     #[error("it has its own malloc, whose calls can't be recorded; build it with heapprof-alloc")]

@@ -399,7 +399,7 @@ impl AttachTarget {
         Err(match region.u32(memory, field!(failure))? {
             0 => return Ok(kept),
             failure::NO_FILE => AttachError::CallFailed("memfd_create", errno),
-            failure::NO_ROOM => AttachError::CallFailed("write into a file in memory", errno),
+            failure::NO_ROOM => AttachError::CallFailed("writing into a file in memory", errno),
             failure::NOT_LOADED => AttachError::NotLoaded(region.text(memory)),
             failure::OWN_MALLOC => AttachError::OwnMalloc,
             failure::ALREADY_RECORDING => AttachError::AlreadyRecorded(self.process.pid),

@@ -66,7 +66,7 @@ impl CoreMemory {
             }
             let then = own.entry().and_then(|at| own.mapping(at));
             let then = then.ok_or(HeapWalkError::OtherProgram(
-                "it does not record the path of its program",
+                "the core file does not record the path of its program",
             ))?;
             own.program = Some((own.files[then].path.clone(), program));
             if own.open_mapping(then).is_none() {

@@ -180,7 +180,7 @@ impl PerlValueAnalysis {
             pads.any(|edge| matches!(edge.step, ValueStep::Pad(_)) && has_it(edge.to))
         })?;
         Some(match self.paths.path_text(&self.values, sub).as_str() {
-            "(main program)" => format!("'my {name}' is there"),
+            "(main program)" => format!("the main program has 'my {name}'"),
             path => format!("{path} has 'my {name}'"),
         })
     }

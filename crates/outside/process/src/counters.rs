@@ -31,7 +31,7 @@ counters! {
     "RssAnon" "The part that is not from a file: heap, stacks, and private copies of file pages.";
     "RssFile" "The part that is from files: code, and files that it has mapped.";
     "RssShmem" "The part that is shared memory and tmpfs.";
-    "VmData" "Address space of private writable memory, without stacks.";
+    "VmData" "Address space of private writable memory, without the first thread's stack.";
     "VmStk" "Address space of the first thread's stack. Other threads' stacks are in VmData.";
     "VmExe" "Address space of the program's own code.";
     "VmLib" "Address space of the code of libraries.";

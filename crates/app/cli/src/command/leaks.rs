@@ -79,7 +79,7 @@ fn profile_from_log(
 ) -> Result<QuestionSource> {
     let log = log.with_context(|| name.clone())?;
     if !log.has_program {
-        bail!("{name}: has no events: no program was recorded, or it had no file for its events");
+        bail!("{name}: has no events: no program was recorded, or it never handed its events over");
     }
     let uncertain = match log.dropped {
         Some(0) => None,

@@ -49,7 +49,7 @@ pub(super) fn run(args: &MarkArgs) -> Result<()> {
     match (watches.as_slice(), of_process) {
         ([], _) => bail!("this user has no watch running; heapprof watch starts one"),
         ([_, _, ..], None) => bail!(
-            "{} watches are running; choose one by a process of it with --pid",
+            "{} watches are running; choose one with --pid and a process that it watches",
             watches.len()
         ),
         _ => {}

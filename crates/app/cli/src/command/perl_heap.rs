@@ -20,7 +20,9 @@ pub(super) fn run(context: &CommandContext, args: &PerlHeapArgs) -> Result<()> {
     UnitFormatter::new("bytes", args.unit.as_deref())?;
     let is_of_one = args.size.is_some() || args.identify.is_some() || args.who.is_some();
     if args.contents.is_some() && !is_of_one {
-        bail!("--contents: needs a value: --size, --identify or --who");
+        bail!(
+            "--contents: name the value whose contents to show, with --size, --identify or --who"
+        );
     }
     if args.contents.is_some() && matches!(args.format, ReportFormat::Csv | ReportFormat::Markdown)
     {

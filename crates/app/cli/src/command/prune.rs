@@ -21,7 +21,7 @@ pub(super) fn run(context: &CommandContext, args: &PruneArgs) -> Result<()> {
             n => (format!("{n} profiles were"), "they stay"),
         };
         messages::note(&format!(
-            "{}: was combined before {they} loaded; {stay}",
+            "{}: {they} loaded too late to be combined into it; {stay}",
             sum.name
         ));
     }

@@ -208,7 +208,7 @@ fn describe_page(
         (false, _) => "; it has the names and paths of functions: --anonymize hashes them",
     };
     if args.source {
-        said += ", and source lines";
+        said += "; it also has the text of source lines";
     }
     if rows.snapshots.len() >= MIN_SERIES_PROFILES {
         said += &format!("; {} moments", rows.snapshots.len());

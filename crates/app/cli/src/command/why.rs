@@ -219,7 +219,7 @@ fn ask_process(pid: u32) -> Result<ProcessAnswer> {
         }
     })?;
     if let Some(unseen) = &found.unseen {
-        notes.push(format!("The parts within it are not known: {unseen}."));
+        notes.push(format!("What is inside its memory is not known: {unseen}."));
     }
     found.answer.notes.extend(notes);
     Ok(found)

@@ -115,7 +115,9 @@ pub fn read_parquet(
     // Repeated values take almost no space, so a small file may claim to have any number of rows.
     let rows = builder.metadata().file_metadata().num_rows().unsigned_abs();
     if rows > MIN_ROW_LIMIT.saturating_add(bytes.saturating_mul(MAX_ROWS_PER_BYTE)) {
-        return Err(wrong(format!("a file of {bytes} bytes has no {rows} rows")));
+        return Err(wrong(format!(
+            "a file of {bytes} bytes cannot have {rows} rows"
+        )));
     }
     if !are_in_file(builder.metadata(), bytes) {
         return Err(wrong("a column of it lies outside of the file".to_string()));

@@ -124,7 +124,7 @@ pub(crate) static FORK_LOAD: Relation = Relation {
         ("opens INTEGER", "those that open a file"),
         (
             "flat INTEGER",
-            "bytes in use that it allocated; of XS and dlopen, its private pages",
+            "bytes in use that it allocated; for XS and dlopen, its private pages",
         ),
         ("cum INTEGER", "with what it loaded in turn"),
     ],

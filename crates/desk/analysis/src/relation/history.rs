@@ -11,8 +11,8 @@ impl From<Option<i64>> for RelationCell<'_> {
 
 pub(super) static MOMENT: Relation = Relation {
     name: "moment",
-    about: "A moment of the recording that a profile is of, before filters. The collector notes \
-            them; other profiles have none.",
+    about: "A moment in the recording of a profile, before filters. Only profiles that heapprof \
+            recorded have moments.",
     columns: &[
         ("profile INTEGER", "profile.id"),
         (
@@ -61,8 +61,8 @@ pub(super) static MOMENT: Relation = Relation {
 
 pub(super) static SIZE_CLASS: Relation = Relation {
     name: "size_class",
-    about: "How many objects of some sizes the process of a profile allocated, before filters. \
-            The collector counts them; other profiles have none.",
+    about: "How many objects of a range of sizes the process of a profile allocated, before \
+            filters. Only profiles that heapprof recorded have these counts.",
     columns: &[
         ("profile INTEGER", "profile.id"),
         (

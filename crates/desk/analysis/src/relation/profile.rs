@@ -12,7 +12,8 @@ use heapprof_totals::estimate::SumSpread;
 
 pub(super) static PROFILE: Relation = Relation {
     name: "profile",
-    about: "A profile of this question, in the order they were named.",
+    about: "A profile that was given to the command. Ids are in the order in which profiles were \
+            named.",
     columns: &[
         ("id INTEGER", "from 1"),
         ("name TEXT", "path or name"),

@@ -119,7 +119,7 @@ pub(super) static FRAME: Relation = Relation {
 
 pub(super) static STACK_FUNCTION: Relation = Relation {
     name: "stack_function",
-    about: "Which entities a stack holds, each once a stack: joined with sample it gives flat \
+    about: "Which entities a stack holds, each once per stack: joined with sample it gives flat \
             (is_leaf) and cum in portable SQL.",
     columns: &[
         ("stack INTEGER", "frame.stack"),

@@ -494,7 +494,8 @@ pub(crate) fn check_differs_from_earlier(
     let of = profile.sample_type[position];
     if profile.sample_type[..position].contains(&of) {
         return Err(AnalysisError::Sql(format!(
-            "can't store a profile with two sample types named {}; it could not tell them apart",
+            "can't store a profile with two sample types named {}; the database could not tell \
+             them apart",
             profile.text(of.r#type)
         )));
     }

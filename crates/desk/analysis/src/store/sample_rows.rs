@@ -100,7 +100,7 @@ impl SampleRows {
         let (sampled, variance) = known;
         if !variance.is_finite() || variance < 0.0 {
             return Err(AnalysisError::Sql(
-                "a variance is none: the database is damaged".to_string(),
+                "a variance is negative or not finite: the database is damaged".to_string(),
             ));
         }
         let sum = self.spread.entry((row, add.to)).or_default();

@@ -109,7 +109,7 @@ fn compare(connection: &Connection, found: i64) -> Result<(), AnalysisError> {
     if let Some(lost) = ours.iter().find(|object| !theirs.contains(object)) {
         let SchemaObject { kind, name, .. } = lost;
         return refused(format!(
-            "its {kind} {name} is not the one of schema {found}; load the profiles into a new one"
+            "its {kind} {name} is not that of schema {found}; load the profiles into a new database"
         ));
     }
     let is_ours = |name: &str| ours.iter().any(|o| o.name.eq_ignore_ascii_case(name));

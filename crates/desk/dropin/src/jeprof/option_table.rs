@@ -77,7 +77,7 @@ pub(crate) const JEPROF_OPTIONS: &[JeprofOption] = &[
     option("retain", Text, Here, "Keep only matching functions in each stack"),
     option("exclude", Text, Here, "Leave matching functions out of each stack"),
     option("thread", Text, Here, "Show one thread, or each one with *"),
-    option("nodecount", Int, Passed, "The most functions in a graph"),
+    option("nodecount", Int, Passed, "Show at most this many functions in a graph"),
     option("nodefraction", Float, Passed, "Hide functions below this share in a graph"),
     option("edgefraction", Float, Passed, "Hide edges below this share in a graph"),
     option("total_delay", Bool, Passed, "Delay in contention profiles"),

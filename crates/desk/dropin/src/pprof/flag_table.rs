@@ -108,7 +108,8 @@ const PPROF_FLAGS: &[PprofFlag] = &[
     flag(Granularity, Bool, "lines", "false", "By line"),
     flag(Granularity, Bool, "addresses", "false", "By address"),
 
-    flag(Filter, Int, "nodecount", "-1", "The most functions; -1 is all for -top, 80 for graphs"),
+    flag(Filter, Int, "nodecount", "-1", "Show at most this many functions; -1: all for -top, 80 \
+                                          for graphs"),
     flag(Filter, Float, "nodefraction", "0.005", "Hide functions below this share of the total"),
     flag(Filter, Float, "edgefraction", "0.001", "Hide edges below this share of the total"),
     flag(Filter, Bool, "trim", "true", "Obey the three above; =false shows all"),

@@ -138,8 +138,8 @@ fn merge_profiles(
 ) -> Result<Profile, heapprof_profile::Error> {
     if profiles.len() > 1 && !together_fit(&profiles) {
         host.note(
-            "the sum of the profiles does not fit in 64 bits in each of their types; as in pprof, \
-             such sums wrap around",
+            "in at least one sample type, the sum of the profiles does not fit in 64 bits; as in \
+             pprof, it wraps around",
         );
     }
     merge_as_pprof(profiles, UNIT_RULES)

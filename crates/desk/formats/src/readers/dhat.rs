@@ -221,8 +221,10 @@ impl<'de> Visitor<'de> for DhatFileSeed<'_> {
         }
         let frames = file.frames.len();
         if let Some(&frame) = file.points.frame.iter().find(|&&f| f as usize >= frames) {
-            let found =
-                format!("expected frames below {frames}, as many as ftbl has, found {frame} in fs");
+            let found = format!(
+                "expected frame numbers below {frames}, the length of ftbl, found {frame} \
+                         in fs"
+            );
             return Err(A::Error::custom(found));
         }
         Ok(())

@@ -122,7 +122,7 @@ impl HeaptrackFile {
                 Ok(())
             }
             Some(b'a') => {
-                let [size, trace] = numbers(lines, rest, "a SIZE TRACE")?;
+                let [size, trace] = numbers(lines, rest, "`a SIZE TRACE`")?;
                 let allocation = self.allocation(lines, size, trace)?;
                 self.sites.define(allocation)
             }
@@ -140,7 +140,7 @@ impl HeaptrackFile {
                 let known = self.sites.definitions();
                 let number = usize::try_from(number).ok().filter(|&n| n < known);
                 let number = number.ok_or_else(|| {
-                    let expected = format!("an allocation below {known}");
+                    let expected = format!("an allocation number below {known}");
                     lines.wrong_part(expected, shortened(rest))
                 })?;
                 match sign {
@@ -291,8 +291,12 @@ impl HeaptrackFile {
             (!self.command.is_empty()).then(|| format!("command: {}", self.command)),
             self.is_attached
                 .then(|| "heaptrack was attached to the running program".to_string()),
-            (resident > 0)
-                .then(|| format!("peak resident set: {resident} bytes, with heaptrack's own")),
+            (resident > 0).then(|| {
+                format!(
+                    "peak resident set: {resident} bytes, including heaptrack's own \
+                                  memory"
+                )
+            }),
         ];
         for comment in comments.into_iter().flatten() {
             tally.comment(&comment);

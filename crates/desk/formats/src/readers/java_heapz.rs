@@ -56,7 +56,10 @@ pub(crate) fn read(
         let values = unsampler.next(count, bytes).ok_or_else(|| {
             let found = format!("{bytes} bytes in {count} objects");
             lines.wrong_part(
-                format!("objects that sampling every {SAMPLING_PERIOD} bytes can find"),
+                format!(
+                    "values that fit in 64 bits when scaled up from one sample every \
+                         {SAMPLING_PERIOD} bytes"
+                ),
                 found,
             )
         })?;

@@ -228,7 +228,10 @@ impl JemallocDump {
                     None => unsampled(*count, *bytes, period),
                 };
                 (*count, *bytes) = values.ok_or_else(|| {
-                    let expected = format!("objects that sampling every {period} bytes can find");
+                    let expected = format!(
+                        "values that fit in 64 bits when scaled up from one \
+                                            sample every {period} bytes"
+                    );
                     lines.wrong_part(expected, format!("{bytes} bytes in {count} objects"))
                 })?;
             }
@@ -239,7 +242,7 @@ impl JemallocDump {
         }
         if thread == b"*" {
             if self.total.replace((raw, counts)).is_some() {
-                return Err(lines.wrong("one t* a stack"));
+                return Err(lines.wrong("one t* line per stack"));
             }
         } else {
             let thread = self.thread_name(thread);

@@ -41,7 +41,7 @@ pub(crate) fn read(
         .attribute(top, PickleClass::Snapshot, "traces")
         .and_then(|traces| pickle.attribute(traces, PickleClass::Traces, "_traces"))
         .and_then(|traces| pickle.items(traces))
-        .ok_or_else(|| wrong("the attribute traces with a list of traces"))?;
+        .ok_or_else(|| wrong("an attribute `traces` that holds a list of traces"))?;
     let limit = match pickle.attribute(top, PickleClass::Snapshot, "traceback_limit") {
         Some(PickleValue::Int(limit)) => limit,
         _ => return Err(wrong("the attribute traceback_limit with a number")),

@@ -26,7 +26,7 @@ export function drawHeader(app) {
 function exactness(app) {
   const periods = shownPeriods(app);
   const isExact = periods.every(period => period === 1);
-  const title = isExact ? 'Every allocation is in the numbers.'
+  const title = isExact ? 'Every allocation is counted.'
     : periods.length === 2 ? recordedText(app)
     : periods[0] ? 'Sampled: the numbers are estimates. ± is the error that 19 of 20 ' +
       'recordings stay within.' : 'The file does not say how it was sampled.';

@@ -81,7 +81,7 @@ function unchangedText(app, sum, kinds) {
   const growth = smallestGrowth(app);
   const isNothing = sum === 0 && !kinds.new && !kinds.grown && !kinds.shrunk && !kinds.gone;
   if (!growth) return isNothing ? ' Nothing changed.' : '';
-  if (isNothing) return ' Nothing changed by more than sampling can tell apart.';
+  if (isNothing) return ' No change is larger than the sampling error.';
   const isNoise = Math.abs(sum) < Math.max(growth.row, growth.total);
   return isNoise ? ' Sampling cannot tell the totals apart.' : '';
 }

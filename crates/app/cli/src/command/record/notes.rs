@@ -9,7 +9,9 @@ pub(super) fn describe(note: &RecordingNote) -> String {
             "{count} requests from other users' processes were refused: they are not known to \
              belong to the recording, or were too many at once"
         ),
-        RecordingNote::FileNotTaken => "a process's file could not be received".to_string(),
+        RecordingNote::FileNotTaken => "the recorded data of a process could not be received, so \
+                                        it may be lost if that process is killed"
+            .to_string(),
         RecordingNote::TooManyProcesses => {
             "there were too many processes to keep the recorded data of all of them".to_string()
         }

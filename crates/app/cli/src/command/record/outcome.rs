@@ -91,8 +91,8 @@ pub(super) fn describe_refused(refused: &[(PathBuf, std::io::Error)]) -> Option<
         n => format!(" (and {} more)", n - 1),
     };
     Some(format!(
-        "{}: was left unchanged ({why}){more}; heapprof convert symbolize -o OUT FILE writes it \
-         with names elsewhere",
+        "{}: was left unchanged ({why}){more}; heapprof convert symbolize -o OUT FILE writes a \
+         copy with names to OUT",
         path.display()
     ))
 }
@@ -380,7 +380,7 @@ fn explain_filter(recorded: &[RecordedProfile], main: usize) -> Option<String> {
     let first = first.or_else(|| recorded.iter().find(is_one))?;
     let others = match all - 1 {
         0 => String::new(),
-        n => format!(" (and so do {n} more profile{})", plural(n)),
+        n => format!(" (the same is true of {n} more profile{})", plural(n)),
     };
     Some(format!(
         "{}: ends where the program installed a system call filter (seccomp) that would have \
@@ -406,8 +406,8 @@ fn explain_missing_names(unnamed: &[&anyhow::Error]) -> Option<String> {
         n => format!("{n} profiles are without names, the first one because"),
     };
     Some(format!(
-        "{which}: {first:#}{advice}; heapprof convert symbolize -o OUT FILE writes a profile with names \
-         elsewhere"
+        "{which}: {first:#}{advice}; heapprof convert symbolize -o OUT FILE writes a copy with \
+         names to OUT"
     ))
 }
 

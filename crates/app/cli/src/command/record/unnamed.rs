@@ -36,8 +36,9 @@ pub(super) fn mostly_nameless(
         text += match has_died {
             false => ", which is not in any file",
             true => {
-                ": it is not in a file, or in one that was not recorded before the process ended; \
-                 heapprof record --interval 10s writes profiles while it runs, which name the file"
+                ": this code is not in a file, or the process ended before its file was recorded; \
+                 heapprof record --interval 10s writes profiles while the program runs, from \
+                 which the file is known"
             }
         };
         return Some(text);
@@ -93,7 +94,7 @@ mod tests {
         let said = |has_died| mostly_nameless(&unnamed, Path::new("p.pb.gz"), has_died).unwrap();
         let begin = "p.pb.gz: 66.67% of the peak is held by code without names";
         assert_eq!(said(false), format!("{begin}, which is not in any file"));
-        assert!(said(true).starts_with(&format!("{begin}: it is not in a file, or in one that ")));
+        assert!(said(true).starts_with(&format!("{begin}: this code is not in a file, or ")));
         assert!(said(true).contains("--interval"));
     }
 }

@@ -63,7 +63,10 @@ pub(super) fn read(
     };
     let sum = snapshot.heap.checked_add(snapshot.extra);
     if sum.and_then(|s| s.checked_add(snapshot.stacks)).is_none() {
-        return Err(lines.wrong("bytes whose sum fits in 64 bits in the lines up to here"));
+        return Err(lines.wrong(
+            "mem_heap_B, mem_heap_extra_B and mem_stacks_B whose sum fits in \
+                                64 bits",
+        ));
     }
     let unaccounted = match field(lines, "heap_tree")? {
         b"empty" => "(no stacks in this snapshot)",

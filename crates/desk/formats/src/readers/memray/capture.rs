@@ -83,7 +83,7 @@ impl MemrayCapture {
                     let known = self.stacks.calls();
                     let found = format!("frame {frame} and stack {parent}");
                     wrong(
-                        &format!("a known frame, and a stack of at most {known}"),
+                        &format!("a known frame, and a stack number of at most {known}"),
                         &found,
                     )
                 }),
@@ -103,7 +103,7 @@ impl MemrayCapture {
         let known = self.stacks.calls();
         let call = self.stacks.known_call(sum.stack).ok_or_else(|| {
             wrong(
-                &format!("a stack of at most {known}"),
+                &format!("a stack number of at most {known}"),
                 &sum.stack.to_string(),
             )
         })?;
@@ -172,7 +172,7 @@ impl MemrayCapture {
         let python = header.python().map(|version| format!("python: {version}"));
         let resident = (self.max_resident > 0).then(|| {
             format!(
-                "peak resident set: {} bytes, with memray's own",
+                "peak resident set: {} bytes, including memray's own memory",
                 self.max_resident
             )
         });

@@ -236,7 +236,7 @@ fn damage_is_said_in_one_line() {
         ),
         (
             b"\x03\x01\x01\x0f",
-            "expected a known frame, and a stack of at most 0, found frame 1 and stack 1",
+            "expected a known frame, and a stack number of at most 0, found frame 1 and stack 1",
         ),
         (
             b"\x04\x07\x01\x02\x01\x0f",

@@ -115,7 +115,7 @@ impl<'de> Visitor<'de> for SpeedscopeFileSeed<'_> {
         let most = file.stacks.largest_location();
         if let Some(most) = most.filter(|&most| most as usize >= frames) {
             let found = format!(
-                "expected frames below {frames}, as many as shared.frames has, found {most}"
+                "expected frame numbers below {frames}, the length of shared.frames, found {most}"
             );
             return Err(A::Error::custom(found));
         }

@@ -60,7 +60,7 @@ impl SpeedscopeTimeline {
                 Some(last) if at >= last => at
                     .checked_sub(last)
                     .ok_or("expected times that fit in 64 bits")?,
-                Some(_) => return Err("expected events in the order of their at".to_string()),
+                Some(_) => return Err("expected events sorted by \"at\"".to_string()),
                 None => 0,
             };
             last = Some(at);
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn unbalanced_events_are_refused() {
         let table = [
-            ("+0@1 -0@0", "expected events in the order of their at"),
+            ("+0@1 -0@0", "expected events sorted by \"at\""),
             (
                 "+0@1 +1@2 -0@3",
                 "expected frame 1 to close, the last one that opened, found 0",

@@ -161,8 +161,8 @@ fn nothing_is_run() {
         ),
         (
             &[BEGIN, b"."].concat(),
-            "byte 25: expected the attribute traces with a list of traces in the tracemalloc \
-             snapshot, found something else",
+            "byte 25: expected an attribute `traces` that holds a list of traces in the \
+             tracemalloc snapshot, found something else",
         ),
         (
             &[BEGIN, b")\x81}b.more"].concat(),
