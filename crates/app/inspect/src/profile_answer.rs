@@ -146,12 +146,19 @@ fn add_resident(
         }
     }
     let of_no_file = |kind| division.parts.get(&kind).copied().unwrap_or(0);
-    let private = of_no_file(PartKind::Malloc).saturating_add(of_no_file(PartKind::Anonymous));
+    let (malloc, anonymous) = (
+        of_no_file(PartKind::Malloc),
+        of_no_file(PartKind::Anonymous),
+    );
+    let private = malloc.saturating_add(anonymous);
     let recorded = heap.min(private.saturating_add(grown));
     let rest = private.saturating_add(grown) - recorded;
-    let detail = match grown > rest / 2 {
-        true => "it grew too fast for a closer look",
-        false => "free in malloc, or in other allocators",
+    // Blocks that malloc's own memory has no room for are in anonymous mappings, too.
+    let unexplained = anonymous.saturating_sub(recorded.saturating_sub(malloc));
+    let detail = match rest / 2 {
+        half if grown > half => "it grew too fast for a closer look",
+        half if unexplained > half => "mapped by the program, or by another allocator",
+        _ => "free in malloc, or in other allocators",
     };
     add_unrecorded(answer, rest, detail);
     recorded
@@ -244,6 +251,31 @@ mod tests {
             let found = sorted(parts(peak, &known, heap));
             assert_eq!(found, (beside(&rest), recorded), "{peak} {heap}");
         }
+        // Why a part was not recorded.
+        for (peak, heap, why) in [
+            (151, 5, "free in malloc, or in other allocators"),
+            (151, 25, "mapped by the program, or by another allocator"),
+            (151, 45, "mapped by the program, or by another allocator"),
+            (191, 45, "it grew too fast for a closer look"),
+        ] {
+            let mut answer = MemoryAnswer::default();
+            let peak = PeakResident {
+                bytes: peak * MIB,
+                of_program: (peak - 1) * MIB,
+            };
+            add_resident(&mut answer, peak, &known, heap * MIB);
+            let part = answer.part(PartKind::Unrecorded).unwrap();
+            assert_eq!(part.detail, why, "{heap}");
+        }
+        let heap = [part(MappingKind::Heap, "[heap]", 150)];
+        let mut answer = MemoryAnswer::default();
+        let peak = PeakResident {
+            bytes: 150 * MIB,
+            of_program: 150 * MIB,
+        };
+        add_resident(&mut answer, peak, &heap, 20 * MIB);
+        let part = answer.part(PartKind::Unrecorded).unwrap();
+        assert_eq!(part.detail, "free in malloc, or in other allocators");
         // The memory was not divided.
         let unknown = (vec!["not recorded 355".to_string()], 45);
         assert_eq!(parts(401, &[], 45), unknown);

@@ -257,7 +257,9 @@ pub(crate) fn read(
             .map_err(anyhow::Error::from)
             .with_context(unreadable)?;
         let mut is_changed = with_symbols && residents.put_into(&mut profile, one.process);
-        is_changed |= with_symbols && divisions.put_into(&mut profile, one.process);
+        // What is known of a process is that of the last program that it ran.
+        let is_divided = with_symbols && one.is_last;
+        is_changed |= is_divided && divisions.put_into(&mut profile, one.process);
         let mut details = read_details(&profile, one);
         let unhooked = unhooked_allocators::note_in(&mut profile, namer, one.rights);
         details.unhooked = unhooked.with_context(unreadable)?;

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use heapprof_process::{MappingKind, MemoryBreakdown, MemoryTexts, ProcessIdentity};
-use heapprof_profile::{PeakPart, Profile};
+use heapprof_process::{
+    MappingKind, MemoryBreakdown, MemoryTexts, ProcessIdentity, StatusCounters,
+};
+use heapprof_profile::{PeakPart, Profile, recording_texts};
 
 /// The memory of a process is divided again if it has grown by more than one part in this number.
 const GROWTH_DIVISOR: i64 = 50;
@@ -62,6 +64,8 @@ struct LargestMoment {
     resident: i64,
     /// The kernel's texts. They are read into parts when the program has ended.
     texts: MemoryTexts,
+    /// The most bytes that the kernel ever counted as resident, as far as it was asked.
+    high_water: u64,
 }
 
 /// A process that left no profile, with its largest resident memory.
@@ -98,6 +102,9 @@ impl PeakDivisions {
         let is_copy = || self.own_program.is_some() && program_of(pid) == self.own_program;
         // Before its exec, a child of this process is a copy of it.
         if is_known_program && !has_grown || is_copy() {
+            if reading == ReadingTime::BeforeEnd {
+                self.note_high_water(pid);
+            }
             return;
         }
         if known.is_none() && self.of_processes.len() >= MAX_PROCESSES {
@@ -110,12 +117,27 @@ impl PeakDivisions {
             };
         }
         if let Ok(texts) = MemoryTexts::read(pid) {
-            let moment = LargestMoment { resident, texts };
+            let moment = LargestMoment {
+                resident,
+                texts,
+                high_water: 0,
+            };
             self.of_processes.insert(pid, moment);
+            self.note_high_water(pid);
         }
     }
 
-    /// Adds the parts of a process's memory to its profile. Returns whether they were known.
+    /// Notes the most that the kernel has counted as resident memory of a known process.
+    fn note_high_water(&mut self, pid: u32) {
+        if let Some(known) = self.of_processes.get_mut(&pid) {
+            let counters = StatusCounters::from_pid(pid).ok();
+            let bytes = counters.and_then(|counters| counters.get("VmHWM"));
+            known.high_water = bytes.unwrap_or(0).max(known.high_water);
+        }
+    }
+
+    /// Adds the parts of a process's memory to its last profile, and the peak that the kernel
+    /// counted if the profile knows less. Returns whether they were known.
     pub(crate) fn put_into(&self, profile: &mut Profile, pid: u32) -> bool {
         let Some(known) = self.of_processes.get(&pid) else {
             return false;
@@ -124,6 +146,7 @@ impl PeakDivisions {
             let comment = profile.strings.intern(&part.to_comment());
             profile.comment.push(comment);
         }
+        raise_peak(profile, known.high_water);
         true
     }
 
@@ -146,6 +169,24 @@ impl PeakDivisions {
 
 fn program_of(pid: u32) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
+/// Raises the peak in the comments of a profile to what the kernel counted. A profile that `record`
+/// wrote has none if each reading was below the heap's peak.
+fn raise_peak(profile: &mut Profile, bytes: u64) {
+    let [_, text] = recording_texts::resident(0, bytes);
+    let peak = |text: &str| recording_texts::parse_peak_resident(text);
+    let known = profile.comment.iter().enumerate();
+    let mut known = known.filter_map(|(at, &text)| Some((at, peak(profile.text(text))?)));
+    match known.next() {
+        Some((_, known)) if known >= bytes => {}
+        Some((at, _)) => profile.comment[at] = profile.strings.intern(&text),
+        None if bytes > 0 => {
+            let text = profile.strings.intern(&text);
+            profile.comment.push(text);
+        }
+        None => {}
+    }
 }
 
 /// Returns the parts of a division, the largest named parts first, and then for each kind the sum
@@ -201,7 +242,18 @@ mod tests {
         let mut profile = Profile::default();
         assert!(divisions.put_into(&mut profile, own));
         assert!(!divisions.put_into(&mut profile, 0));
-        assert!(profile.comment.len() > 2);
+        let kernels_peak = |profile: &Profile| {
+            let mut texts = profile.comment.iter().map(|&text| profile.text(text));
+            texts.find_map(recording_texts::parse_peak_resident)
+        };
+        assert!(kernels_peak(&profile) > Some(1 << 20));
+        // The kernel counted more than the profile knows.
+        let mut profile = Profile::default();
+        profile.comment = recording_texts::resident(1, 2)
+            .map(|text| profile.strings.intern(&text))
+            .to_vec();
+        divisions.put_into(&mut profile, own);
+        assert!(kernels_peak(&profile) > Some(1 << 20));
         assert!(divisions.largest_without(|_| false).is_some());
         assert_eq!(divisions.largest_without(|pid| pid == own), None);
     }

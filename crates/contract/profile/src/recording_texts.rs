@@ -109,6 +109,13 @@ pub fn resident(now: u64, peak: u64) -> [String; 2] {
     ]
 }
 
+/// Reads the bytes from the comment about the peak of resident memory; `None` if a comment is about
+/// something else.
+pub fn parse_peak_resident(comment: &str) -> Option<u64> {
+    let bytes = comment.strip_prefix("peak rss: ")?.strip_suffix(" bytes")?;
+    bytes.parse().ok()
+}
+
 /// Returns the comment about threads that the profile does not list by name. It lists the first
 /// `most` threads, and does not list `others` more threads. `None` if `others` is 0.
 pub fn threads(most: u32, others: u32) -> Option<String> {
