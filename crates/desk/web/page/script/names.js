@@ -34,6 +34,20 @@ export function makeNames(profile) {
     if (!known) forms.set(f, known = allForms(f));
     return known;
   };
+  // In a list the path of a value does not stand above it: if others have the name, as much of the
+  // path's end as fits is beside it.
+  const listedName = (f, length) => {
+    const isOneOfMany = ends.get(f) === '' && profile.fileOf(f);
+    if (!isOneOfMany) return niceForm(formsOf(f), length);
+    const name = niceForm(formsOf(f), Math.ceil(length / 2));
+    return name + ' ' + tailOf(visibleText(profile.fileOf(f)), length - name.length - 1);
+  };
+  const bothEnds = (f, length) => {
+    const path = ends.get(f) === '' ? visibleText(profile.fileOf(f)) : '';
+    const whole = path ? alone(f) + ' ' + path : withEnd(f, alone(f));
+    const half = Math.floor(length / 2);
+    return whole.length > length ? headOf(whole, half) + tailOf(whole, half).slice(1) : whole;
+  };
   return {
     full: f => withEnd(f, alone(f)),
     // Returns what a server knows the function by: its name, and its file if others have the name.
@@ -51,13 +65,13 @@ export function makeNames(profile) {
     },
     // Returns the longest form of at most `length` characters, or the head of the one to cut.
     nice: (f, length = 44) => niceForm(formsOf(f), length),
-    // Returns the name for a list, where the path of a value does not stand above it: if others
-    // have the name, as much of the path's end as fits is beside it.
-    listed(f, length) {
-      const isOneOfMany = ends.get(f) === '' && profile.fileOf(f);
-      if (!isOneOfMany) return niceForm(formsOf(f), length);
-      const name = niceForm(formsOf(f), Math.ceil(length / 2));
-      return name + ' ' + tailOf(visibleText(profile.fileOf(f)), length - name.length - 1);
+    // Returns the names of functions for a list, by function: different ones, if they fit.
+    listed(all, length) {
+      const named = new Map(all.map(f => [f, listedName(f, length)]));
+      const counts = new Map();
+      for (const name of named.values()) counts.set(name, (counts.get(name) || 0) + 1);
+      for (const [f, name] of named) if (counts.get(name) > 1) named.set(f, bothEnds(f, length));
+      return named;
     },
   };
 }
@@ -143,7 +157,7 @@ function formsByPart(full, apart = '') {
   }
   const spelt = speltShort(full);
   if (apart) {
-    const pieces = fromFront(apart, '::').filter(form => /[<(]/.test(form));
+    const pieces = isCpp(spelt) ? fromFront(apart, '::').filter(form => /[<(]/.test(form)) : [];
     return { spelt, short: apart, last: apart, pieces };
   }
   const short = isCpp(spelt) ? plainCpp(spelt) : folded(spelt, '[', ']');
@@ -154,20 +168,24 @@ function formsByPart(full, apart = '') {
 
 // Makes a function that returns the form of a name which tells it apart from all names with the
 // same folded form: with the first arguments of its templates, otherwise with its parameters;
-// empty if there is none.
+// empty if there is none. A generic function of Go has its first arguments, or all.
 function makeTwins(names) {
   const groups = new Map();
+  const foldedForm = spelt => {
+    if (spelt.length > LONGEST_COMPARED) return '';
+    return isCpp(spelt) ? plainCpp(spelt) : spelt.includes('[') && folded(spelt, '[', ']');
+  };
   for (const name of new Set(names)) {
     const spelt = speltShort(visibleText(name));
-    if (!isCpp(spelt) || spelt.length > LONGEST_COMPARED) continue;
-    const short = plainCpp(spelt);
+    const short = foldedForm(spelt);
+    if (!short) continue;
     const group = groups.get(short);
     if (group) group.push(spelt);
     else groups.set(short, [spelt]);
   }
   const ways = [
-    name => plainCpp(name, true),
-    name => withoutReturnType(folded(name, '<', '>', true)),
+    name => isCpp(name) ? plainCpp(name, true) : folded(name, '[', ']', true),
+    name => isCpp(name) ? withoutReturnType(folded(name, '<', '>', true)) : name,
   ];
   const counts = new Map();
   const countsOf = short => {
@@ -183,7 +201,7 @@ function makeTwins(names) {
   };
   return full => {
     const spelt = speltShort(full);
-    const short = isCpp(spelt) && spelt.length <= LONGEST_COMPARED && plainCpp(spelt);
+    const short = foldedForm(spelt);
     if (!((short && groups.get(short)?.length) > 1)) return '';
     const found = countsOf(short);
     return ways.map(way => way(spelt)).find((form, i) => found[i].get(form) === 1) || '';

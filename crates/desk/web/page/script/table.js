@@ -81,7 +81,9 @@ function drawTable(at) {
   if (app.model.isDiff) most[1] = most[2] = Math.max(most[1], most[2]);
   const key = byName ? 'name' : sort.key;
   const heads = columns.map(column => headCell(app, column.key, column.title, key));
-  const body = rows.slice(0, at.shown).map(f => tableRow(app, columns, most, f));
+  const shown = rows.slice(0, at.shown);
+  const names = app.names.listed(shown, 74);
+  const body = shown.map(f => tableRow(app, columns, most, f, names.get(f)));
   const width = columns.length + 2;
   const table = el('table', { tid: 'top-table', 'aria-label': 'Functions', role: 'grid' },
     el('thead', {}, el('tr', {}, heads, headCell(app, 'name', 'Function', key, 'l'),
@@ -153,7 +155,7 @@ function headCell(app, key, title, current, cls) {
     el('button', { 'data-sort': key, type: 'button', onclick: sort }, title, arrow));
 }
 
-function tableRow(app, columns, most, f) {
+function tableRow(app, columns, most, f, name) {
   const { flat, cum, isDiff } = app.model;
   const numbers = { 'data-flat': flat.after[f], 'data-cum': cum.after[f] };
   if (isDiff) {
@@ -165,7 +167,7 @@ function tableRow(app, columns, most, f) {
   return el('tr', { ...rowActions(app, f), ...numbers },
     columns.map((column, i) => column.cell(f, most[i])),
     el('td', { cls: 'l name', title: app.names.full(f) }, chip(app.palette.of(f)),
-      el('bdi', {}, app.names.listed(f, 74))),
+      el('bdi', {}, name)),
     el('td', { cls: 'l hm' }, el('small', {},
       el('bdi', {}, app.moduleText(app.profile.moduleOf[f])))));
 }
