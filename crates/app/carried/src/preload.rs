@@ -117,9 +117,10 @@ fn unpack_into(inner: &str, name: &str, content: &[u8]) -> Result<PathBuf> {
         format!(" (the last one tried, {}: {error})", folder.display())
     });
     bail!(
-        "no folder is suitable for libheapprof.so{why}: only this user may write to it, and its \
-         file system must let programs run code; set XDG_CACHE_HOME to a folder whose path has no \
-         space or colon and only folders of this user or of root, on a file system without noexec"
+        "no folder is suitable for libheapprof.so{why}: it needs a folder that only this user may \
+         write to, on a file system that lets programs run code; set XDG_CACHE_HOME to a folder \
+         whose path has no space or colon and only folders of this user or of root, on a file \
+         system without noexec"
     )
 }
 

@@ -437,7 +437,7 @@ impl SeenMemory<'_> {
                 PartKind::Stacks => self.stack_detail(),
                 PartKind::V8Heap => V8_DETAIL.to_string(),
                 PartKind::Anonymous => match other_allocator(mappings) {
-                    Some(library) => format!("of {library}, its malloc, and others"),
+                    Some(library) => format!("of its malloc ({library}) and of others"),
                     None => String::new(),
                 },
                 _ => String::new(),

@@ -340,7 +340,7 @@ impl ForkRule {
         };
         let (left, right) = text
             .split_once('>')
-            .ok_or_else(|| error("needs a >, as in 'loaded > 0' or 'unshared > 20MiB'"))?;
+            .ok_or_else(|| error("needs a >, as in 'loaded > 0' or 'copied > 20MiB'"))?;
         let (or_equal, right) = match right.strip_prefix('=') {
             Some(right) => (true, right.trim()),
             None => (false, right.trim()),

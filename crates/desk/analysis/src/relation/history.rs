@@ -67,7 +67,8 @@ pub(super) static SIZE_CLASS: Relation = Relation {
         ("profile INTEGER", "profile.id"),
         (
             "least INTEGER",
-            "the smallest size in bytes; NULL for mappings, which have no size of their own",
+            "the smallest size in bytes; NULL for mappings, which are counted together whatever \
+             their size",
         ),
         ("most INTEGER", "the largest size in bytes, or NULL"),
         ("alloc_objects INTEGER", "objects that were allocated"),

@@ -128,7 +128,8 @@ pub(super) static PROFILE_TOTAL: Relation = Relation {
         ),
         (
             "samples INTEGER",
-            "the number of sampled blocks behind net; NULL if it is exact, as are the next three",
+            "the number of sampled blocks behind net; if net is exact, this and the next three \
+             columns are NULL",
         ),
         ("variance REAL", "of net, in its unit squared"),
         (

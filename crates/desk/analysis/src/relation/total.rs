@@ -59,7 +59,8 @@ pub(super) static FUNCTION_TOTAL: Relation = Relation {
         ),
         (
             "samples INTEGER",
-            "the number of sampled blocks behind flat; NULL if it is exact, as are the next three",
+            "the number of sampled blocks behind flat; if flat is exact, this and the next three \
+             columns are NULL",
         ),
         ("variance REAL", "of flat, in its unit squared"),
         (

@@ -53,7 +53,7 @@ pub(super) fn mostly_nameless(
     };
     text += &format!(
         ", most of it in {file}, which was {became} after the program had loaded it; with a copy \
-         of the old file in DIR, heapprof convert symbolize --debug-dir DIR {} names them",
+         of the old file in DIR, heapprof convert symbolize --debug-dir DIR {} adds the names",
         quoted(path)
     );
     Some(text)
