@@ -247,7 +247,7 @@ fn deep_chains_take_bounded_memory() {
                 }
                 Err(error) => {
                     assert!(
-                        error.to_string().contains("frames in the stacks of"),
+                        error.to_string().contains("frames in the stacks that"),
                         "{error}"
                     );
                     assert!(depth > 1000, "{format} refuses {depth}: {error}");

@@ -347,7 +347,7 @@ impl FrameBudget {
         self.left = left.ok_or_else(|| {
             let (allowed, bytes) = (Self::frame_limit(self.bytes), self.bytes);
             FormatError::TooMuch(format!(
-                "{allowed} frames in the stacks of {bytes} bytes of text"
+                "{allowed} frames in the stacks that {bytes} bytes of text describe"
             ))
         })?;
         Ok(())

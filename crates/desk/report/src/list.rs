@@ -54,7 +54,7 @@ pub fn list(
     let mut lines = head::lines(&list.header, &measure, style);
     if list.more > 0 {
         lines.push(format!(
-            "{} more functions match; {}",
+            "not shown: {} more that match; {}",
             list.more,
             style.advise(ReportAdvice::AllRows)
         ));

@@ -57,7 +57,7 @@ pub fn peek(
     let mut lines = head::lines(&peek.header, &measure, style);
     if peek.more > 0 && !lines.is_empty() {
         let all = style.advise(ReportAdvice::AllRows);
-        lines.push(format!("{} more match; {all}", peek.more));
+        lines.push(format!("not shown: {} more that match; {all}", peek.more));
     }
     out.write_all(with_head(&lines, "", style).as_bytes())?;
     let is_cut = style.format == ReportFormat::Text && !style.full_names;

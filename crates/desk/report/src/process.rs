@@ -11,7 +11,7 @@ use heapprof_process::{
 use serde_json::{Value, json};
 
 use crate::error::ReportError;
-use crate::measure::{UnitFormatter, percent};
+use crate::measure::{UnitFormatter, percent, plural};
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable, printable};
 
@@ -329,7 +329,10 @@ fn group_line(group: &Cgroup, measure: &UnitFormatter) -> String {
         }
     }
     if let Some(count) = group.failures.filter(|count| *count > 0) {
-        text += &format!("; it reached the limit {count} times");
+        text += &format!(
+            "; it reached the limit {}",
+            plural(&count.to_string(), "time")
+        );
     }
     if let Some(count) = group.oom_kills.filter(|count| *count > 0) {
         text += &format!("; the OOM killer killed {count} of its processes");

@@ -10,7 +10,7 @@ use crate::advice::ReportAdvice;
 use crate::error::ReportError;
 use crate::head::{self, with_head};
 use crate::json;
-use crate::measure::UnitFormatter;
+use crate::measure::{UnitFormatter, plural};
 use crate::names::{
     MAX_INLINE_NAME_COLUMNS, NameCache, label_value, printable_label, root_first, short_labels_of,
 };
@@ -79,7 +79,11 @@ pub fn traces(
                 vec![measure.show(trace.value), labels(trace), stack]
             });
             let other = (count > 0).then(|| {
-                let other = format!("{} {count} stacks", heapprof_analysis::OTHER_NAME);
+                let other = format!(
+                    "{} {}",
+                    heapprof_analysis::OTHER_NAME,
+                    plural(&count.to_string(), "stack")
+                );
                 vec![measure.show(rest), String::new(), other]
             });
             out.write_all(with_head(&lines, "", style).as_bytes())?;
@@ -143,7 +147,8 @@ fn write_other(
         let all = style.advise(ReportAdvice::AllRows);
         writeln!(
             out,
-            "{rule}\n{shown:>14}  {other}: {count} more stacks; {all}"
+            "{rule}\n{shown:>14}  {other}: {}; {all}",
+            plural(&count.to_string(), "more stack")
         )?;
     }
     Ok(())

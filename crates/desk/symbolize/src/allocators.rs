@@ -43,7 +43,7 @@ const MALLOC_FAMILY: &[&str] = &[
     "rallocx",
 ];
 const SHARED_REMEDY: &str =
-    "a build that links it as a shared library, or without it, is recorded completely";
+    "a build without it, or with it as a shared library, is recorded completely";
 
 /// All known allocators. If a function name fits several allocators, the first of them in this list
 /// is used.

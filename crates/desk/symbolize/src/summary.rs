@@ -54,8 +54,8 @@ impl SymbolizeSummary {
         }
         if self.numbered() > 0 {
             text += &format!(
-                "; {} without a name are shown as their file and the offset in it where their \
-                 function begins",
+                "; {} without a name, shown as the file and the offset in it where the function \
+                 begins",
                 self.numbered()
             );
         }

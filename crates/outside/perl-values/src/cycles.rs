@@ -151,7 +151,7 @@ impl PerlValueAnalysis {
             }
         }
         if way.len() > MAX_RING_STEPS {
-            ring += &format!(" … ({} steps more)", way.len() - MAX_RING_STEPS);
+            ring += &format!(" … ({} more)", way.len() - MAX_RING_STEPS);
         }
         Some((ring, closed_by, first))
     }

@@ -235,7 +235,7 @@ impl<'a> PmatFile<'a> {
     /// and arguments.
     fn contexts(&mut self) -> Result<(), PmatError> {
         loop {
-            let kind = self.cursor.byte("what runs")?;
+            let kind = self.cursor.byte("the list of contexts")?;
             if kind == 0 {
                 return Ok(());
             }

@@ -72,7 +72,8 @@ pub(crate) fn read(
         0 | 1 => format!("none, a period of {period} samples everything"),
         period => format!(
             "heap_v2, count and bytes of a stack divided by 1 - exp(-mean size/{period}), in use \
-             and allocated each with its own mean; threads share their stack's result"
+             and allocated each with its own mean; the result is shared out among the stack's \
+             threads"
         ),
     };
     Ok(ProfileReading::new(ProfileFormat::Jemalloc, rule, profile))

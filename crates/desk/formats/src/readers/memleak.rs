@@ -119,9 +119,11 @@ impl MemleakFile {
         let count = usize::try_from(self.reports).unwrap_or(usize::MAX);
         self.part.choose("report", count, count.saturating_sub(1))?;
         let mut profile = self.chosen.unwrap_or_default();
-        let which = format!("the file has {count} reports; choose another as FILE#N, from 1");
-        let comment = profile.strings.intern(&which);
-        profile.comment.push(comment);
+        if count > 1 {
+            let which = format!("the file has {count} reports; choose another as FILE#N, from 1");
+            let comment = profile.strings.intern(&which);
+            profile.comment.push(comment);
+        }
         Ok(ProfileReading::new(
             ProfileFormat::Memleak,
             "none, memleak watches every block",

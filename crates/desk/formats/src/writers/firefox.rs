@@ -144,7 +144,7 @@ fn thread(
         let value = samples.values(sample)[at];
         if value.checked_mul(factor).is_none() {
             let reason = format!(
-                "sample #{} times {factor} does not fit in 64 bits",
+                "sample #{}: its value times {factor} does not fit in 64 bits",
                 sample + 1
             );
             return Err(WriteError::Unfit(reason));

@@ -92,7 +92,7 @@ fn weights(profile: &Profile, at: usize, factor: i64) -> Result<Vec<(usize, i64)
         let weight = value.checked_mul(factor);
         let too_large = || {
             WriteError::Unfit(format!(
-                "sample #{} times {factor} does not fit in 64 bits",
+                "sample #{}: its value times {factor} does not fit in 64 bits",
                 i + 1
             ))
         };

@@ -213,15 +213,14 @@ pub fn unwalked_parts(image: &ProcessImage, heap: &MallocHeap) -> Vec<String> {
     }
     if heap.missing_main_bytes > 0 {
         notes.push(format!(
-            "about {} bytes of the main arena were not found, because they could not be allocated \
-             in the heap (brk); blocks there are not counted, and what they point to counts as \
-             reached",
+            "about {} bytes of the main arena lie outside the heap (brk), where heapprof does not \
+             find them; blocks there are not counted, and what they point to counts as reached",
             heap.missing_main_bytes
         ));
     }
     if heap.broken_links > 0 {
         notes.push(format!(
-            "{} lists of free blocks are broken, so some free blocks may be reported as leaked",
+            "broken lists of free blocks: {}; some free blocks may be reported as leaked",
             heap.broken_links
         ));
     }

@@ -58,7 +58,7 @@ pub(super) unsafe extern "C" fn report(context: *mut c_void, report: *const Repo
     }
     if held.unread != 0 {
         remark(format!(
-            "arenas of {} interpreters could not be read",
+            "interpreters whose arenas could not be read: {}",
             held.unread
         ));
     }

@@ -358,5 +358,5 @@ fn deep_stacks_take_bounded_memory() {
     let reading = read_bytes(&deep(1000));
     assert_eq!(reading.profile.samples.frames(), 1000 * 1001 / 2);
     let found = error(&deep(20_000));
-    assert!(found.contains("frames in the stacks of 120"), "{found}");
+    assert!(found.contains("frames in the stacks that 120"), "{found}");
 }

@@ -267,5 +267,5 @@ fn a_stack_in_many_domains_takes_bounded_memory() {
         traces.extend([b'(', b'M', low, high, b'K', 1, b'h', 10, b'K', 0, b't']);
     }
     let found = error(&made(&traces));
-    assert!(found.contains("frames in the stacks of 4"), "{found}");
+    assert!(found.contains("frames in the stacks that 4"), "{found}");
 }
