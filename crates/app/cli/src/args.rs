@@ -306,7 +306,7 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       profile.pb.gz"
     )]
     Report(PageArgs),
-    /// The page of report, from a server with the whole profile
+    /// The report page, from a server with the whole profile
     #[command(
         after_help = "The server answers only this machine, and only requests with the token in \
                       the printed address. Several profiles, or the profiles in a folder, are \

@@ -126,8 +126,8 @@ variables! {
          datagrams. If it gives no key, nothing is sent.";
     RECORD "HEAPPROF_RECORD", Record, "two process ids", "none",
         "The process id of `record`, then zeros, which the program replaces with its own id. The \
-         program with that id writes the plain output name. SIGTERM, SIGINT and SIGABRT end it \
-         with a dump.";
+         program with that id writes its profile to the output path without an id in the name. \
+         SIGTERM, SIGINT and SIGABRT end it with a dump.";
     CHILDREN "HEAPPROF_CHILDREN", Record, "path", "HEAPPROF_OUTPUT's",
         "The pattern for the program's children, in which `%r` is the program's process id.";
     LIST "HEAPPROF_LIST", Record, "path", "none",
@@ -140,8 +140,8 @@ variables! {
     LEAST "HEAPPROF_LEAST", Record, "bytes", "all children are kept",
         "A child that never held this many bytes of its own writes no profile at its end.";
     LINES "HEAPPROF_LINES", Record, "bytes", "never",
-        "Each time a line may have grown by this much, the process writes into a file in \
-         HEAPPROF_LIST by how much its stacks have grown.";
+        "Each time a line may have grown by this much, the process writes the growth of its \
+         stacks into a file in HEAPPROF_LIST.";
     LIVE "HEAPPROF_LIVE", Record, "`yes` or `no`", "`no`",
         "Each time `record` writes the file `asked` in HEAPPROF_LIST, the process writes its \
          profile of that moment into a file there.";

@@ -301,7 +301,8 @@ fn text_kind(head: &[u8]) -> Option<&'static str> {
     if text.starts_with(b"# callgrind format") || text.starts_with(b"version: 1\ncreator: ") {
         return Some(
             "is a callgrind profile, which heapprof writes but does not read; valgrind \
-             --xtree-memory=full --xtree-memory-file=out.ms PROGRAM writes one that heapprof reads",
+             --xtree-memory=full --xtree-memory-file=out.ms PROGRAM writes a massif profile, \
+             which heapprof reads",
         );
     }
     match text.starts_with(b"<") {

@@ -73,14 +73,16 @@ pub fn unseen_frees([blocks, bytes]: [u64; 2]) -> Option<String> {
         return None;
     }
     let measure = UnitFormatter::new("bytes", None).ok()?;
-    let (number, it, was) = match blocks {
-        1 => ("1 block".to_string(), "it is", "was"),
-        _ => (format!("{blocks} blocks"), "they are", "were"),
+    let size = measure.show(bytes);
+    let frees = match blocks {
+        1 => format!("the free of 1 block ({size}) was noticed only when its address was"),
+        _ => format!(
+            "the frees of {blocks} blocks ({size}) were noticed only when their addresses were"
+        ),
     };
     Some(format!(
-        "{number} ({}) {was} allocated again although no free was seen; {it} no longer in use, \
-         but other blocks freed the same way may still be counted",
-        measure.show(bytes)
+        "{frees} allocated again; other blocks that are freed the same way may still count as in \
+         use"
     ))
 }
 
@@ -210,8 +212,8 @@ mod tests {
         assert_eq!(unseen_frees([0, 0]), None);
         assert_eq!(
             unseen_frees([2, 2048]).unwrap(),
-            "2 blocks of 2KiB were allocated again although no free was seen; they are no longer \
-             in use, but other blocks freed the same way may still be counted"
+            "the frees of 2 blocks (2KiB) were noticed only when their addresses were allocated \
+             again; other blocks that are freed the same way may still count as in use"
         );
     }
 }

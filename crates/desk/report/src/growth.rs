@@ -67,8 +67,8 @@ fn head(growth: &SeriesGrowth, measure: &UnitFormatter) -> Vec<String> {
     ];
     if growth.first_processes != at_end {
         lines.push(
-            "The first and the last moment have different numbers of processes, so what seems to \
-             grow may only be in more processes."
+            "The first and the last moment have different numbers of processes, which alone may \
+             explain what seems to grow."
                 .to_string(),
         );
     }

@@ -70,7 +70,7 @@ pub(crate) struct SymbolizeArgs {
     /// Fetch missing debug files from the servers in DEBUGINFOD_URLS, by build id
     #[arg(long)]
     pub(crate) debuginfod: bool,
-    /// Look the files of the profiled machine up below this folder instead of /
+    /// Look up files of the profiled machine below this folder instead of /
     #[arg(long, value_name = "DIR")]
     pub(crate) sysroot: Option<PathBuf>,
     /// Add N to each address that is looked up; use -1 if the addresses are return addresses

@@ -239,7 +239,7 @@ fn all_commands(command: &Command) -> String {
     let groups: String = GROUPS.iter().map(group).collect();
     format!(
         "{}\nUsage: heapprof COMMAND [OPTIONS] [PROFILE...]\n{groups}\
-         heapprof COMMAND --help shows its options, heapprof help options the common ones.\n",
+         heapprof COMMAND --help: its options; heapprof help options: the common options.\n",
         about(command)
     )
 }

@@ -61,8 +61,8 @@ pub(super) static MOMENT: Relation = Relation {
 
 pub(super) static SIZE_CLASS: Relation = Relation {
     name: "size_class",
-    about: "How many objects of a range of sizes the process of a profile allocated, before \
-            filters. Only profiles that heapprof recorded have these counts.",
+    about: "The number of objects in a range of sizes that the process of a profile allocated, \
+            before filters. Only profiles that heapprof recorded have these counts.",
     columns: &[
         ("profile INTEGER", "profile.id"),
         (

@@ -16,8 +16,8 @@ pub(super) fn entity_cell(q: &ProfileQuestion, entity: u32, column: usize) -> Re
 
 pub(super) static ENTITY: Relation = Relation {
     name: "entity",
-    about: "A row of the reports: a function, and, if --granularity tells them apart, its line \
-            and address.",
+    about: "A row of the reports: a function; with --granularity lines also its line, with \
+            --granularity addresses its line and address.",
     columns: &[
         ("id INTEGER", "from 1"),
         (

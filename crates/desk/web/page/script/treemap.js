@@ -31,7 +31,7 @@ function drawTreemap(app, at, host) {
   at.modules = modulesOf(app);
   if (!at.modules.length) {
     at.app = null;
-    fill(host, emptyView(app, 'Nothing to show', 'No allocation of a function itself passes the filters.'));
+    fill(host, emptyView(app, 'Nothing to show', "No function's own allocations pass the filters."));
     return;
   }
   at.canvas = el('canvas', { tid: 'treemap-canvas' });
