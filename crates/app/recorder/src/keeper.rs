@@ -1,7 +1,7 @@
 //! The ledger keeper: keeps the ledgers of the recording's processes, which hand them over as files
 //! in memory. If a process ends without having written its profile, the keeper writes the profile.
 //! While a process runs, the keeper gives the process's ledger file to other commands of the same
-//! user on request.
+//! user on request. A process may wait at its end until the keeper has read its memory.
 
 mod callers;
 mod handle;
@@ -284,6 +284,8 @@ impl KeeperTask {
                 Ok((text, [None, _])) if LoweredRights::parse(&text).is_some() => {
                     self.lower(&caller, &text)
                 }
+                // The caller ended before it could send anything.
+                Ok((text, [None, _])) if text.is_empty() => {}
                 Ok((text, [None, _])) if text == LAST_READING_MESSAGE => self.read_memory(&caller),
                 Ok((text, [None, _])) if self.audit.is_some() => self.note_child(&caller, &text),
                 Ok((_, [Some(file), executable])) => self.add_process(&caller, file, executable),
@@ -371,6 +373,11 @@ impl KeeperTask {
         if line.is_empty() && is_first {
             // The program was killed at once, and the kernel has no command line of it any more.
             line.clone_from(&self.wanted.typed);
+        }
+        if let Some(divisions) = &self.divisions
+            && self.processes.iter().any(|process| process.pid == pid)
+        {
+            divisions.forget(number_of(pid));
         }
         // The program that the process was before it became another one is over.
         self.finish_those(ProcessEnd::Exec, |process| process.pid == pid);

@@ -14,6 +14,8 @@ use heapprof_profile::{PeakPart, Profile, recording_texts};
 const GROWTH_DIVISOR: i64 = 50;
 /// Maximum number of processes whose memory is divided: those with the most.
 const MAX_PROCESSES: usize = 100;
+/// Maximum size of the kernel's texts about a process that are kept, in bytes.
+const MAX_TEXT_BYTES: usize = 256 << 10;
 /// Maximum number of named parts in a profile. The rest of a kind is one part without a name.
 const MAX_NAMED_PARTS: usize = 30;
 
@@ -50,6 +52,12 @@ impl SharedPeakDivisions {
         divisions.read(pid, resident, reading);
     }
 
+    /// Forgets what a process had before it became another program.
+    pub(crate) fn forget(&self, pid: u32) {
+        let mut divisions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        divisions.of_processes.remove(&pid);
+    }
+
     /// Takes what was read.
     pub(crate) fn take(&self) -> PeakDivisions {
         let mut divisions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,10 +70,38 @@ impl SharedPeakDivisions {
 struct LargestMoment {
     /// Resident bytes.
     resident: i64,
-    /// The kernel's texts. They are read into parts when the program has ended.
-    texts: MemoryTexts,
+    /// Where the process's first stack begins, which an exec changes.
+    stack: u64,
+    /// The name of the process.
+    name: String,
+    memory: MomentMemory,
     /// The most bytes that the kernel ever counted as resident, as far as it was asked.
     high_water: u64,
+}
+
+/// The memory of a moment.
+#[derive(Debug)]
+enum MomentMemory {
+    /// The kernel's texts. They are read into parts when the program has ended.
+    Texts(Box<MemoryTexts>),
+    /// The parts, of a process with many mappings: their texts would take more memory.
+    Parts(Vec<PeakPart>),
+}
+
+impl MomentMemory {
+    fn new(texts: MemoryTexts) -> Self {
+        match texts.size() > MAX_TEXT_BYTES {
+            true => Self::Parts(parts(&texts.divide())),
+            false => Self::Texts(Box::new(texts)),
+        }
+    }
+
+    fn parts(&self) -> Vec<PeakPart> {
+        match self {
+            Self::Texts(texts) => parts(&texts.divide()),
+            Self::Parts(parts) => parts.clone(),
+        }
+    }
 }
 
 /// A process that left no profile, with its largest resident memory.
@@ -91,9 +127,12 @@ impl PeakDivisions {
         let known = self.of_processes.get(&pid);
         let is_known_program = known.is_some_and(|known| {
             let identity = ProcessIdentity::from_pid(pid).ok();
-            identity.is_some_and(|now| now.stack == known.texts.identity().stack)
+            identity.is_some_and(|now| now.stack == known.stack)
         });
         let largest = known.map_or(0, |known| known.resident);
+        let before = known.filter(|_| is_known_program);
+        let before = before.map_or(0, |known| known.high_water);
+        let is_new = known.is_none();
         let growth = match reading {
             ReadingTime::WhileRunning => largest / GROWTH_DIVISOR,
             ReadingTime::BeforeEnd => 0,
@@ -107,7 +146,7 @@ impl PeakDivisions {
             }
             return;
         }
-        if known.is_none() && self.of_processes.len() >= MAX_PROCESSES {
+        if is_new && self.of_processes.len() >= MAX_PROCESSES {
             let all = self.of_processes.iter();
             let smallest = all.min_by_key(|(pid, of)| (of.resident, **pid));
             let smallest = smallest.map(|(pid, of)| (*pid, of.resident));
@@ -119,11 +158,12 @@ impl PeakDivisions {
         if let Ok(texts) = MemoryTexts::read(pid) {
             let moment = LargestMoment {
                 resident,
-                texts,
-                high_water: 0,
+                high_water: texts.high_water().unwrap_or(0).max(before),
+                stack: texts.identity().stack,
+                name: texts.identity().name.clone(),
+                memory: MomentMemory::new(texts),
             };
             self.of_processes.insert(pid, moment);
-            self.note_high_water(pid);
         }
     }
 
@@ -142,7 +182,7 @@ impl PeakDivisions {
         let Some(known) = self.of_processes.get(&pid) else {
             return false;
         };
-        for part in parts(&known.texts.divide()) {
+        for part in known.memory.parts() {
             let comment = profile.strings.intern(&part.to_comment());
             profile.comment.push(comment);
         }
@@ -161,7 +201,7 @@ impl PeakDivisions {
             .filter(|(pid, _)| !has_profile(**pid));
         let largest = others.max_by_key(|(pid, of)| (of.resident, **pid));
         largest.map(|(_, of)| UnprofiledPeak {
-            name: of.texts.identity().name.clone(),
+            name: of.name.clone(),
             bytes: u64::try_from(of.resident).unwrap_or(0),
         })
     }
@@ -233,8 +273,12 @@ mod tests {
         let mut divisions = PeakDivisions::default();
         let own = std::process::id();
         divisions.read(own, 1, ReadingTime::WhileRunning);
-        let division = divisions.of_processes[&own].texts.divide();
-        let sum: u64 = parts(&division).iter().map(|part| part.bytes).sum();
+        let MomentMemory::Texts(texts) = &divisions.of_processes[&own].memory else {
+            panic!("the texts of a small process are kept");
+        };
+        let division = texts.divide();
+        let found = divisions.of_processes[&own].memory.parts();
+        let sum: u64 = found.iter().map(|part| part.bytes).sum();
         assert_eq!(
             sum,
             division.regions.iter().map(|of| of.usage.rss).sum::<u64>()

@@ -49,9 +49,9 @@ pub(crate) struct EngineProcess {
     pub(crate) executable_handed: AtomicBool,
     /// Whether profiles contain the whole command line.
     pub(crate) tells_command_line: AtomicBool,
-    /// Time of the auditor's last answer to any audited process. It is in memory that all audited
-    /// processes share.
-    pub(crate) last_audit: OnceLock<&'static AtomicU64>,
+    /// Time of the last answer of `record` to any process that waits for it: of the auditor, or of
+    /// the ledger keeper before an end. It is in memory that all these processes share.
+    pub(crate) last_answer: OnceLock<&'static AtomicU64>,
     /// Number of reports that did not reach the auditor.
     pub(crate) unreported_audits: AtomicU32,
 }
@@ -69,7 +69,7 @@ impl EngineProcess {
             abandoned: AtomicBool::new(false),
             in_vain: AtomicU32::new(0),
             marked: AtomicPtr::new(std::ptr::null_mut()),
-            last_audit: OnceLock::new(),
+            last_answer: OnceLock::new(),
             unreported_audits: AtomicU32::new(0),
             filtered: AtomicBool::new(false),
             keeps: AtomicU8::new(0),

@@ -36,8 +36,9 @@ impl ProcessMapping {
 pub fn parse(text: &[u8]) -> Vec<ProcessMapping> {
     let mut all: Vec<ProcessMapping> = Vec::new();
     for mapping in text.split(|&byte| byte == b'\n').filter_map(line) {
-        // Mappings come in the order of their addresses.
-        while all.last().is_some_and(|before| before.end > mapping.start) {
+        let overlaps =
+            |before: &ProcessMapping| before.start < mapping.end && mapping.start < before.end;
+        while all.last().is_some_and(overlaps) {
             all.pop();
         }
         all.push(mapping);

@@ -108,6 +108,18 @@ impl MemoryTexts {
         &self.identity
     }
 
+    /// Returns the number of bytes of the text about the mappings.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.smaps.len()
+    }
+
+    /// Returns the most bytes that were resident at one time, if the kernel says so.
+    #[must_use]
+    pub fn high_water(&self) -> Option<u64> {
+        self.counters.get("VmHWM")
+    }
+
     /// Divides the memory by purpose.
     #[must_use]
     pub fn divide(&self) -> MemoryBreakdown {

@@ -96,7 +96,9 @@ pub fn areas(text: &str) -> Vec<SmapsMapping<'_>> {
     for line in text.lines() {
         let (first, mut rest) = line.split_once(' ').unwrap_or((line, ""));
         let Some(field) = first.strip_suffix(':') else {
-            let (start, end) = addresses(first);
+            let Some((start, end)) = addresses(first) else {
+                continue;
+            };
             // perms offset dev inode name
             let mut next = || {
                 let (field, behind) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -107,8 +109,8 @@ pub fn areas(text: &str) -> Vec<SmapsMapping<'_>> {
             for _ in 0..3 {
                 next();
             }
-            // Mappings come in the order of their addresses.
-            while all.last().is_some_and(|before| before.end > start) {
+            let overlaps = |before: &SmapsMapping<'_>| before.start < end && start < before.end;
+            while all.last().is_some_and(overlaps) {
                 all.pop();
             }
             all.push(SmapsMapping {
@@ -131,13 +133,11 @@ pub fn areas(text: &str) -> Vec<SmapsMapping<'_>> {
     all
 }
 
-/// Parses the addresses of a mapping; zeros if `range` is no range.
-fn addresses(range: &str) -> (u64, u64) {
+/// Parses the addresses of a mapping; `None` if `range` is no range.
+fn addresses(range: &str) -> Option<(u64, u64)> {
     let hex = |text: &str| u64::from_str_radix(text, 16).ok();
-    let both = range
-        .split_once('-')
-        .and_then(|(start, end)| Some((hex(start)?, hex(end)?)));
-    both.unwrap_or((0, 0))
+    let (start, end) = range.split_once('-')?;
+    Some((hex(start)?, hex(end)?)).filter(|(start, end)| start < end)
 }
 
 #[cfg(test)]
@@ -176,6 +176,7 @@ mod tests {
 1000-2000 rw-p 00000000 08:01 9 /a\nRss: 1 kB\n\
 5000-6000 rw-p 00000000 00:00 0 [heap]\nRss: 2 kB\n\
 5000-9000 rw-p 00000000 00:00 0 [heap]\nRss: 16 kB\n\
+no mapping\n\
 9000-a000 rw-p 00000000 00:00 0 \nRss: 4 kB\n";
         let areas = areas(text);
         let sizes: Vec<u64> = areas.iter().map(|area| area.usage.rss >> 10).collect();

@@ -13,6 +13,7 @@ use heapprof_profile::fork::LoadAttempt;
 
 use crate::engine::Engine;
 use crate::options::RecordingOptions;
+use crate::process::EngineProcess;
 
 /// The message of a forked child that begins. The id of its parent follows.
 const FORKED_MESSAGE: &str = "heapprof's child 1";
@@ -37,13 +38,14 @@ const LONG_SEND_TIMEOUT: u32 = 5000;
 /// forked child has [`LONG_SEND_TIMEOUT`] instead.
 const SHORT_SEND_TIMEOUT: u32 = 20;
 
-/// Prepares for forked children: maps the time of the auditor's last answer, which all audited
-/// processes share.
+/// Prepares for forked children: maps the time of the last answer of the auditor, or of the ledger
+/// keeper that reads the memory of ending processes. All processes of the recording share it.
 pub(super) fn begin(engine: &Engine, options: &RecordingOptions) {
-    if !options.output.audit.is_empty() && engine.process.last_audit.get().is_none() {
+    let may_wait = options.output.waits_at_end || !options.output.audit.is_empty();
+    if may_wait && engine.process.last_answer.get().is_none() {
         // Without the shared word, each process waits by itself.
         let word = sys::shared_word();
-        let _ = word.map(|word| engine.process.last_audit.set(word));
+        let _ = word.map(|word| engine.process.last_answer.set(word));
     }
 }
 
@@ -104,7 +106,7 @@ fn report(
     if !is_audited || process.is_sandboxed() || process.is_filtered() {
         return false;
     }
-    let last = LastAudit(process.last_audit.get().copied());
+    let last = LastAnswer::new(process);
     // An auditor that kept a process waiting in vain may do so again.
     let is_unheard = last.is_in_vain();
     let seconds = if is_unheard { 0 } else { seconds };
@@ -137,21 +139,25 @@ fn report(
     }
 }
 
-/// The time of the auditor's last answer to any audited process, in nanoseconds of the monotonic
-/// clock. A time in the future means that a process has waited in vain, and that no process waits
-/// until then.
-struct LastAudit(Option<&'static AtomicU64>);
+/// The time of the last answer to any process that waits for `record`, in nanoseconds of the
+/// monotonic clock. A time in the future means that a process has waited in vain, and that no
+/// process waits until then.
+pub(super) struct LastAnswer(Option<&'static AtomicU64>);
 
-impl LastAudit {
+impl LastAnswer {
+    pub(super) fn new(process: &EngineProcess) -> Self {
+        Self(process.last_answer.get().copied())
+    }
+
     fn get(&self) -> u64 {
         self.0.map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
-    fn is_in_vain(&self) -> bool {
+    pub(super) fn is_in_vain(&self) -> bool {
         self.get() > now()
     }
 
-    fn note(&self, is_answered: bool) {
+    pub(super) fn note(&self, is_answered: bool) {
         let moment = if is_answered {
             now()
         } else {

@@ -285,13 +285,16 @@ fn make_unreported_dump(
         if std::mem::take(&mut is_own) {
             // The ledger shows the rights of a process that writes a profile.
             delay::end(engine);
+            // A second pass is in a copy of the process, whose memory nobody asks for.
+            if reason.ends_program() {
+                last_reading::wait(engine);
+            }
         }
         let reserved = engine.reserve(snapshot::memory_needed(engine));
         if let Some(options) = dumping.options.with(process, |o| o.clone()) {
             #[cfg(not(shuttle))]
             if reason.ends_program() || reason == DumpReason::Exec {
                 audit::report_end(engine, &options, reason == DumpReason::Exec);
-                last_reading::wait(engine, &options);
             }
             if reserved {
                 lines::scan(engine, &options, reason.is_last());

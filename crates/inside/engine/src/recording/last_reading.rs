@@ -6,7 +6,8 @@ use std::ffi::CString;
 use heapprof_platform::sys;
 
 use crate::engine::Engine;
-use crate::options::{LedgerRecipient, RecordingOptions};
+use crate::options::LedgerRecipient;
+use crate::recording::audit::LastAnswer;
 
 /// The message of a process that waits.
 const END_MESSAGE: &[u8] = b"heapprof's last memory 1\n";
@@ -17,17 +18,27 @@ const SEND_TIMEOUT: u32 = 20;
 const ANSWER_TIMEOUT: i64 = 2;
 
 /// Waits until the ledger keeper has read the memory of this process, if the options ask for that.
-pub(super) fn wait(engine: &Engine, options: &RecordingOptions) {
+/// After a process has waited in vain, no process waits for some minutes.
+pub(super) fn wait(engine: &Engine) {
     let process = &engine.process;
+    let options = engine.dumping.options.with(process, |o| o.clone());
+    let Some(options) = options.filter(|options| options.output.waits_at_end) else {
+        return;
+    };
     let LedgerRecipient::Socket(path) = &options.output.recipient else {
         return;
     };
-    if !options.output.waits_at_end || process.is_sandboxed() || process.is_filtered() {
+    let last = LastAnswer::new(process);
+    if last.is_in_vain() || process.is_sandboxed() || process.is_filtered() {
         return;
     }
     let Ok(path) = CString::new(&**path) else {
         return;
     };
-    // Without an answer, `record` knows the memory of an earlier moment.
-    let _ = sys::send_request(&path, END_MESSAGE, SEND_TIMEOUT, ANSWER_TIMEOUT, || false);
+    // Without an answer, `record` knows the memory of an earlier moment. An error means that nobody
+    // listens, which takes no time.
+    let sent = sys::send_request(&path, END_MESSAGE, SEND_TIMEOUT, ANSWER_TIMEOUT, || false);
+    if let Ok(is_answered) = sent {
+        last.note(is_answered);
+    }
 }
