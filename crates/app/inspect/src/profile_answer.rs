@@ -153,11 +153,13 @@ fn add_resident(
     let private = malloc.saturating_add(anonymous);
     let recorded = heap.min(private.saturating_add(grown));
     let rest = private.saturating_add(grown) - recorded;
-    // Blocks that malloc's own memory has no room for are in anonymous mappings, too.
-    let unexplained = anonymous.saturating_sub(recorded.saturating_sub(malloc));
+    // What was recorded may be in malloc's heap and in mappings, so only bounds are known.
     let detail = match rest / 2 {
         half if grown > half => "it grew too fast for a closer look",
-        half if unexplained > half => "mapped by the program, or by another allocator",
+        half if anonymous.saturating_sub(recorded) > half => {
+            "mapped by the program, or by another allocator"
+        }
+        half if malloc.saturating_sub(recorded) > half => "free in malloc",
         _ => "free in malloc, or in other allocators",
     };
     add_unrecorded(answer, rest, detail);
@@ -253,9 +255,9 @@ mod tests {
         }
         // Why a part was not recorded.
         for (peak, heap, why) in [
-            (151, 5, "free in malloc, or in other allocators"),
-            (151, 25, "mapped by the program, or by another allocator"),
-            (151, 45, "mapped by the program, or by another allocator"),
+            (151, 5, "free in malloc"),
+            (151, 25, "free in malloc, or in other allocators"),
+            (151, 45, "free in malloc, or in other allocators"),
             (191, 45, "it grew too fast for a closer look"),
         ] {
             let mut answer = MemoryAnswer::default();
@@ -268,6 +270,7 @@ mod tests {
             assert_eq!(part.detail, why, "{heap}");
         }
         let heap = [part(MappingKind::Heap, "[heap]", 150)];
+        let mapped = [part(MappingKind::Anonymous, "", 190)];
         let mut answer = MemoryAnswer::default();
         let peak = PeakResident {
             bytes: 150 * MIB,
@@ -275,7 +278,22 @@ mod tests {
         };
         add_resident(&mut answer, peak, &heap, 20 * MIB);
         let part = answer.part(PartKind::Unrecorded).unwrap();
-        assert_eq!(part.detail, "free in malloc, or in other allocators");
+        assert_eq!(part.detail, "free in malloc");
+        let mut answer = MemoryAnswer::default();
+        add_resident(
+            &mut answer,
+            PeakResident {
+                bytes: 190 * MIB,
+                of_program: 190 * MIB,
+            },
+            &mapped,
+            8 * MIB,
+        );
+        let part = answer.part(PartKind::Unrecorded).unwrap();
+        assert_eq!(
+            part.detail,
+            "mapped by the program, or by another allocator"
+        );
         // The memory was not divided.
         let unknown = (vec!["not recorded 355".to_string()], 45);
         assert_eq!(parts(401, &[], 45), unknown);
