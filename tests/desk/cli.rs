@@ -159,14 +159,51 @@ fn rules_decide_the_exit_code() {
         "cum(main.serve) >= +1GiB",
     ] {
         let run = rule(text);
-        assert_eq!((run.code, run.err.as_str()), (0, ""), "{text}");
+        let said = (run.code, run.err.as_str());
+        assert_eq!(said, (0, "heapprof: passed: 1 rule\n"), "{text}");
     }
     let nothing = rule("flat(no_such_function) > +0%");
     assert_eq!(nothing.code, 0);
+    for line in [
+        "matches no function on either side\n",
+        "heapprof: neither failed nor passed: 1 rule\n",
+    ] {
+        assert!(nothing.err.contains(line), "{}", nothing.err);
+    }
+    // Most memory is freed before the end of this program.
+    let freed = "python/orders.pb.gz";
+    let end = "inuse_space > +10%";
+    let words = [
+        "diff",
+        freed,
+        freed,
+        "--fail-if",
+        end,
+        "--fail-if",
+        "new > 1MiB",
+    ];
+    let run_of_end = run(&sample_profiles(), &words);
+    assert_eq!(run_of_end.code, 0);
+    for line in [
+        "then; -t peak --fail-if \"peak_space > +10%\" compares the peaks\n",
+        "heapprof: passed: 2 rules\n",
+    ] {
+        assert!(run_of_end.err.contains(line), "{}", run_of_end.err);
+    }
+    let words = [
+        "diff",
+        freed,
+        freed,
+        "-t",
+        "peak",
+        "--fail-if",
+        "peak_space > +10%",
+    ];
+    let run_of_peaks = run(&sample_profiles(), &words);
     assert!(
-        nothing.err.contains("matches no function on either side"),
+        !run_of_peaks.err.contains("freed by then"),
         "{}",
-        nothing.err
+        run_of_peaks.err
     );
     let json = run(
         &sample_profiles(),

@@ -8,7 +8,9 @@
 //! An estimate breaks a rule only if it exceeds the bound by more than its own spread. A rule about
 //! many functions divides the 5 % chance of error among them.
 
-use heapprof_profile::{Unit, UnitFamily, find_sample_type};
+use std::collections::BTreeSet;
+
+use heapprof_profile::{IN_USE, PEAK, Unit, UnitFamily, find_sample_type};
 use regex::Regex;
 
 use crate::diff::{ChangeSpread, DiffReport, ValueChange};
@@ -82,6 +84,14 @@ pub struct RuleVerdict {
     /// The totals and functions that may break the rule: their estimates exceed the bound, but by
     /// less than the spread.
     pub unsure: Vec<RuleViolation>,
+}
+
+impl RuleVerdict {
+    /// Returns the number of rules that something may break.
+    pub fn unsure_rules(&self) -> usize {
+        let rules: BTreeSet<&str> = self.unsure.iter().map(|of| of.rule.as_str()).collect();
+        rules.len()
+    }
 }
 
 impl GateRule {
@@ -165,6 +175,20 @@ impl GateRule {
     /// Whether the rule judges a sample type whose values were taken when the heap was largest.
     pub fn is_about_peak(&self, diff: &DiffReport) -> bool {
         is_peak(self.sample_type().unwrap_or(&diff.after.sample_type.r#type))
+    }
+
+    /// Returns the same rule about the peaks, if this one judges what is in use at the end, and one
+    /// side has freed most of its memory by then: it does not see what the end hides.
+    pub fn for_peaks(&self, diff: &DiffReport) -> Option<String> {
+        let total = |name: &str| {
+            let mut all = diff.types.iter();
+            all.find(|(of, _)| of.r#type == name)
+                .map(|(_, change)| *change)
+        };
+        let (end, peak) = (total(IN_USE)?, total(PEAK)?);
+        let subject = self.sample_type().unwrap_or(&diff.after.sample_type.r#type);
+        let is_freed = end.before < peak.before / 2 || end.after < peak.after / 2;
+        (subject == IN_USE && is_freed).then(|| self.text.replacen(IN_USE, PEAK, 1))
     }
 
     /// Whether the rule can judge anything in a comparison. A rule about functions may match no

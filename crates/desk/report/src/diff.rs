@@ -13,7 +13,7 @@ use crate::advice::ReportAdvice;
 use crate::error::ReportError;
 use crate::head::{self, with_head};
 use crate::json;
-use crate::measure::UnitFormatter;
+use crate::measure::{UnitFormatter, plural};
 use crate::names::{file_cell, file_column, name_cells, name_columns, name_rows};
 use crate::range;
 use crate::style::{ReportFormat, ReportStyle};
@@ -52,6 +52,19 @@ pub fn diff(
         }
     }
     Ok(text)
+}
+
+/// Returns a line about rules of which none failed. `open` is the number of those that did not pass
+/// either, because they matched nothing, or because their estimates are too uncertain. `None` if
+/// there are no rules.
+pub fn passed_line(rules: usize, open: usize) -> Option<String> {
+    let passed = rules.saturating_sub(open);
+    match (rules, open) {
+        (0, _) => None,
+        (_, 0) => Some(format!("passed: {}", plural(&rules.to_string(), "rule"))),
+        (1, _) => Some("neither failed nor passed: 1 rule".to_string()),
+        _ => Some(format!("passed: {passed} of {rules} rules")),
+    }
 }
 
 /// Returns a line about the violation of a rule in a comparison.

@@ -61,7 +61,7 @@ pub use crate::{
     compare_allocators::{AllocatorCandidate, AllocatorComparison, HeapInUse, comparison},
     convert::{FoldedWriter, profile_csv, profile_json},
     coverage::{beside_heap, coverage, early_ends, unseen_frees},
-    diff::{diff, violation_line},
+    diff::{diff, passed_line, violation_line},
     error::ReportError,
     flame::{FlameOptions, FlameRootPosition, flame_folded, flame_svg},
     fork_audit::{fork_audit, fork_document, fork_violation_line},

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use heapprof_analysis::{Query, portable::diff_sql};
 use heapprof_page::DiffQuestion;
+use heapprof_report::plural;
 
 use super::gate::GateRules;
 use crate::advice::note_question;
@@ -52,10 +53,7 @@ pub(super) fn run(context: &CommandContext, args: &DiffArgs) -> Result<ExitCode>
         Some(diff_sql(asked, &before, &after))
     });
     if before.len() != after.len() && !args.normalize {
-        let count = |side: &[String]| match side.len() {
-            1 => "1 profile".to_string(),
-            n => format!("{n} profiles"),
-        };
+        let count = |side: &[String]| plural(&side.len().to_string(), "profile");
         messages::note(&format!(
             "the sum of {} is compared with that of {}; if they are recordings of the same \
              program, give the same number on each side",
@@ -71,6 +69,14 @@ pub(super) fn run(context: &CommandContext, args: &DiffArgs) -> Result<ExitCode>
             "--fail-if {text:?}: the peak of a sampled profile has no error range, so the rule \
              takes it as exact; record --exact makes it exact"
         ));
+    }
+    for (rule, text) in gate.rules() {
+        if let Some(other) = rule.for_peaks(&report) {
+            messages::note(&format!(
+                "--fail-if {text:?} compares what is in use at the end, but most memory was freed \
+                 by then; -t peak --fail-if {other:?} compares the peaks"
+            ));
+        }
     }
     gate.judge("on either side", |rule| {
         let verdict = rule.judge_diff(&report)?;

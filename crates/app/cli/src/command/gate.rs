@@ -13,6 +13,8 @@ use crate::{messages, output};
 pub(super) struct GateRules {
     rules: Vec<(GateRule, String)>,
     verdict: RuleVerdict,
+    /// Number of rules that matched no function.
+    unmatched: usize,
 }
 
 impl GateRules {
@@ -30,6 +32,7 @@ impl GateRules {
         Ok(Self {
             rules: rules.map(|(_, text)| read(text)).collect::<Result<_>>()?,
             verdict: RuleVerdict::default(),
+            unmatched: 0,
         })
     }
 
@@ -69,9 +72,12 @@ impl GateRules {
                     self.verdict.violations.extend(found.violations);
                     self.verdict.unsure.extend(found.unsure);
                 }
-                None => messages::note(&format!(
-                    "--fail-if {text:?} matches no function {where_to}"
-                )),
+                None => {
+                    self.unmatched += 1;
+                    messages::note(&format!(
+                        "--fail-if {text:?} matches no function {where_to}"
+                    ));
+                }
             }
         }
         Ok(())
@@ -109,11 +115,9 @@ impl GateRules {
         if !self.verdict.violations.is_empty() {
             return Ok(ExitCode::from(1));
         }
-        match self.rules.len() {
-            0 => {}
-            1 => messages::note("passed: 1 --fail-if rule"),
-            rules => messages::note(&format!("passed: {rules} --fail-if rules")),
-        }
+        let open = self.verdict.unsure_rules() + self.unmatched;
+        let line = heapprof_report::passed_line(self.rules.len(), open);
+        line.iter().for_each(|line| messages::note(line));
         Ok(ExitCode::SUCCESS)
     }
 
