@@ -19,7 +19,7 @@ const READING: &str = r#"
         if (ftruncate(file, SIZE)) return 1;
         char *bytes = mmap(0, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0), sum = 0;
         for (int at = 0; at < SIZE; at += 4096) sum += bytes[at]++;
-        return sum & 0;
+        return 0 * sum;
     }
 "#;
 

@@ -1,7 +1,7 @@
 //! The heap's share of a process's memory, without the memory of the collector itself, and the
 //! allocators and runtimes whose memory is not in a profile.
 
-use heapprof_profile::{PeakPart, recording_texts};
+use heapprof_profile::PeakPart;
 
 use crate::comment;
 
@@ -75,12 +75,7 @@ pub fn peak_parts(comments: &[String]) -> Vec<PeakPart> {
     let sum = parts
         .iter()
         .fold(0, |sum: u64, part| sum.saturating_add(part.bytes));
-    let is_of_one = comments
-        .iter()
-        .filter(|text| recording_texts::parse_peak_resident(text).is_some())
-        .nth(1)
-        .is_none();
-    match is_of_one && sum / 2 <= peak {
+    match sum / 2 <= peak {
         true => parts,
         false => Vec::new(),
     }

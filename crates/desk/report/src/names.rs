@@ -195,9 +195,9 @@ struct ShortNames {
     /// The short names of functions, by their whole names. Functions whose whole name is short
     /// enough are missing.
     functions: HashMap<String, String>,
-    /// The shown parts of files, by the whole file, where the usual part is that of another file,
-    /// too.
-    files: HashMap<String, String>,
+    /// The shown parts of files, by function and whole file, where the usual part is that of
+    /// another file of the function, too.
+    files: HashMap<(String, String), String>,
 }
 
 impl ShortNames {
@@ -233,10 +233,11 @@ impl ShortNames {
         let both = functions.into_iter().zip(short);
         let changed = both.filter(|(name, short)| name != short);
         let mut files = HashMap::new();
-        for group in cut.into_values().filter(|group| group.len() > 1) {
+        for ((function, _), group) in cut.into_iter().filter(|(_, group)| group.len() > 1) {
             let group: Vec<&str> = group.into_iter().collect();
             let shown = files_apart(&group, width / 2);
-            files.extend(group.into_iter().map(str::to_string).zip(shown));
+            let key = |file: &str| (function.to_string(), file.to_string());
+            files.extend(group.into_iter().map(key).zip(shown));
         }
         Self {
             width,
@@ -249,8 +250,12 @@ impl ShortNames {
 
     fn label(&self, place: &CodePlace) -> String {
         let short = self.functions.get(&place.function);
-        let apart = place.shown_file().and_then(|file| self.files.get(file));
-        let file = apart.cloned().or_else(|| short_file(place, self.width));
+        let apart = place.shown_file().filter(|_| !self.files.is_empty());
+        let apart = apart.and_then(|file| {
+            let key = (place.function.clone(), file.to_string());
+            self.files.get(&key).cloned()
+        });
+        let file = apart.or_else(|| short_file(place, self.width));
         place.label_as(short.unwrap_or(&place.function), file.as_deref())
     }
 }

@@ -79,27 +79,24 @@ fn what_is_not_ours_to_the_letter_is_refused() {
         ("it has the trigger t", trigger("AFTER INSERT")),
         ("it has the trigger t", trigger("AFTER DELETE")),
         (
-            "its table profile is not the one",
+            "its table profile is not that",
             format!(
                 "PRAGMA legacy_alter_table = 1; ALTER TABLE profile RENAME TO profile_real; \
                  CREATE VIEW profile AS SELECT p.* FROM profile_real p, {ENDLESS_QUERY}"
             ),
         ),
         (
-            "its table function is not the one",
+            "its table function is not that",
             "ALTER TABLE function ADD COLUMN evil GENERATED ALWAYS AS (zeroblob(1000000000))"
                 .into(),
         ),
         (
-            "its view function_report is not the one",
+            "its view function_report is not that",
             format!(
                 "DROP VIEW function_report; CREATE VIEW function_report AS SELECT * FROM {ENDLESS_QUERY}"
             ),
         ),
-        (
-            "its table comment is not the one",
-            "DROP TABLE comment".into(),
-        ),
+        ("its table comment is not that", "DROP TABLE comment".into()),
         (
             "it has the view mine",
             "CREATE VIEW mine AS SELECT 1".into(),
@@ -125,7 +122,7 @@ fn what_is_not_ours_to_the_letter_is_refused() {
             format!("{writable} sql = 'CREATE TABLE profile (a, b' WHERE name = 'profile'"),
         ),
         (
-            "its table comment is not the one",
+            "its table comment is not that",
             format!(
                 "{writable} sql = 'CREATE TABLE comment (profile, position, text)' WHERE name = \
                  'comment'"

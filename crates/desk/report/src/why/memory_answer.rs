@@ -247,7 +247,7 @@ impl MemoryAnswer {
     /// growth gives `samples` samples; `None` if the heap was not seen to grow.
     #[must_use]
     pub fn sampling_period(&self, samples: u64) -> Option<u64> {
-        /// The shortest period: each allocation of more bytes is a sample.
+        /// The shortest period that is advised.
         const MIN_PERIOD: u64 = 4 << 10;
         let is_heap = |kind: PartKind| {
             matches!(

@@ -387,3 +387,16 @@ fn names_that_may_be_confused_are_found() {
     let found = similar_names(all[..1].iter().copied(), all.iter().copied());
     assert_eq!(found, [all[0], all[1], all[2], all[4]]);
 }
+
+#[test]
+fn an_address_keeps_its_digits() {
+    let name = "0x7f9b08ca262f [libjemalloc.so.2]";
+    for width in 17..40 {
+        let found = cut(name, width);
+        assert!(found.chars().count() <= width, "{found}");
+        assert!(found.starts_with("0x7f9b08ca262f ["), "{found}");
+    }
+    assert_eq!(cut(name, 40), name);
+    // Another name keeps more of its end.
+    assert_eq!(cut("0x_is_no_address [of anything]", 10), "0x_…thing]");
+}

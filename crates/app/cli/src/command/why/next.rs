@@ -159,10 +159,8 @@ fn of_profile(profile: &str, words: &[OsString], answer: &MemoryAnswer, all: &mu
         all.add(format!("heapprof leaks {profile}"), "what was never freed");
     }
     let recorded = answer.part(PartKind::Recorded);
-    let when = match recorded.is_some_and(|part| part.detail.starts_with(PEAK)) {
-        true => " -t peak",
-        false => "",
-    };
+    let is_peak = recorded.is_some_and(|part| part.detail.starts_with(PEAK));
+    let when = if is_peak { " -t peak" } else { "" };
     all.add(format!("heapprof top{when} -g lines {profile}"), "by line");
     all.add(format!("heapprof tree{when} {profile}"), "who calls them");
     let page = format!("heapprof report {profile} -o page.html");
