@@ -120,7 +120,10 @@ fn what_grows_is_first_in_a_diff() {
 fn what_cannot_be_had_is_said_in_a_line() {
     let folder = tempfile::tempdir().unwrap();
     let cases: [(&[&str], &str); 18] = [
-        (&[CORE, "--contents"], "--contents: needs a value"),
+        (
+            &[CORE, "--contents"],
+            "--contents: name the value whose contents to show",
+        ),
         (&[CORE, "--size", "CACHE"], "CACHE: is not a variable"),
         (&[CORE, "--size", "@CACHE"], "there is no @CACHE"),
         (

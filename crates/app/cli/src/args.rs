@@ -423,7 +423,7 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       ORDER BY flat DESC LIMIT 5\""
     )]
     Sql(SqlArgs),
-    /// Other formats; convert merge: sums, convert symbolize: names
+    /// Other formats; merge: sums; symbolize: names
     #[command(after_help = "Example: heapprof convert --to folded profile.pb.gz | head")]
     Convert(GroupArgs<ConvertArgs, ConvertCommand>),
     #[command(skip)]

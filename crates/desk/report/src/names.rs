@@ -386,7 +386,7 @@ mod tests {
         let table: [(&[&str], &[&str]); 4] = [
             (
                 &["main::;&alpha;<pad depth 1>", "main::;&beta;<pad depth 1>"],
-                &["…&alpha…", "…:;&beta…"],
+                &["…;&alpha…", "…:;&beta…"],
             ),
             (
                 &["/src/one/build/lib.rs", "/src/two/build/lib.rs"],
