@@ -251,7 +251,8 @@ fn a_library_that_was_replaced_is_said_to_be() {
     // Under root, `record` checks every few seconds for replaced files, and may have been in time.
     let is_named = row_of(&top, "holds").is_some_and(|row| row[0] == 300_000);
     let expected = "library.so, which was replaced after the program had loaded it; with a copy of \
-                    the old file in DIR, heapprof convert symbolize --debug-dir DIR a.pb.gz adds the names";
+                    the old file in DIR, heapprof convert symbolize --debug-dir DIR a.pb.gz adds \
+                    the names";
     assert!(is_named || said.err.contains(expected), "{}", said.err);
     assert!(!said.err.contains("there is no such file"), "{}", said.err);
 }

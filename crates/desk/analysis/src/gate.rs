@@ -89,8 +89,8 @@ pub struct RuleVerdict {
 impl RuleVerdict {
     /// Returns the number of rules that something may break.
     pub fn unsure_rules(&self) -> usize {
-        let rules: BTreeSet<&str> = self.unsure.iter().map(|of| of.rule.as_str()).collect();
-        rules.len()
+        let rules = self.unsure.iter().map(|of| of.rule.as_str());
+        rules.collect::<BTreeSet<_>>().len()
     }
 }
 
@@ -177,8 +177,7 @@ impl GateRule {
         is_peak(self.sample_type().unwrap_or(&diff.after.sample_type.r#type))
     }
 
-    /// Returns the same rule about the peaks, if this one judges what is in use at the end, and one
-    /// side has freed most of its memory by then: it does not see what the end hides.
+    /// Returns the same rule about peaks, if one side has freed most of what this one judges.
     pub fn for_peaks(&self, diff: &DiffReport) -> Option<String> {
         let total = |name: &str| {
             let mut all = diff.types.iter();
@@ -187,8 +186,10 @@ impl GateRule {
         };
         let (end, peak) = (total(IN_USE)?, total(PEAK)?);
         let subject = self.sample_type().unwrap_or(&diff.after.sample_type.r#type);
-        let is_freed = end.before < peak.before / 2 || end.after < peak.after / 2;
-        (subject == IN_USE && is_freed).then(|| self.text.replacen(IN_USE, PEAK, 1))
+        let shown = heapprof_profile::default_of_finished_program;
+        let (before, after) = (shown(end.before, peak.before), shown(end.after, peak.after));
+        (subject == IN_USE && [before, after].contains(&PEAK))
+            .then(|| self.text.replacen(IN_USE, PEAK, 1))
     }
 
     /// Whether the rule can judge anything in a comparison. A rule about functions may match no

@@ -290,10 +290,8 @@ fn common_end(files: &[&str]) -> usize {
         return 0;
     };
     let separators = first.char_indices().filter(|(_, c)| ";/".contains(*c));
-    let ends = separators.map(|(at, _)| &first[at..]);
-    let common = ends
-        .into_iter()
-        .find(|end| others.iter().all(|file| file.ends_with(end)));
+    let mut ends = separators.map(|(at, _)| &first[at..]);
+    let common = ends.find(|end| others.iter().all(|file| file.ends_with(end)));
     common.map_or(0, str::len)
 }
 

@@ -181,8 +181,8 @@ impl AuditedChild {
     /// Notes that the child did not wait for its first inspection.
     pub(super) fn note_no_wait(&mut self) {
         self.doubt(
-            "it ran on before its pages were read for the first time, so what it inherited \
-                    is uncertain",
+            "it ran on before its pages were read for the first time, so what it inherited is \
+             uncertain",
         );
     }
 
