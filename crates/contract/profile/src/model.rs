@@ -6,6 +6,7 @@ pub(crate) mod stacks;
 
 use std::hash::BuildHasher;
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::hashing::RandomState;
 use hashbrown::HashTable;
@@ -176,7 +177,8 @@ pub struct Label {
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
     pub(crate) width: usize,
-    pub(crate) stacks: SampleStacks,
+    /// The stacks, which copies of the samples share until one of them changes its stacks.
+    pub(crate) stacks: Arc<SampleStacks>,
     pub(crate) value: Vec<i64>,
     pub(crate) label_set: Vec<LabelSetIndex>,
     /// Spread of the values: how far they may be from the truth; `None` if no value is an estimate
@@ -259,7 +261,7 @@ impl Samples {
         label_set: LabelSetIndex,
     ) {
         assert_eq!(values.len(), self.width, "one value a sample type");
-        let (location, end) = self.stacks.edit();
+        let (location, end) = Arc::make_mut(&mut self.stacks).edit();
         location.extend(stack);
         end.push(location.len());
         self.value.extend_from_slice(values);
@@ -301,7 +303,7 @@ impl Samples {
     /// ```
     pub fn retain(&mut self, mut keep: impl FnMut(&[i64]) -> bool) {
         let samples = self.len();
-        let (location, end) = self.stacks.edit();
+        let (location, end) = Arc::make_mut(&mut self.stacks).edit();
         let (mut kept, mut start, mut filled) = (0, 0, 0);
         for i in 0..samples {
             let stack = start..end[i];
@@ -338,16 +340,15 @@ impl Samples {
         F: FnMut(&[LocationIndex], &[i64], LabelSetIndex, &mut Vec<LocationIndex>) -> bool,
     {
         let samples = self.len();
-        let (old, end) = self.stacks.edit();
-        let mut location = Vec::with_capacity(old.len());
-        let (mut kept, mut start) = (0, 0);
+        let old = std::mem::take(&mut self.stacks);
+        let mut location = Vec::with_capacity(old.frames());
+        let mut end = Vec::with_capacity(samples);
+        let mut kept = 0;
         for i in 0..samples {
             let before = location.len();
-            let stack = &old[start..end[i]];
             let values = i * self.width..(i + 1) * self.width;
-            start = end[i];
             if !change(
-                stack,
+                old.get(i),
                 &self.value[values.clone()],
                 self.label_set[i],
                 &mut location,
@@ -355,7 +356,7 @@ impl Samples {
                 location.truncate(before);
                 continue;
             }
-            end[kept] = location.len();
+            end.push(location.len());
             self.value.copy_within(values.clone(), kept * self.width);
             if let Some(spread) = &mut self.spread {
                 spread.copy_within(values, kept * self.width);
@@ -363,8 +364,7 @@ impl Samples {
             self.label_set[kept] = self.label_set[i];
             kept += 1;
         }
-        *old = location;
-        end.truncate(kept);
+        self.stacks = Arc::new(SampleStacks::new(location, end));
         self.value.truncate(kept * self.width);
         if let Some(spread) = &mut self.spread {
             spread.extend_to(self.value.len());

@@ -1,6 +1,8 @@
 //! Finishes decoding: ids become positions, string numbers become texts, and every reference is
 //! checked.
 
+use std::sync::Arc;
+
 use super::samples::RawSamples;
 use super::tables::RawTables;
 use super::{ProfileDecoder, resolve_value_type};
@@ -101,7 +103,7 @@ pub(super) fn resolve(decoder: ProfileDecoder) -> Result<Profile, Error> {
     profile.function = functions(&tables, &text)?;
     locations(&mut profile, &tables)?;
     profile.label_sets = label_sets(&mut samples, &tables, &text)?;
-    samples.samples.stacks = stacks(&mut samples, &tables)?;
+    samples.samples.stacks = Arc::new(stacks(&mut samples, &tables)?);
     if tables.not_utf8 > 0 {
         profile.warnings.push(Warning::NotUtf8(tables.not_utf8));
     }

@@ -154,3 +154,23 @@ impl EncodedStacks {
         ids
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_copy_keeps_its_stacks() {
+        let mut builder = crate::ProfileBuilder::new(&[("inuse_space", "bytes")]);
+        builder.add_folded("main;parse", &[96]);
+        builder.add_folded("main;idle", &[8]);
+        let whole = builder.finish();
+        for change in [
+            |copy: &mut crate::Profile| copy.samples.rewrite(|_, values, _, _| values[0] > 8),
+            |copy: &mut crate::Profile| copy.samples.retain(|values| values[0] > 8),
+        ] {
+            let mut copy = whole.clone();
+            change(&mut copy);
+            assert_eq!((copy.samples.len(), whole.samples.len()), (1, 2));
+            assert_eq!(whole.samples.stack(1).len(), 2);
+        }
+    }
+}
