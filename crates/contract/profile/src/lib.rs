@@ -94,7 +94,7 @@ pub use crate::{
         default_sample_type, find_sample_type,
     },
     strings::{StringId, StringTable},
-    unit::{Unit, UnitFamily},
+    unit::{Unit, UnitFamily, parse_bytes},
 };
 
 /// Examples of README.md, which run as tests, too.

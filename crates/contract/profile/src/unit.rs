@@ -21,6 +21,28 @@ pub struct Unit {
     pub factor: i64,
 }
 
+/// Returns a number of bytes that is written as people write it: `512`, `16GiB` or `1.5gb`; `None`
+/// for any other text.
+///
+/// ```
+/// assert_eq!(heapprof_profile::parse_bytes("1.5KiB"), Some(1536));
+/// assert_eq!(heapprof_profile::parse_bytes("5 bananas"), None);
+/// ```
+pub fn parse_bytes(text: &str) -> Option<u64> {
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let (digits, unit) = text.split_at(split.unwrap_or(text.len()));
+    let number: f64 = digits.parse().ok()?;
+    let factor = match unit.trim() {
+        "" => 1,
+        unit => {
+            Unit::parse(unit)
+                .filter(|unit| unit.family == UnitFamily::Bytes)?
+                .factor
+        }
+    };
+    Some((number * factor as f64) as u64)
+}
+
 impl Unit {
     /// Reads the name of a unit, in any case, singular or plural, short or long; `None` for an
     /// unknown name, e.g. `count`.
