@@ -16,6 +16,7 @@
 //!   page requests its report, and later parts of the report's tree.
 //! * `statement.rs`: statements of the user, which may only read, within a time limit.
 //! * `rows.rs`: the rows of a page, both for a file and for an answer.
+//! * `browser.rs`: opens the page in the user's browser.
 //!
 //! The [`PageHost`] is the program that serves the page. It puts errors and notes into words,
 //! because only a program has options, and it knows which arguments are processes.
@@ -24,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod anonymous;
+mod browser;
 mod commands;
 mod desk;
 mod host;
@@ -41,6 +43,7 @@ mod web_question;
 
 pub use crate::{
     anonymous::hash_names,
+    browser::open_in_browser,
     desk::PageDesk,
     host::{PageHost, PageWords},
     parameters::ParameterValues,

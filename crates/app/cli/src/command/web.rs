@@ -3,13 +3,12 @@
 //! The crate `heapprof-page` makes the answers, and `heapprof-web` is the server. This module
 //! handles the options, the browser and the signals.
 
-mod browser;
 mod host;
 
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use heapprof_page::{PageDesk, PageSettings};
+use heapprof_page::{PageDesk, PageSettings, open_in_browser};
 use heapprof_recorder::inherited_state;
 use heapprof_sources::ProfileSources;
 use heapprof_web::{PageServer, ServerStop};
@@ -102,7 +101,7 @@ fn serve(sources: ProfileSources, settings: PageSettings, start: ServerStart) ->
     output::text(None, &format!("{url}\n"))?;
     messages::note(&format!("serving {title} to this machine until Ctrl-C"));
     let page = match start.opens_browser {
-        true => browser::open(&url),
+        true => open_in_browser(&url, messages::note),
         false => None,
     };
     let served = server.serve(desk, &stop).context("the server");

@@ -11,11 +11,9 @@ use std::process::{Command, Stdio};
 
 use tempfile::NamedTempFile;
 
-use crate::messages;
-
 /// Opens an address in the browser, through a file that leads to it. The file exists as long as the
-/// returned value.
-pub(super) fn open(url: &str) -> Option<NamedTempFile> {
+/// returned value. `note` gets the reason if the browser fails, which may be later.
+pub fn open_in_browser(url: &str, note: fn(&str)) -> Option<NamedTempFile> {
     let words = browser()?;
     let opened = || -> std::io::Result<NamedTempFile> {
         let file = leading_to(url)?;
@@ -32,7 +30,7 @@ pub(super) fn open(url: &str) -> Option<NamedTempFile> {
             if let Ok(status) = child.wait()
                 && !status.success()
             {
-                not_opened(&program, &status);
+                not_opened(note, &program, &status);
             }
         });
         Ok(file)
@@ -40,14 +38,14 @@ pub(super) fn open(url: &str) -> Option<NamedTempFile> {
     match opened() {
         Ok(file) => Some(file),
         Err(error) => {
-            not_opened(&words[0], &error);
+            not_opened(note, &words[0], &error);
             None
         }
     }
 }
 
-fn not_opened(program: &str, why: &dyn std::fmt::Display) {
-    messages::note(&format!("{program}: {why}; open the address in a browser"));
+fn not_opened(note: fn(&str), program: &str, why: &dyn std::fmt::Display) {
+    note(&format!("{program}: {why}; open the address in a browser"));
 }
 
 /// Returns the arguments with the file in place of `%s`, or at the end.
