@@ -41,6 +41,7 @@ mod peer;
 mod process_feed;
 mod profile_entries;
 mod program;
+pub mod recorded_files;
 mod recorded_processes;
 mod recording;
 mod records;

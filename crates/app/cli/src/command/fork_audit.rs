@@ -8,10 +8,11 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use heapprof_analysis::{AnalysisSession, fork_audit::ForkRule, store::ProfileStore};
+use heapprof_recorder::recorded_files::{PROFILE_SUFFIX, profiles_of};
 use heapprof_report::{ReportFormat, ReportStyle};
 use heapprof_stores::make_database;
 
-use super::forks::{PROFILE_SUFFIX, ask, profiles_of};
+use super::forks::ask;
 use super::record;
 use crate::args::record::YesOrNo;
 use crate::args::size::size;

@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail};
 use heapprof_analysis::FilterNote;
 use heapprof_bench::{RecordedRun, RunError, RunSetup};
 use heapprof_page::QuestionNote;
+use heapprof_recorder::recorded_files::profiles_of;
 
-use super::forks::profiles_of;
 use crate::advice::note_question;
 use crate::context::CommandContext;
 

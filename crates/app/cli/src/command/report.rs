@@ -9,6 +9,7 @@ use heapprof_analysis::{
     in_order_of_time, report::report,
 };
 use heapprof_page::{PathRule, ReportPage, SourceFiles, hash_names, page_rows};
+use heapprof_recorder::recorded_files;
 use heapprof_report::UnitFormatter;
 use heapprof_web::{ReportContainer, page};
 
@@ -127,7 +128,7 @@ fn read_audit(
     if !args.base.is_empty() || !Path::new(folder).is_dir() {
         return Ok(None);
     }
-    let all = forks::profiles_of(folder)?;
+    let all = recorded_files::profiles_of(folder)?;
     let of_forks = |name: &&String| name.ends_with(forks::AUDIT_SUFFIX);
     let names: Vec<String> = all.iter().filter(of_forks).cloned().collect();
     if names.is_empty() {
@@ -160,9 +161,12 @@ pub(super) fn expand_names(names: &[String]) -> Result<Vec<String>> {
             all.push(name.clone());
             continue;
         }
-        let mut found = forks::list_folder(Path::new(name))?;
-        found.retain(|path| path.to_string_lossy().ends_with(forks::PROFILE_SUFFIX));
-        forks::must_have_some(name, &found)?;
+        let mut found = recorded_files::list_folder(Path::new(name))?;
+        found.retain(|path| {
+            path.to_string_lossy()
+                .ends_with(recorded_files::PROFILE_SUFFIX)
+        });
+        recorded_files::must_have_some(name, &found)?;
         all.extend(found.iter().map(|path| path.display().to_string()));
     }
     Ok(all)
