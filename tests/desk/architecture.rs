@@ -24,7 +24,7 @@ const OWNED: &[(&str, &str)] = &[
     (
         "anyhow",
         "heapprof-cli heapprof-carried heapprof-inspect heapprof-page heapprof-sources \
-         heapprof-recorder heapprof-stores heapprof-dropin heapprof-terminal",
+         heapprof-recorder heapprof-stores heapprof-dropin heapprof-terminal heapprof-prompt",
     ),
     ("ureq", "heapprof-sources heapprof-stores"),
     // heapprof-cli uses it for children and files of other users, heapprof-symbolize for files of
@@ -39,8 +39,9 @@ const OWNED: &[(&str, &str)] = &[
     ),
     (
         "signal-hook",
-        "heapprof-cli heapprof-recorder heapprof-terminal",
+        "heapprof-cli heapprof-recorder heapprof-terminal heapprof-prompt",
     ),
+    ("rustyline", "heapprof-prompt"),
     ("ratatui-core", "heapprof-terminal"),
     ("ratatui-crossterm", "heapprof-terminal"),
     ("crossterm", "heapprof-terminal"),
@@ -48,8 +49,8 @@ const OWNED: &[(&str, &str)] = &[
     (
         "libc",
         "heapprof-platform heapprof-engine heapprof-providers heapprof-preload heapprof-alloc \
-         heapprof-attach heapprof-cli heapprof-heap heapprof-process heapprof-recorder \
-         heapprof-wiretap",
+         heapprof-attach heapprof-cli heapprof-heap heapprof-process heapprof-prompt \
+         heapprof-recorder heapprof-wiretap",
     ),
     ("inferno", "heapprof-report"),
     // heapprof-page writes the lists of the server's API with it, and heapprof-analysis reads

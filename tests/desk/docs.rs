@@ -5,8 +5,9 @@
 //! printed to stderr. `recorded` runs the example in a folder of the page's own, with the programs
 //! of docs/examples, and skips it if there is no compiler. `perl-module` skips it where no module
 //! of Perl can be built. `any` accepts any output, because it depends on the machine; so does the
-//! share of RSS in `record`'s line, which is not always known. HEAPPROF_BLESS=1 writes the outputs
-//! anew.
+//! share of RSS in `record`'s line, which is not always known. `session` is a session of a shell:
+//! what follows a prompt is typed, and the greeting, which is on stderr, comes first.
+//! HEAPPROF_BLESS=1 writes the outputs anew.
 
 use std::path::{Path, PathBuf};
 
@@ -91,6 +92,40 @@ fn run_example(line: &str, options: &str, folder: &Path, db: &Path) -> String {
     text
 }
 
+/// The prompts of the shells.
+const PROMPTS: [&str; 3] = ["(pprof) ", "(jeprof) ", "(heapprof) "];
+
+/// Runs a session of a shell with the lines that `expected` has behind its prompts. Returns the
+/// greeting, and stdout with these lines.
+fn run_session(line: &str, expected: &str, folder: &Path) -> String {
+    let first = expected.lines().find_map(|line| {
+        let mut prompts = PROMPTS.into_iter();
+        prompts.find(|prompt| line.starts_with(prompt))
+    });
+    let prompt = first.unwrap_or_else(|| panic!("{line}: no line is typed"));
+    let typed = || expected.lines().filter_map(|l| l.strip_prefix(prompt));
+    let script: String = typed().map(|line| format!("{line}\n")).collect();
+    let input = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(input.path(), script).unwrap();
+    let words = shell_words(line);
+    assert_eq!(words[0], "heapprof", "{line}");
+    let output = command(folder)
+        .env("TZ", "UTC")
+        .args(&words[1..])
+        .stdin(input.reopen().unwrap())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{line}");
+    let mut text = String::from_utf8(output.stderr).unwrap();
+    let answers = String::from_utf8(output.stdout).unwrap();
+    let mut answers = answers.split(prompt);
+    text += answers.next().unwrap();
+    for (line, answer) in typed().zip(answers) {
+        text += &format!("{prompt}{line}\n{answer}");
+    }
+    text
+}
+
 /// Returns the text without the share of RSS, which depends on this machine's code and libraries.
 fn of_any_machine(text: &str) -> String {
     let share = regex::Regex::new(r" \([0-9.<]+% of peak RSS [0-9.]+[KM]iB\)").unwrap();
@@ -156,6 +191,8 @@ fn examples_print_what_the_pages_say() {
                 || needs::have(&["gcc", "make", "perl"]) && needs::perl_options(false).is_some();
             let found = if says(options, "perl-module") && !builds_module() {
                 expected.clone()
+            } else if says(options, "session") {
+                run_session(asked, &expected, &sample_profiles())
             } else if !recorded {
                 run_example(asked, options, &sample_profiles(), &db)
             } else if *programs.get_or_insert_with(built) {

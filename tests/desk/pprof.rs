@@ -9,6 +9,7 @@
 //! compared in `oracle.rs`.
 
 mod fixtures;
+mod viewers;
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -223,7 +224,7 @@ const BEFORE: &str = "valid/go.leaky.before.pb.gz";
 
 #[test]
 fn what_cannot_be_done_is_one_line() {
-    let table: [(&[&str], &str); 28] = [
+    let table: [(&[&str], &str); 23] = [
         (
             &["-bananas", AFTER],
             "flag provided but not defined: -bananas",
@@ -294,11 +295,6 @@ fn what_cannot_be_done_is_one_line() {
             &["-no_browser", "-top", AFTER],
             "-no_browser only makes sense with -http",
         ),
-        (&["-weblist=main", AFTER], "heapprof list"),
-        (&["-disasm=main", AFTER], "heapprof top -g addresses"),
-        (&["-web", AFTER], "-svg -output=out.svg"),
-        (&["-kcachegrind", AFTER], "-callgrind -output=callgrind.out"),
-        (&[AFTER], "there is no interactive shell"),
         (
             &["-top", "-output=nowhere/x.txt", AFTER],
             "nowhere/x.txt: cannot be written",

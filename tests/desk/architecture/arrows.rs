@@ -118,6 +118,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "symbolize",
         ],
     ),
+    ("app/prompt", &["dropin", "files"]),
     (
         "app/recorder",
         &[
@@ -153,6 +154,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "page",
             "process",
             "profile",
+            "prompt",
             "recorder",
             "report",
             "sources",

@@ -4,7 +4,10 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use heapprof_dropin::{DropinHost, FetchOptions, ReportBody, ToolReadOptions, WebPageRequest};
+use heapprof_dropin::{
+    CommandReader, DropinHost, FetchOptions, LineCompleter, ReportBody, ToolReadOptions,
+    WebPageRequest,
+};
 use heapprof_files::write_named;
 use heapprof_profile::Profile;
 use heapprof_sources::ProfileSources;
@@ -26,8 +29,16 @@ impl DropinHost for CommandLineHost<'_> {
         messages::note(text);
     }
 
-    fn explain(&self, help: &str) {
-        messages::help(help);
+    fn print_lines(&self, text: &str) {
+        messages::help(text);
+    }
+
+    fn command_reader(
+        &self,
+        shell: &str,
+        completer: Box<dyn LineCompleter>,
+    ) -> Result<Box<dyn CommandReader>> {
+        output::command_reader(shell, completer)
     }
 
     fn help(&self) -> String {

@@ -14,7 +14,7 @@ use heapprof_bench::RunError;
 use heapprof_page::QuestionError;
 use heapprof_report::ReportError;
 use heapprof_stores::StoreError;
-use heapprof_text::{MismatchReason, fold_words, printable};
+use heapprof_text::{MismatchReason, fold_words, printable, printable_lines};
 
 use crate::{name, output, suggestion};
 
@@ -247,7 +247,9 @@ fn is_of_pprof(arg: &str) -> bool {
 
 /// Prints the whole help to a user who typed too little.
 pub(crate) fn help(text: &str) {
-    let _ = writeln!(anstream::stderr(), "{text}");
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    let shown = printable_lines(text);
+    let _ = write!(anstream::stderr(), "{shown}{end}");
 }
 
 /// Prints a report to stderr, so that it does not mix with a program's output.

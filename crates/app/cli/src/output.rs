@@ -7,9 +7,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use heapprof_dropin::{CommandReader, LineCompleter};
 use heapprof_files::{
     FileAccess, FileOwner, PathTrust, TypedPath, replace_file, resolve_typed, write_named,
 };
+use heapprof_prompt::{PipedReader, TerminalReader, can_edit_lines};
 use heapprof_recorder::inherited_state;
 
 use crate::args::FileMode;
@@ -59,6 +61,18 @@ pub(crate) fn profile(
     body: impl FnOnce(&mut dyn Write) -> Result<()>,
 ) -> Result<()> {
     write_for(FileAccess::Exactly(mode.0), file, body)
+}
+
+/// Returns the source of the commands of a shell: the terminal, or else stdin.
+pub(crate) fn command_reader(
+    shell: &str,
+    completer: Box<dyn LineCompleter>,
+) -> Result<Box<dyn CommandReader>> {
+    if can_edit_lines() {
+        return Ok(Box::new(TerminalReader::new(shell, completer)?));
+    }
+    let (input, output) = (io::stdin().lock(), io::stdout());
+    Ok(Box::new(PipedReader::new(input, output)))
 }
 
 /// Prints a command's help, or the version.

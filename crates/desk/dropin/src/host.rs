@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -58,13 +60,37 @@ pub struct WebPageRequest {
     pub ignore: String,
 }
 
+/// Function that completes the end of a line.
+pub trait LineCompleter {
+    /// Returns the position at which the last word of `line` begins, and all words that it may
+    /// become.
+    fn complete(&self, line: &str) -> (usize, Vec<String>);
+}
+
+/// Source of the lines that a shell executes: a person at a terminal, or a script on a pipe.
+pub trait CommandReader {
+    /// Prints the prompt and returns the next line without its end, or `None` at the end of the
+    /// input. A line that the person gave up is empty.
+    ///
+    /// # Errors
+    /// The input can't be read.
+    fn read_line(&mut self, prompt: &str) -> Result<Option<String>>;
+
+    /// Forgets that the person interrupted a command, because the next command begins.
+    fn begin_command(&mut self);
+
+    /// Returns the mark that is set when the person interrupts a command. From now on, Ctrl-C sets
+    /// it instead of ending the program.
+    fn interruption(&self) -> Arc<AtomicBool>;
+}
+
 /// The program that contains a drop-in. It reads profiles, writes reports and prints notes.
 pub trait DropinHost {
     /// Prints a note for the user. The command continues.
     fn note(&self, text: &str);
 
-    /// Prints the whole help, for an incomplete command line.
-    fn explain(&self, help: &str);
+    /// Prints lines on stderr as they are, for example the help for an incomplete command line.
+    fn print_lines(&self, text: &str);
 
     /// Returns the help of the current command.
     fn help(&self) -> String;
@@ -83,6 +109,21 @@ pub trait DropinHost {
     /// # Errors
     /// The URL can't be fetched, or its content is no profile.
     fn fetch(&self, url: &str, transfer: &FetchOptions, how: ToolReadOptions) -> Result<Profile>;
+
+    /// Returns the source of the commands of the shell `shell`, whose history has that name.
+    ///
+    /// # Errors
+    /// The terminal can't be used.
+    fn command_reader(
+        &self,
+        shell: &str,
+        completer: Box<dyn LineCompleter>,
+    ) -> Result<Box<dyn CommandReader>>;
+
+    /// Whether the person has interrupted the command that runs.
+    fn is_interrupted(&self) -> bool {
+        false
+    }
 
     /// Whether reports are written to a terminal.
     fn is_terminal(&self) -> bool;

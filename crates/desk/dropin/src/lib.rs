@@ -21,7 +21,8 @@ pub use crate::{
     callgrind::callgrind,
     error::DropinError,
     host::{
-        DropinHost, FetchOptions, ProfileConverter, ReportBody, ToolReadOptions, WebPageRequest,
+        CommandReader, DropinHost, FetchOptions, LineCompleter, ProfileConverter, ReportBody,
+        ToolReadOptions, WebPageRequest,
     },
     jeprof::{help as jeprof_help, run as jeprof},
     pprof::{help as pprof_help, run as pprof},

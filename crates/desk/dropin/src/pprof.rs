@@ -17,8 +17,10 @@ mod print;
 mod profile_copy;
 mod ranges;
 mod remote;
+mod shell;
 mod sources;
 mod symbols;
+mod viewers;
 
 use anyhow::{Result, bail};
 
@@ -57,7 +59,7 @@ pub(crate) fn run_with(
         Err(FlagError::Invalid(why)) => bail!("pprof: {why}; heapprof pprof -h lists the flags"),
     };
     if typed.words.is_empty() {
-        host.explain(&host.help());
+        host.print_lines(&host.help());
         bail!("no profile source specified");
     }
     let config = PprofConfig::new(host, typed)?;
@@ -74,7 +76,12 @@ pub(crate) fn run_with(
         threads_as_counted,
     };
     let profile = load::load(&config, load::PprofFrameSelection::AsRequested(how))?;
-    print::report(profile, &config)
+    if config.format == "shell" {
+        return shell::run(&profile, &config);
+    }
+    let printed = print::report(profile, &config);
+    viewers::remove_files();
+    printed
 }
 
 /// Converts the result of reading a file to the profile that pprof works on, without empty labels.

@@ -8,11 +8,12 @@ use crate::host::DropinHost;
 use crate::kind::FlagKind;
 use crate::pprof::flag_table::{FlagGroup, flags_in_group};
 
-/// A valid request, made from the command line.
+/// A valid request, made from the command line or from a command of the shell.
+#[derive(Clone)]
 pub(super) struct PprofConfig<'h> {
     /// The program that reads profiles, writes reports and prints notes.
     pub(super) host: &'h dyn DropinHost,
-    /// Name of the format's flag.
+    /// Name of the format's flag; `shell` or `http` if there is none.
     pub(super) format: &'static str,
     /// The format's regular expression, if the format takes one.
     pub(super) about: Option<String>,
@@ -27,6 +28,8 @@ pub(super) struct PprofConfig<'h> {
     pub(super) base: Option<String>,
     /// Whether the base stays visible and is marked (`-diff_base`).
     pub(super) diff: bool,
+    /// Whether a command of the shell makes the request.
+    pub(super) is_shell: bool,
     /// The values of all flags, as they were parsed.
     pub(super) flags: PprofArguments,
 }
@@ -72,7 +75,11 @@ impl<'h> PprofConfig<'h> {
         if flags.is_on("normalize") && base.is_none() {
             bail!("must have base profile to normalize by");
         }
-        let format = supported_format(&flags, format)?;
+        let format = match format {
+            Some(format) => format,
+            None if flags.text("http").is_empty() => "shell",
+            None => "http",
+        };
         Ok(Self {
             host,
             format,
@@ -85,8 +92,20 @@ impl<'h> PprofConfig<'h> {
             sources,
             base,
             diff,
+            is_shell: false,
             flags,
         })
+    }
+
+    /// Returns the same request for another host.
+    pub(super) fn on_host<'o>(&self, host: &'o dyn DropinHost) -> PprofConfig<'o>
+    where
+        'h: 'o,
+    {
+        PprofConfig {
+            host,
+            ..self.clone()
+        }
     }
 }
 
@@ -105,7 +124,7 @@ fn one_of(flags: &PprofArguments, group: FlagGroup) -> Result<Option<&'static st
 
 fn format(flags: &PprofArguments) -> Result<(Option<&'static str>, Option<String>)> {
     let mut chosen = None;
-    for flag in flags_in_group(FlagGroup::Format).chain(flags_in_group(FlagGroup::Elsewhere)) {
+    for flag in flags_in_group(FlagGroup::Format).chain(flags_in_group(FlagGroup::Shown)) {
         let about = match flag.kind {
             FlagKind::Bool if flag.name != "no_browser" && flags.is_on(flag.name) => None,
             FlagKind::Regex if !flags.text(flag.name).is_empty() => Some(flags.text(flag.name)),
@@ -123,32 +142,6 @@ fn format(flags: &PprofArguments) -> Result<(Option<&'static str>, Option<String
         Some((name, about)) => (Some(name), about),
         None => (None, None),
     })
-}
-
-/// Returns the format. Fails if none is chosen, or if heapprof does not support it.
-fn supported_format(flags: &PprofArguments, format: Option<&'static str>) -> Result<&'static str> {
-    if !flags.text("http").is_empty() {
-        return Ok("http");
-    }
-    let Some(format) = format else {
-        bail!(
-            "there is no interactive shell; give a format, for example -top (heapprof pprof -h \
-             lists them)"
-        );
-    };
-    let instead = match format {
-        "weblist" => "heapprof list REGEX FILE, or -list=REGEX here, shows source lines",
-        "disasm" => {
-            "there is no disassembler; heapprof top -g addresses, or -top -addresses here, shows \
-             values by address"
-        }
-        "web" | "eog" => "write the picture with -svg -output=out.svg, and open that",
-        "evince" => "write the picture with -pdf -output=out.pdf, and open that",
-        "gv" => "write the picture with -ps -output=out.ps, and open that",
-        "kcachegrind" => "write the file with -callgrind -output=callgrind.out, and open that",
-        _ => return Ok(format),
-    };
-    bail!("-{format}: heapprof starts no viewers; {instead}");
 }
 
 fn sample_index(host: &dyn DropinHost, flags: &PprofArguments) -> String {

@@ -7,8 +7,8 @@ use crate::kind::FlagKind;
 pub(crate) enum FlagGroup {
     /// Output formats. Only one flag of this group is allowed.
     Format,
-    /// Formats for which heapprof has a replacement: another command, or other flags.
-    Elsewhere,
+    /// Formats that are shown in another program. They count as output formats, too.
+    Shown,
     /// Flags that control the content and look of a report.
     Display,
     /// Order of rows. Only one flag of this group is allowed.
@@ -51,7 +51,7 @@ const fn flag(
     }
 }
 
-use FlagGroup::{Display, Elsewhere, Filter, Format, Granularity, Short, Sort, Source};
+use FlagGroup::{Display, Filter, Format, Granularity, Short, Shown, Sort, Source};
 use FlagKind::{Bool, Float, Int, Regex, Text};
 
 /// All flags of pprof.
@@ -76,15 +76,16 @@ const PPROF_FLAGS: &[PprofFlag] = &[
     flag(Format, Bool, "proto", "false", "The profile, filtered, as a profile"),
     flag(Format, Bool, "topproto", "false", "The rows of -top as a profile"),
 
-    flag(Elsewhere, Regex, "weblist", "", "heapprof list shows sources"),
-    flag(Elsewhere, Regex, "disasm", "", "heapprof top -g addresses shows instructions' values"),
-    flag(Elsewhere, Text, "http", "", "[HOST]:[PORT] for heapprof's page; this machine only"),
-    flag(Elsewhere, Bool, "no_browser", "false", "Goes with -http"),
-    flag(Elsewhere, Bool, "web", "false", "-svg with -output, and open the file"),
-    flag(Elsewhere, Bool, "eog", "false", "-svg with -output, and open the file"),
-    flag(Elsewhere, Bool, "evince", "false", "-pdf with -output, and open the file"),
-    flag(Elsewhere, Bool, "gv", "false", "-ps with -output, and open the file"),
-    flag(Elsewhere, Bool, "kcachegrind", "false", "-callgrind with -output, and open the file"),
+    flag(Format, Regex, "disasm", "", "Instructions of functions that match"),
+
+    flag(Shown, Bool, "web", "false", "The call graph in a browser"),
+    flag(Shown, Regex, "weblist", "", "Source lines and instructions in a browser"),
+    flag(Shown, Bool, "eog", "false", "The call graph in eog"),
+    flag(Shown, Bool, "evince", "false", "The call graph in evince"),
+    flag(Shown, Bool, "gv", "false", "The call graph in gv"),
+    flag(Shown, Bool, "kcachegrind", "false", "The call graph in KCachegrind"),
+    flag(Shown, Text, "http", "", "[HOST]:[PORT] for heapprof's page; this machine only"),
+    flag(Shown, Bool, "no_browser", "false", "Goes with -http"),
 
     flag(Display, Text, "output", "", "File to write to instead of stdout"),
     flag(Display, Text, "sample_index", "", "Which value of samples: its type or position from 0"),
@@ -163,14 +164,14 @@ pub(crate) fn flags_in_group(group: FlagGroup) -> impl Iterator<Item = &'static 
 }
 
 const FLAG_GROUPS: [(FlagGroup, &str); 8] = [
-    (Format, "Formats, at most one"),
+    (Format, "Formats, at most one; without one, the shell opens"),
+    (Shown, "Formats that another program shows"),
     (Sort, "Order"),
     (Granularity, "What a row is"),
     (Display, "Display"),
     (Filter, "Filters"),
     (Source, "Sources and symbols"),
     (Short, "Short forms"),
-    (Elsewhere, "What to use instead"),
 ];
 
 /// Returns the help of `heapprof pprof` that follows its usage.

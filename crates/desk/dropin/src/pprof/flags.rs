@@ -7,7 +7,7 @@ use crate::kind::FlagKind;
 use crate::pprof::flag_table::{PprofFlag, find_flag};
 
 /// A parsed command line of pprof: the values of the flags, and the words after them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct PprofArguments {
     value: HashMap<&'static str, String>,
     /// The binary and the sources.
@@ -80,6 +80,11 @@ impl PprofArguments {
         flags
     }
 
+    /// Changes the value of a flag to a value that fits it.
+    pub(super) fn set(&mut self, name: &'static str, value: String) {
+        self.value.insert(name, value);
+    }
+
     /// Returns the value of a flag as text, or the default value of the flag.
     pub(super) fn text(&self, name: &str) -> &str {
         match self.value.get(name) {
@@ -123,7 +128,8 @@ fn check(flag: &PprofFlag, value: &str) -> Result<(), String> {
     }
 }
 
-fn boolean(text: &str) -> Option<bool> {
+/// Reads a truth value as Go's flags do.
+pub(super) fn boolean(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
@@ -155,7 +161,8 @@ fn integer(text: &str) -> Option<i64> {
     i64::try_from(if negative { -size } else { size }).ok()
 }
 
-fn real(text: &str) -> Option<f64> {
+/// Reads a number that may have a fraction.
+pub(super) fn real(text: &str) -> Option<f64> {
     text.parse().ok()
 }
 

@@ -12,9 +12,9 @@ use heapprof_profile::Profile;
 use heapprof_text::{ControlReplacement, escaping};
 
 use super::config::PprofConfig;
-use super::profile_copy::create_numbered;
+use super::profile_copy::{FileReaders, create_numbered};
 use super::sources::SourceFileCache;
-use super::{filters, image};
+use super::{filters, image, viewers};
 
 /// Filters the profile and prints the requested report.
 pub(super) fn report(mut profile: Profile, config: &PprofConfig<'_>) -> Result<()> {
@@ -38,14 +38,22 @@ pub(super) fn report(mut profile: Profile, config: &PprofConfig<'_>) -> Result<(
         filters::apply(&mut profile, &units, config)?;
     }
     filters::aggregate(&mut profile, limits.granularity, config);
+    stop_if_interrupted(config)?;
     let file = config.flags.text("output");
-    if file.is_empty() && config.host.is_terminal() && !file_extension(config.format).is_empty() {
+    if file.is_empty() && viewers::is_shown(config.format) {
+        let mut report = Vec::new();
+        print(profile, config.format, &options, &mut report)?;
+        return viewers::show(config, &report);
+    }
+    let is_dialogue = config.is_shell || config.host.is_terminal();
+    if file.is_empty() && is_dialogue && !file_extension(config.format).is_empty() {
         // This format is not for a terminal, so the report goes into a new file in the current
         // folder.
         let mut report = Vec::new();
         print(profile, config.format, &options, &mut report)?;
+        let extension = file_extension(config.format);
         let (path, file) =
-            create_numbered(Path::new(""), "profile", file_extension(config.format))?;
+            create_numbered(Path::new(""), "profile", extension, FileReaders::Umask)?;
         config
             .host
             .note(&format!("Generating report in {}", path.display()));
@@ -58,8 +66,49 @@ pub(super) fn report(mut profile: Profile, config: &PprofConfig<'_>) -> Result<(
         config.host.note(&format!("Generating report in {file}"));
     }
     let file = (!file.is_empty()).then(|| config.host.path(file));
-    let body = |out: &mut dyn Write| print(profile, config.format, &options, out);
+    let body = |out: &mut dyn Write| {
+        let mut out = InterruptibleWriter { config, out };
+        print(profile, config.format, &options, &mut out)
+    };
     config.host.write(file.as_deref(), Box::new(body))
+}
+
+/// Fails if the person has interrupted the command.
+fn stop_if_interrupted(config: &PprofConfig<'_>) -> Result<()> {
+    match config.host.is_interrupted() {
+        true => bail!("interrupted"),
+        false => Ok(()),
+    }
+}
+
+/// Writer of a report that ends when the person interrupts the command.
+struct InterruptibleWriter<'a> {
+    config: &'a PprofConfig<'a>,
+    out: &'a mut dyn Write,
+}
+
+impl Write for InterruptibleWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self.config.host.is_interrupted() {
+            true => Err(std::io::Error::other("interrupted")),
+            false => self.out.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// Returns the lines that describe the profile, and the total of the sample type.
+pub(super) fn profile_labels(
+    profile: &Profile,
+    config: &PprofConfig<'_>,
+) -> Result<(Vec<String>, i64)> {
+    let units = reshape::label_units(profile);
+    let options = options(profile, &units, &NodeLimits::new(config), config)?;
+    let labels = report::profile_labels(profile, &options, &options.values());
+    Ok((labels, options.total))
 }
 
 /// Returns the file name extension for a format; empty for a format that may be shown in a
@@ -87,7 +136,7 @@ fn print(
     match format {
         "proto" => Ok(report::proto(profile, options, out)?),
         "topproto" => Ok(report::topproto(&profile, options, out)?),
-        "svg" | "png" | "gif" | "pdf" | "ps" => {
+        "svg" | "png" | "gif" | "pdf" | "ps" | "web" | "eog" | "evince" | "gv" => {
             let mut graph = Vec::new();
             print(profile, "dot", options, &mut graph)?;
             Ok(out.write_all(&image::draw(&graph, format)?)?)
@@ -111,7 +160,7 @@ fn text(
         "comments" => report::comments(&profile, out)?,
         "text" | "top" => report::top(&profile, options, out)?,
         "tree" | "peek" => report::tree(&profile, options, out)?,
-        "callgrind" => report::callgrind(&profile, options, out)?,
+        "callgrind" | "kcachegrind" => report::callgrind(&profile, options, out)?,
         "list" => {
             let sources = SourceFileCache::new(options)?;
             report::list(&profile, options, &|file| sources.read(file), out)?;
@@ -139,12 +188,12 @@ impl NodeLimits {
         };
         let granularity = match config.format {
             "list" => "lines",
-            "proto" | "raw" | "callgrind" => "addresses",
+            "proto" | "raw" | "callgrind" | "kcachegrind" => "addresses",
             _ => config.granularity,
         };
         let whole = matches!(
             config.format,
-            "peek" | "list" | "proto" | "raw" | "callgrind"
+            "peek" | "list" | "proto" | "raw" | "callgrind" | "kcachegrind"
         );
         match flags.is_on("trim") && !whole {
             true => Self {

@@ -3,6 +3,7 @@
 use std::env;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use crate::graph::base;
@@ -30,7 +31,7 @@ fn save_to_folder(host: &dyn DropinHost, profile: &Profile) -> Result<PathBuf> {
     for r#type in &profile.sample_type {
         name += &format!("{}.", profile.text(r#type.r#type));
     }
-    let (path, file) = create_numbered(&folder(host)?, &name, ".pb.gz")?;
+    let (path, file) = create_numbered(&folder(host)?, &name, ".pb.gz", FileReaders::Umask)?;
     let body = |writer: &mut dyn Write| Ok(encode(profile, writer)?);
     host.write_into(&path.display().to_string(), file, Box::new(body))?;
     Ok(path)
@@ -53,17 +54,33 @@ fn folder(host: &dyn DropinHost) -> Result<PathBuf> {
     bail!("failed to identify temp dir")
 }
 
+/// The users who may read a new file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FileReaders {
+    /// The umask decides.
+    Umask,
+    /// Only the user who makes the file.
+    Owner,
+}
+
 /// Creates a file whose name consists of `name`, the lowest free number and `end`.
 pub(super) fn create_numbered(
     folder: &std::path::Path,
     name: &str,
     end: &str,
+    readers: FileReaders,
 ) -> Result<(PathBuf, std::fs::File)> {
+    let mode = match readers {
+        FileReaders::Umask => 0o666,
+        FileReaders::Owner => 0o600,
+    };
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(mode);
     for number in 1..10_000 {
         // The folder is not made absolute, so that a file in the current folder is named without
         // it.
         let path = folder.join(format!("{name}{number:03}{end}"));
-        match OpenOptions::new().write(true).create_new(true).open(&path) {
+        match options.open(&path) {
             Ok(file) => return Ok((path, file)),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(error) => {

@@ -1,0 +1,20 @@
+//! The prompt of heapprof's shells: reads the lines that a person types at a terminal, or the lines
+//! of a script on a pipe.
+//!
+//! [`TerminalReader`] edits lines, completes words and keeps a history. [`PipedReader`] prints the
+//! same prompts and reads lines as they are. [`run_shell`] is the loop of a shell whose
+//! commands run in processes of their own.
+//!
+//! This crate must never know what the lines mean.
+
+mod apart;
+mod history;
+mod paths;
+mod piped;
+mod shell;
+mod terminal;
+mod words;
+
+pub use piped::PipedReader;
+pub use shell::{CommandWords, ShellCommands, WordCompleter, run_shell};
+pub use terminal::{TerminalReader, can_edit_lines};

@@ -1,0 +1,82 @@
+//! Lines from a pipe or a file. The prompts are printed, because scripts may wait for them.
+
+use std::io::{BufRead, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, Result, bail};
+use heapprof_dropin::CommandReader;
+
+/// Maximum length of a line in bytes.
+const MAX_LINE_LENGTH: u64 = 1 << 20;
+
+/// Reader of the lines of a script.
+pub struct PipedReader<R, W> {
+    input: R,
+    output: W,
+}
+
+impl<R: BufRead, W: Write> PipedReader<R, W> {
+    /// Makes a reader of `input` that prints its prompts on `output`.
+    pub fn new(input: R, output: W) -> Self {
+        Self { input, output }
+    }
+}
+
+impl<R: BufRead, W: Write> CommandReader for PipedReader<R, W> {
+    fn read_line(&mut self, prompt: &str) -> Result<Option<String>> {
+        let printed = self.output.write_all(prompt.as_bytes());
+        printed
+            .and_then(|()| self.output.flush())
+            .context("standard output: cannot be written")?;
+        let mut line = Vec::new();
+        let read = self
+            .input
+            .by_ref()
+            .take(MAX_LINE_LENGTH)
+            .read_until(b'\n', &mut line)
+            .context("standard input: cannot be read")?;
+        if read == 0 {
+            return Ok(None);
+        }
+        if line.last() == Some(&b'\n') {
+            line.pop();
+        } else if line.len() as u64 == MAX_LINE_LENGTH {
+            bail!("standard input: a line has more than {MAX_LINE_LENGTH} bytes");
+        }
+        Ok(Some(String::from_utf8_lossy(&line).into_owned()))
+    }
+
+    fn begin_command(&mut self) {}
+
+    fn interruption(&self) -> Arc<AtomicBool> {
+        // Ctrl-C ends a script as it ends any program.
+        Arc::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_line_follows_a_prompt() {
+        let mut output = Vec::new();
+        let mut reader = PipedReader::new(&b"top\r\n\nq"[..], &mut output);
+        let mut lines = Vec::new();
+        while let Some(line) = reader.read_line("> ").unwrap() {
+            lines.push(line);
+        }
+        assert_eq!(lines, ["top\r", "", "q"]);
+        assert_eq!(output, b"> > > > ");
+    }
+
+    #[test]
+    fn an_endless_line_is_an_error() {
+        let endless = std::io::BufReader::new(std::io::repeat(b'x'));
+        let error = PipedReader::new(endless, Vec::new())
+            .read_line("> ")
+            .unwrap_err();
+        assert!(error.to_string().contains("more than 1048576 bytes"));
+    }
+}

@@ -1,0 +1,213 @@
+//! The loop of a shell: reads lines, runs each as a command in a process of its own, and completes
+//! what the person types.
+
+use std::os::unix::process::ExitStatusExt;
+
+use anyhow::{Context, Error, Result, anyhow};
+use heapprof_dropin::{CommandReader, LineCompleter};
+
+use crate::apart::run_apart;
+use crate::paths::paths_with;
+use crate::words::split_line;
+
+/// Maximum number of functions that are offered at once.
+const MAX_FUNCTIONS: usize = 200;
+/// Words that end the shell.
+const LAST_WORDS: [&str; 3] = ["quit", "exit", "q"];
+/// The word that reads the source again.
+const RELOAD: &str = "reload";
+/// Exit code of a command that can't be carried out.
+const FAILURE: u8 = 2;
+/// Exit code of a command that was interrupted, as in other shells.
+const INTERRUPTED: u8 = 130;
+
+/// The commands of a shell.
+pub trait ShellCommands {
+    /// Runs the command that the words mean, and returns its exit code.
+    fn run(&self, words: Vec<String>) -> u8;
+
+    /// Reads the source of the commands again.
+    ///
+    /// # Errors
+    /// The source can't be read.
+    fn reload(&mut self) -> Result<()>;
+
+    /// Prints why a line or a command failed.
+    fn print_error(&self, error: &Error);
+}
+
+/// Runs the lines of a shell until they end, and returns the exit code of the last command.
+///
+/// # Errors
+/// The lines can't be read.
+pub fn run_shell(
+    prompt: &str,
+    reader: &mut dyn CommandReader,
+    commands: &mut dyn ShellCommands,
+) -> Result<u8> {
+    let mut last = 0;
+    while let Some(line) = reader.read_line(prompt)? {
+        let words = split_line(&line);
+        let done = match words.as_deref().map(<[String]>::first) {
+            Ok(None) => continue,
+            Ok(Some(word)) if LAST_WORDS.contains(&word.as_str()) => break,
+            Ok(Some(word)) if word == RELOAD => commands.reload().map(|()| 0),
+            _ => words.and_then(|words| run_command(words, commands)),
+        };
+        last = done.unwrap_or_else(|error| {
+            commands.print_error(&error);
+            FAILURE
+        });
+    }
+    Ok(last)
+}
+
+fn run_command(words: Vec<String>, commands: &dyn ShellCommands) -> Result<u8> {
+    let ended = run_apart(|| commands.run(words)).context("the command can't be started")?;
+    match (ended.code(), ended.signal()) {
+        (Some(code), _) => Ok(u8::try_from(code).unwrap_or(u8::MAX)),
+        (None, Some(libc::SIGINT)) => {
+            commands.print_error(&anyhow!("interrupted"));
+            Ok(INTERRUPTED)
+        }
+        (None, signal) => Err(anyhow!(
+            "the command was ended by signal {}",
+            signal.unwrap_or_default()
+        )),
+    }
+}
+
+/// The words that a command may begin with, and what may follow each.
+#[derive(Clone, Debug, Default)]
+pub struct CommandWords {
+    /// The command; empty for the shell itself.
+    pub name: String,
+    /// The parts of the command.
+    pub parts: Vec<Self>,
+    /// The options, with their dashes.
+    pub options: Vec<String>,
+}
+
+impl CommandWords {
+    fn part(&self, name: &str) -> Option<&Self> {
+        self.parts.iter().find(|part| part.name == name)
+    }
+}
+
+/// Completer of a shell whose commands are words, options, functions and files.
+pub struct WordCompleter {
+    /// The commands of the shell.
+    pub commands: CommandWords,
+    /// Names of functions, sorted.
+    pub functions: Vec<String>,
+}
+
+impl LineCompleter for WordCompleter {
+    fn complete(&self, line: &str) -> (usize, Vec<String>) {
+        let start = line.rfind(char::is_whitespace).map_or(0, |at| at + 1);
+        let (before, word) = line.split_at(start);
+        let mut command = &self.commands;
+        let mut is_start = true;
+        for typed in before.split_whitespace() {
+            is_start = false;
+            match command.part(typed) {
+                Some(part) => command = part,
+                None => break,
+            }
+        }
+        let begins = |name: &str| name.starts_with(word);
+        let own: &[&str] = match is_start {
+            true => &[LAST_WORDS[0], LAST_WORDS[1], RELOAD],
+            false => &[],
+        };
+        let parts = command.parts.iter().map(|part| part.name.as_str());
+        let parts = parts.chain(own.iter().copied()).filter(|name| begins(name));
+        let mut found: Vec<String> = parts.map(str::to_string).collect();
+        if is_start || !found.is_empty() && !word.is_empty() {
+            found.sort_unstable();
+            return (start, found);
+        }
+        if word.starts_with('-') {
+            let both = command.options.iter().chain(&self.commands.options);
+            found.extend(both.filter(|option| begins(option)).cloned());
+        } else {
+            found.extend(paths_with(word));
+            let functions = self.functions.iter().filter(|name| name.contains(word));
+            found.extend(functions.take(MAX_FUNCTIONS).cloned());
+        }
+        found.sort_unstable();
+        found.dedup();
+        (start, found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PipedReader;
+
+    /// Commands that end with the number that is typed, or by a signal.
+    #[derive(Default)]
+    struct Numbers {
+        reloads: usize,
+        errors: std::cell::RefCell<Vec<String>>,
+    }
+
+    impl ShellCommands for Numbers {
+        fn run(&self, words: Vec<String>) -> u8 {
+            words[0].parse().unwrap_or(77)
+        }
+
+        fn reload(&mut self) -> Result<()> {
+            self.reloads += 1;
+            Ok(())
+        }
+
+        fn print_error(&self, error: &Error) {
+            self.errors.borrow_mut().push(error.to_string());
+        }
+    }
+
+    #[test]
+    fn the_last_command_decides() {
+        for (script, code, errors) in [
+            ("3\n\n", 3, ""),
+            ("3\nreload\n", 0, ""),
+            ("5\nquit\n3\n", 5, ""),
+            ("list 'x\n", FAILURE, "a quote in the line has no end"),
+        ] {
+            let mut commands = Numbers::default();
+            let mut reader = PipedReader::new(script.as_bytes(), Vec::new());
+            let last = run_shell("> ", &mut reader, &mut commands).unwrap();
+            assert_eq!(last, code, "{script}");
+            assert_eq!(commands.errors.borrow().join("; "), errors, "{script}");
+            assert_eq!(commands.reloads, usize::from(script.contains("reload")));
+        }
+    }
+
+    #[test]
+    fn words_are_completed() {
+        let named = |name: &str, options: &[&str], parts: &[CommandWords]| CommandWords {
+            name: name.to_string(),
+            parts: parts.to_vec(),
+            options: options.iter().map(ToString::to_string).collect(),
+        };
+        let peek = named("peek", &["--focus"], &[]);
+        let tree = named("tree", &["--focus", "--full"], &[peek]);
+        let completer = WordCompleter {
+            commands: named("", &["--db"], &[tree, named("top", &[], &[])]),
+            functions: vec!["main.put".to_string(), "main.walk".to_string()],
+        };
+        for (line, start, words) in [
+            ("t", 0, "top tree"),
+            ("re", 0, "reload"),
+            ("tree p", 5, "peek"),
+            ("tree --f", 5, "--focus --full"),
+            ("tree peek --", 10, "--db --focus"),
+            ("tree peek walk", 10, "main.walk"),
+        ] {
+            let (at, found) = completer.complete(line);
+            assert_eq!((at, found.join(" ").as_str()), (start, words), "{line}");
+        }
+    }
+}

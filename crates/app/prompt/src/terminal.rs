@@ -1,0 +1,129 @@
+//! Lines that a person edits at a terminal, with completion and a history.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context as _, Result};
+use heapprof_dropin::{CommandReader, LineCompleter};
+use rustyline::completion::Completer;
+use rustyline::error::ReadlineError;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
+use rustyline::history::{History, MemHistory, SearchDirection};
+use rustyline::validate::Validator;
+use rustyline::{Behavior, CompletionType, Config, Context, Editor, Helper};
+use signal_hook::consts::SIGINT;
+
+use crate::history::{HistoryFile, MAX_LINES};
+
+/// Whether a person types at a terminal on which lines can be edited.
+pub fn can_edit_lines() -> bool {
+    let terminal = std::env::var("TERM").unwrap_or_default().to_lowercase();
+    std::io::stdin().is_terminal() && !matches!(terminal.as_str(), "" | "dumb")
+}
+
+/// Reader of the lines that a person types.
+pub struct TerminalReader {
+    editor: Editor<CompletionHelper, MemHistory>,
+    history: Option<HistoryFile>,
+    interruption: Arc<AtomicBool>,
+}
+
+impl TerminalReader {
+    /// Makes a reader for the shell `shell`, whose history has that name.
+    ///
+    /// # Errors
+    /// The terminal can't be used.
+    pub fn new(shell: &str, completer: Box<dyn LineCompleter>) -> Result<Self> {
+        let config = Config::builder()
+            .max_history_size(MAX_LINES)
+            .and_then(|builder| builder.history_ignore_dups(true))
+            .context("the terminal can't be used")?
+            .completion_type(CompletionType::List)
+            // The report may go to a file or a pipe; the dialogue stays on the terminal.
+            .behavior(Behavior::PreferTerm)
+            .build();
+        let history = MemHistory::with_config(&config);
+        let mut editor =
+            Editor::with_history(config, history).context("the terminal can't be used")?;
+        editor.set_helper(Some(CompletionHelper(completer)));
+        let history = HistoryFile::of_shell(shell);
+        for line in history.iter().flat_map(HistoryFile::read) {
+            // A line that is not added is only missing in the history.
+            let _ = editor.add_history_entry(line);
+        }
+        Ok(Self {
+            editor,
+            history,
+            interruption: Arc::default(),
+        })
+    }
+
+    fn remember(&mut self, line: &str) {
+        if !matches!(self.editor.add_history_entry(line), Ok(true)) {
+            return;
+        }
+        let entries = self.editor.history();
+        let lines = (0..entries.len()).filter_map(|at| {
+            let entry = entries.get(at, SearchDirection::Forward).ok()??;
+            Some(entry.entry.into_owned())
+        });
+        let lines: Vec<String> = lines.collect();
+        if let Some(history) = &self.history {
+            // Without a history, the shell works all the same.
+            let _ = history.write(lines.iter().map(String::as_str));
+        }
+    }
+}
+
+impl CommandReader for TerminalReader {
+    fn read_line(&mut self, prompt: &str) -> Result<Option<String>> {
+        match self.editor.readline(prompt) {
+            Ok(line) => {
+                if !line.trim().is_empty() {
+                    self.remember(&line);
+                }
+                Ok(Some(line))
+            }
+            Err(ReadlineError::Interrupted) => Ok(Some(String::new())),
+            Err(ReadlineError::Eof) => Ok(None),
+            Err(error) => Err(error).context("the terminal can't be read"),
+        }
+    }
+
+    fn begin_command(&mut self) {
+        self.interruption.store(false, Ordering::Relaxed);
+    }
+
+    fn interruption(&self) -> Arc<AtomicBool> {
+        let mark = Arc::clone(&self.interruption);
+        // If that fails, Ctrl-C ends the shell as it ends any program.
+        let _ = signal_hook::flag::register(SIGINT, Arc::clone(&mark));
+        mark
+    }
+}
+
+/// The completion of a shell, as the line editor asks for it.
+struct CompletionHelper(Box<dyn LineCompleter>);
+
+impl Completer for CompletionHelper {
+    type Candidate = String;
+
+    fn complete(
+        &self,
+        line: &str,
+        cursor: usize,
+        _: &Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<String>)> {
+        Ok(self.0.complete(line.get(..cursor).unwrap_or_default()))
+    }
+}
+
+impl Hinter for CompletionHelper {
+    type Hint = String;
+}
+
+impl Highlighter for CompletionHelper {}
+impl Validator for CompletionHelper {}
+impl Helper for CompletionHelper {}

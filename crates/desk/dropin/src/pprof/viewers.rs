@@ -1,0 +1,156 @@
+//! The programs that show a picture or a page: browsers, gv, evince, eog, KCachegrind.
+//!
+//! The report goes into a temporary file, which is removed at the end, and the first viewer that
+//! can be started gets its path. Source: google/pprof, internal/driver/commands.go.
+
+use std::env;
+use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::sync::{Mutex, PoisonError};
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use super::config::PprofConfig;
+use super::profile_copy::{FileReaders, create_numbered};
+
+/// Time that a viewer gets to open its file. It may be a script that starts another program and
+/// ends at once.
+const OPENING_TIME: Duration = Duration::from_secs(1);
+
+/// Names of browsers, in the order in which they are tried.
+const BROWSERS: [&str; 5] = [
+    "chrome",
+    "google-chrome",
+    "chromium",
+    "firefox",
+    "sensible-browser",
+];
+
+/// Kind of program that shows a format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Viewer {
+    Browser,
+    Program(&'static [&'static str]),
+}
+
+/// Returns the file name extension and the viewer of a format that is shown; `None` for a format
+/// that is printed.
+fn viewer(format: &str) -> Option<(&'static str, Viewer)> {
+    Some(match format {
+        "web" => (".svg", Viewer::Browser),
+        "weblist" => (".html", Viewer::Browser),
+        "eog" => (".svg", Viewer::Program(&["eog"])),
+        "evince" => (".pdf", Viewer::Program(&["evince"])),
+        "gv" => (".ps", Viewer::Program(&["gv", "--noantialias"])),
+        "kcachegrind" => (".grind", Viewer::Program(&["kcachegrind"])),
+        _ => return None,
+    })
+}
+
+/// Whether a report of this format is shown in another program, unless it is written to a file.
+pub(super) fn is_shown(format: &str) -> bool {
+    viewer(format).is_some()
+}
+
+/// The temporary files, which viewers may still read.
+static TEMPORARY_FILES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Shows a report in the format's viewer. In the shell, the viewer runs on while the next commands
+/// are typed.
+pub(super) fn show(config: &PprofConfig<'_>, report: &[u8]) -> Result<()> {
+    let Some((extension, viewer)) = viewer(config.format) else {
+        bail!("-{}: there is no program that shows it", config.format);
+    };
+    let (path, mut file) =
+        create_numbered(&env::temp_dir(), "pprof", extension, FileReaders::Owner)?;
+    TEMPORARY_FILES
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push(path.clone());
+    file.write_all(report)?;
+    drop(file);
+    let commands = commands(viewer);
+    let mut last_problem = None;
+    for words in &commands {
+        let Some((program, arguments)) = words.split_first() else {
+            continue;
+        };
+        match Command::new(program).args(arguments).arg(&path).spawn() {
+            Ok(child) => return wait_for(child, config),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => last_problem = Some(format!("{program} can't be started: {error}")),
+        }
+    }
+    if let Some(problem) = last_problem {
+        bail!("-{}: {problem}", config.format);
+    }
+    let names: Vec<&str> = commands
+        .iter()
+        .filter_map(|words| words.first())
+        .map(String::as_str)
+        .collect();
+    bail!(
+        "-{}: no viewer is installed (looked for {}); write a file with -output",
+        config.format,
+        names.join(", ")
+    )
+}
+
+/// Removes the temporary files. Viewers that run on have opened theirs.
+pub(super) fn remove_files() {
+    let mut files = TEMPORARY_FILES
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    for path in files.drain(..) {
+        // The user or a viewer may have removed the file, so a failure does not matter.
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+fn wait_for(mut child: Child, config: &PprofConfig<'_>) -> Result<()> {
+    if config.is_shell {
+        sleep(OPENING_TIME);
+        // A viewer that has ended leaves no entry in the process table; one that runs on does until
+        // the shell ends.
+        let _ = child.try_wait();
+        return Ok(());
+    }
+    let status = child.wait()?;
+    sleep(OPENING_TIME);
+    match status.success() {
+        true => Ok(()),
+        false => bail!("-{}: the viewer ended with {status}", config.format),
+    }
+}
+
+/// Returns the command lines to try, each as its words.
+fn commands(viewer: Viewer) -> Vec<Vec<String>> {
+    let words = |line: &str| line.split(' ').map(str::to_string).collect();
+    match viewer {
+        Viewer::Program(line) => vec![line.iter().map(ToString::to_string).collect()],
+        Viewer::Browser => {
+            let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
+            let own = set("BROWSER").map(|line| words(&line));
+            let desktop = set("DISPLAY").map(|_| words("xdg-open"));
+            let browsers = BROWSERS.map(words);
+            own.into_iter().chain(browsers).chain(desktop).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_shown_format_has_a_viewer() {
+        let gv = commands(Viewer::Program(&["gv", "--noantialias"]));
+        assert_eq!(gv, [["gv", "--noantialias"]]);
+        assert!(is_shown("web") && is_shown("weblist") && !is_shown("svg"));
+        let browsers = commands(Viewer::Browser);
+        assert!(browsers.iter().any(|words| words == &["chromium"]));
+    }
+}
