@@ -28,6 +28,7 @@ pub(crate) mod report;
 mod reports;
 mod series;
 mod setup;
+mod shell;
 pub(crate) mod size;
 mod stats;
 mod store;
@@ -78,6 +79,7 @@ pub(crate) use report::PageArgs;
 pub(crate) use reports::{InfoArgs, MatchArgs, TagsArgs, TopArgs, TracesArgs, TreeArgs};
 pub(crate) use series::{ExportArgs, GrowthArgs, ImportArgs, OverTimeMode, PruneArgs, SeriesArgs};
 pub(crate) use setup::SetupCommand;
+pub(crate) use shell::ShellArgs;
 use size::size;
 pub(crate) use stats::{StatsArgs, TimelineArgs};
 pub(crate) use store::{LoadArgs, LsArgs, RmArgs, SchemaArgs, SqlArgs};
@@ -324,6 +326,14 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       runs.\n\nExample: heapprof tui profile.pb.gz"
     )]
     Tui(TuiArgs),
+    /// Commands one after the other about a source that stays read
+    #[command(
+        after_help = "Type commands without heapprof: top, tree --focus parse, diff before.pb.gz \
+                      after.pb.gz. A command that names no profile is about the source. > FILE \
+                      writes a report into a file. The keys Tab and Up help.\n\nExample: \
+                      heapprof shell profile.pb.gz"
+    )]
+    Shell(ShellArgs),
     /// A recorded process in the terminal, while it runs
     #[command(
         after_help = "The process is read from outside. It is not stopped, and it continues when \

@@ -40,6 +40,7 @@ mod report;
 mod rm;
 mod schema;
 mod series;
+mod shell;
 mod sql;
 mod stats;
 mod symbolize;
@@ -58,9 +59,11 @@ mod why;
 mod wiretap;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::series::MomentAggregation;
+use heapprof_sources::{KeptProfiles, ProfileSources};
 use heapprof_stores::StoreBackend;
 
 use crate::args::{
@@ -73,7 +76,18 @@ use crate::{outside, sources};
 
 /// Runs the command and returns its exit code.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
-    let context = CommandContext::new(sources::from_command_line(&cli), cli.color);
+    let sources = sources::from_command_line(&cli);
+    run_on(cli, sources)
+}
+
+/// Runs a command of the shell, whose source was read before.
+fn run_in_shell(cli: Cli, kept: &Arc<KeptProfiles>) -> Result<ExitCode> {
+    let sources = sources::from_command_line(&cli).with_kept(Arc::clone(kept));
+    run_on(cli, sources)
+}
+
+fn run_on(cli: Cli, sources: ProfileSources) -> Result<ExitCode> {
+    let context = CommandContext::new(sources, cli.color);
     reject_unused_options(&context, &cli.command)?;
     #[cfg(feature = "parquet")]
     if let StoreBackend::Batches(place) = context.sources.backend() {
@@ -103,6 +117,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
             }
             _ => tui::run(&context, &args)?,
         },
+        CliCommand::Shell(args) => return shell::run(&context, &args, run_in_shell),
         CliCommand::Dump(args) => dump::run(&args)?,
         CliCommand::Attach(args) if args.stop => attach::detach(&args.processes)?,
         CliCommand::Attach(args) => attach::run(&args)?,

@@ -1,16 +1,13 @@
 //! The profiles that a server offers: from the user's arguments, from the database, and from
 //! clients. Each profile is read when a question first needs it, and again if its file has changed.
 
-use std::fs::File;
-use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
 use heapprof_analysis::{QuestionSource, agree, in_order_of_time, store::ProfileStore};
-use heapprof_formats::SQLITE_MAGIC;
-use heapprof_sources::ProfileSources;
+use heapprof_sources::{ProfileSources, is_database};
 use heapprof_text::file_name as name;
 use heapprof_web::{ApiRefusal, ApiRequest};
 use serde_json::json;
@@ -511,15 +508,4 @@ fn state(path: &Path) -> Option<[i64; 4]> {
         found.mtime_nsec(),
     ];
     found.is_file().then_some(of_file)
-}
-
-/// Whether an argument names a database.
-fn is_database(argument: &str) -> bool {
-    let mut head = [0; SQLITE_MAGIC.len()];
-    let path = name::path(argument);
-    path.is_file()
-        && File::open(path)
-            .and_then(|mut file| file.read_exact(&mut head))
-            .is_ok()
-        && head == SQLITE_MAGIC
 }

@@ -13,12 +13,14 @@ mod debuginfod;
 mod default_profile;
 mod fetch;
 mod host;
+mod kept;
 mod own_recording;
 mod source;
 mod url;
 
 pub use debuginfod::{DEBUGINFOD_URLS, DebugFileFetch, DebuginfodClient};
 pub use host::{SourceError, SourceHost};
+pub use kept::{KeptProfiles, is_database};
 pub use source::{
     ProfileSources, STDIN_PATH, SelectedSource, SourceSettings, part_of_stdin, split_part,
     to_owned_profile,

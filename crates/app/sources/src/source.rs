@@ -24,6 +24,7 @@ use heapprof_text::file_name as name;
 use rustix::process::geteuid;
 
 use crate::host::{ProgressReader, SourceError, SourceHost};
+use crate::kept::KeptProfiles;
 use crate::own_recording::is_own_recording;
 use crate::{default_profile, fetch};
 
@@ -58,6 +59,8 @@ pub struct SourceSettings {
 pub struct ProfileSources {
     settings: SourceSettings,
     host: Arc<dyn SourceHost>,
+    /// Profiles that were read before.
+    pub(crate) kept: Option<Arc<KeptProfiles>>,
     stdin_read: Cell<bool>,
 }
 
@@ -89,6 +92,7 @@ impl ProfileSources {
         Self {
             settings,
             host,
+            kept: None,
             stdin_read: Cell::new(false),
         }
     }
@@ -136,6 +140,11 @@ impl ProfileSources {
     pub fn or_newest(&self, names: &[String]) -> Result<Vec<String>> {
         if !names.is_empty() {
             return Ok(names.to_vec());
+        }
+        if let Some(kept) = self.kept.as_ref().map(|kept| kept.names())
+            && !kept.is_empty()
+        {
+            return Ok(kept.to_vec());
         }
         if !matches!(self.settings.backend, StoreBackend::Database(_)) {
             bail!(
@@ -252,6 +261,9 @@ impl ProfileSources {
     }
 
     fn one(&self, name: &str) -> Result<SelectedSource> {
+        if let Some(source) = self.kept.as_ref().and_then(|kept| kept.find(name)) {
+            return Ok(source.clone().into());
+        }
         self.read_one(name, as_shown)
     }
 

@@ -41,6 +41,7 @@ impl CliCommand {
             | Self::ForkAudit(_)
             | Self::Web(_)
             | Self::Tui(_)
+            | Self::Shell(_)
             | Self::Live(_)
             | Self::Dump(_)
             | Self::Attach(_)

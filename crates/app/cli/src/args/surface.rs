@@ -19,7 +19,8 @@ const GROUPS: [(&str, &[&str]); 7] = [
     (
         "Look",
         &[
-            "why", "top", "tree", "list", "leaks", "flame", "report", "web", "tui", "info", "sql",
+            "why", "top", "tree", "list", "leaks", "flame", "report", "web", "tui", "shell",
+            "info", "sql",
         ],
     ),
     ("Record", &["record", "attach", "dump", "fork-audit"]),

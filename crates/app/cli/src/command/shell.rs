@@ -1,0 +1,120 @@
+//! `heapprof shell`: commands one after the other, about a source that stays read.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Error, Result, bail};
+use heapprof_prompt::{CommandWords, ShellCommands, WordCompleter, run_shell};
+use heapprof_sources::{KeptProfiles, ProfileSources};
+
+use crate::args::{Cli, CliCommand, ShellArgs, visible_command};
+use crate::command_line::parse;
+use crate::context::CommandContext;
+use crate::{messages, output};
+
+/// Function that runs a command about the source of the shell.
+type CommandRunner = fn(Cli, &Arc<KeptProfiles>) -> Result<ExitCode>;
+
+pub(super) fn run(
+    context: &CommandContext,
+    args: &ShellArgs,
+    runner: CommandRunner,
+) -> Result<ExitCode> {
+    let names = context.sources.or_newest(&args.sources)?;
+    let mut commands = SourceCommands {
+        sources: &context.sources,
+        kept: Arc::new(KeptProfiles::read(&context.sources, &names)?),
+        names,
+        runner,
+    };
+    let mut cli = visible_command();
+    cli.build();
+    let completer = WordCompleter {
+        commands: command_words(&cli),
+        functions: commands.kept.function_names(),
+    };
+    let mut reader = output::command_reader("heapprof", Box::new(completer))?;
+    let last = run_shell("(heapprof) ", reader.as_mut(), &mut commands)?;
+    Ok(ExitCode::from(last))
+}
+
+/// The commands of heapprof, about one source.
+struct SourceCommands<'a> {
+    sources: &'a ProfileSources,
+    names: Vec<String>,
+    kept: Arc<KeptProfiles>,
+    runner: CommandRunner,
+}
+
+impl ShellCommands for SourceCommands<'_> {
+    fn run(&self, words: Vec<String>) -> u8 {
+        match self.run_words(words) {
+            Ok(ExitCode::SUCCESS) => 0,
+            Ok(_) => 1,
+            Err(error) if output::is_broken_pipe(&error) => 0,
+            Err(error) => {
+                messages::error(&error);
+                2
+            }
+        }
+    }
+
+    fn reload(&mut self) -> Result<()> {
+        self.kept = Arc::new(KeptProfiles::read(self.sources, &self.names)?);
+        Ok(())
+    }
+
+    fn print_error(&self, error: &Error) {
+        messages::error(error);
+    }
+}
+
+impl SourceCommands<'_> {
+    fn run_words(&self, mut words: Vec<String>) -> Result<ExitCode> {
+        self.add_source(&mut words);
+        words.insert(0, "heapprof".to_string());
+        let typed: Vec<_> = words.into_iter().map(Into::into).collect();
+        match parse(&typed) {
+            Ok(cli) if matches!(cli.command, CliCommand::Shell(_)) => {
+                bail!("this is the shell; quit ends it")
+            }
+            Ok(cli) => (self.runner)(cli, &self.kept),
+            Err(error) if error.use_stderr() => {
+                messages::usage(&error, &typed);
+                Ok(ExitCode::from(2))
+            }
+            Err(help) => output::help(&help).map(|()| ExitCode::SUCCESS),
+        }
+    }
+
+    /// Adds the source to a command that takes it in a place of its own and does not name one.
+    fn add_source(&self, words: &mut Vec<String>) {
+        let [source] = self.kept.names() else {
+            return;
+        };
+        let has = |start: &str| words.iter().any(|word| word.starts_with(start));
+        match words.first().map(String::as_str) {
+            Some("why") if words[1..].iter().all(|word| word.starts_with('-')) && !has("--for") => {
+                words.push(source.clone());
+            }
+            Some("sql") if !has("-p") && !has("--profile") => {
+                words.splice(1..1, ["-p".to_string(), source.clone()]);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Returns the words of a command, for completion.
+fn command_words(command: &clap::Command) -> CommandWords {
+    let options = command
+        .get_arguments()
+        .filter(|option| !option.is_hide_set());
+    CommandWords {
+        name: command.get_name().to_string(),
+        parts: command.get_subcommands().map(command_words).collect(),
+        options: options
+            .filter_map(|option| Some(format!("--{}", option.get_long()?)))
+            .collect(),
+    }
+}

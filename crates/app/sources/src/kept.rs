@@ -1,0 +1,102 @@
+//! Profiles that a shell reads once, for all of its commands.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Result;
+use heapprof_analysis::QuestionSource;
+use heapprof_formats::SQLITE_MAGIC;
+use heapprof_text::file_name as name;
+
+use crate::ProfileSources;
+
+/// The source that the commands of a shell ask about, unless they name another one.
+#[derive(Default)]
+pub struct KeptProfiles {
+    /// The arguments that name the source; empty if it is a database.
+    names: Vec<String>,
+    /// The profiles of these arguments.
+    profiles: Vec<QuestionSource>,
+    database: Option<PathBuf>,
+}
+
+impl KeptProfiles {
+    /// Reads the profiles that the arguments name. A single argument may also be a database, in
+    /// which the commands look up names.
+    ///
+    /// # Errors
+    /// A profile can't be read.
+    pub fn read(sources: &ProfileSources, names: &[String]) -> Result<Self> {
+        if let [one] = names
+            && is_database(one)
+        {
+            return Ok(Self {
+                database: Some(name::path(one)),
+                ..Self::default()
+            });
+        }
+        Ok(Self {
+            names: names.to_vec(),
+            profiles: sources.read_each(names)?,
+            database: None,
+        })
+    }
+
+    /// Returns the arguments that name the source; none if it is a database.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Returns the database, if the source is one.
+    pub fn database(&self) -> Option<&PathBuf> {
+        self.database.as_ref()
+    }
+
+    /// Returns the names of all functions, sorted, each once.
+    pub fn function_names(&self) -> Vec<String> {
+        let profiles = self.profiles.iter().map(|source| &source.profile);
+        let mut names: Vec<String> = profiles
+            .flat_map(|profile| {
+                let functions = profile.function.iter();
+                functions.map(|function| profile.text(function.name).to_string())
+            })
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// Returns the profile of an argument, if it is kept.
+    pub(crate) fn find(&self, argument: &str) -> Option<&QuestionSource> {
+        let at = self.names.iter().position(|name| name == argument)?;
+        self.profiles.get(at)
+    }
+}
+
+impl ProfileSources {
+    /// Returns these sources with profiles that were read before. They are not read again, and a
+    /// command that names no profile is about them.
+    #[must_use]
+    pub fn with_kept(mut self, kept: Arc<KeptProfiles>) -> Self {
+        if let Some(database) = kept.database()
+            && self.typed_db().is_none()
+        {
+            self.set_db(database.clone());
+        }
+        self.kept = Some(kept);
+        self
+    }
+}
+
+/// Whether an argument names a database.
+pub fn is_database(argument: &str) -> bool {
+    let mut head = [0; SQLITE_MAGIC.len()];
+    let path = name::path(argument);
+    path.is_file()
+        && File::open(path)
+            .and_then(|mut file| file.read_exact(&mut head))
+            .is_ok()
+        && head == SQLITE_MAGIC
+}
