@@ -39,7 +39,7 @@ const OWNED: &[(&str, &str)] = &[
     ),
     (
         "signal-hook",
-        "heapprof-cli heapprof-recorder heapprof-terminal heapprof-prompt",
+        "heapprof-cli heapprof-recorder heapprof-terminal",
     ),
     ("rustyline", "heapprof-prompt"),
     ("ratatui-core", "heapprof-terminal"),

@@ -9,6 +9,7 @@
 //! compared in `oracle.rs`.
 
 mod fixtures;
+mod remote;
 mod viewers;
 
 use std::io::{Read, Write};

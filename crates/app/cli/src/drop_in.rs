@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use heapprof_dropin::{
-    CommandReader, DropinHost, FetchOptions, LineCompleter, ReportBody, ToolReadOptions,
-    WebPageRequest,
+    CommandProcess, CommandReader, DropinHost, FetchOptions, LineCompleter, ReportBody,
+    ToolReadOptions, WebPageRequest,
 };
 use heapprof_files::write_named;
 use heapprof_profile::Profile;
+use heapprof_prompt::{INTERRUPTED, can_edit_lines, exit_code_apart};
 use heapprof_sources::ProfileSources;
 
 use crate::args::help_of;
@@ -31,6 +32,10 @@ impl DropinHost for CommandLineHost<'_> {
 
     fn print_lines(&self, text: &str) {
         messages::help(text);
+    }
+
+    fn post(&self, url: &str, text: String, transfer: &FetchOptions) -> Result<Vec<u8>> {
+        heapprof_sources::post(url, text, transfer)
     }
 
     fn command_reader(
@@ -55,6 +60,17 @@ impl DropinHost for CommandLineHost<'_> {
 
     fn fetch(&self, url: &str, transfer: &FetchOptions, how: ToolReadOptions) -> Result<Profile> {
         self.sources.fetch_as_tool(url, transfer, how)
+    }
+
+    fn run_apart(&self, command: &mut dyn FnMut(CommandProcess) -> Result<()>) -> Result<bool> {
+        let code = exit_code_apart(|process| match command(process) {
+            Err(error) if !output::is_broken_pipe(&error) => {
+                self.print_lines(&messages::text(&error));
+                2
+            }
+            _ => 0,
+        })?;
+        Ok(code != INTERRUPTED || can_edit_lines())
     }
 
     fn is_terminal(&self) -> bool {

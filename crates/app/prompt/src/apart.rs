@@ -8,6 +8,8 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
+use heapprof_dropin::CommandProcess;
+
 /// Signal handling of Ctrl-C while a command runs: the shell ignores it, and the command has the
 /// setting with which the shell was started.
 struct ShellSignals {
@@ -33,16 +35,18 @@ impl ShellSignals {
 ///
 /// # Errors
 /// The system has no room for another process.
-pub(crate) fn run_apart(command: impl FnOnce() -> u8) -> io::Result<ExitStatus> {
+pub(crate) fn run_apart(command: impl FnOnce(CommandProcess) -> u8) -> io::Result<ExitStatus> {
     if !has_one_thread() {
-        return Ok(ExitStatus::from_raw(i32::from(command()) << 8));
+        return Ok(ExitStatus::from_raw(
+            i32::from(command(CommandProcess::Shell)) << 8,
+        ));
     }
     let signals = ShellSignals::ignore();
     // SAFETY: this process has one thread, so no lock is held by a thread that the copy lacks.
     let child = unsafe { libc::fork() };
     if child == 0 {
         signals.restore();
-        std::process::exit(i32::from(command()));
+        std::process::exit(i32::from(command(CommandProcess::Copy)));
     }
     let ended = match child {
         -1 => Err(io::Error::last_os_error()),

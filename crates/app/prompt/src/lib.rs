@@ -16,5 +16,7 @@ mod terminal;
 mod words;
 
 pub use piped::PipedReader;
-pub use shell::{CommandWords, ShellCommands, WordCompleter, run_shell};
+pub use shell::{
+    CommandWords, INTERRUPTED, ShellCommands, WordCompleter, exit_code_apart, run_shell,
+};
 pub use terminal::{TerminalReader, can_edit_lines};

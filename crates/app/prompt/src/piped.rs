@@ -1,8 +1,6 @@
 //! Lines from a pipe or a file. The prompts are printed, because scripts may wait for them.
 
 use std::io::{BufRead, Read, Write};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, bail};
 use heapprof_dropin::CommandReader;
@@ -45,13 +43,6 @@ impl<R: BufRead, W: Write> CommandReader for PipedReader<R, W> {
             bail!("standard input: a line has more than {MAX_LINE_LENGTH} bytes");
         }
         Ok(Some(String::from_utf8_lossy(&line).into_owned()))
-    }
-
-    fn begin_command(&mut self) {}
-
-    fn interruption(&self) -> Arc<AtomicBool> {
-        // Ctrl-C ends a script as it ends any program.
-        Arc::default()
     }
 }
 

@@ -4,10 +4,11 @@
 use std::os::unix::process::ExitStatusExt;
 
 use anyhow::{Context, Error, Result, anyhow};
-use heapprof_dropin::{CommandReader, LineCompleter};
+use heapprof_dropin::{CommandProcess, CommandReader, LineCompleter};
 
 use crate::apart::run_apart;
 use crate::paths::paths_with;
+use crate::terminal::can_edit_lines;
 use crate::words::split_line;
 
 /// Maximum number of functions that are offered at once.
@@ -18,8 +19,8 @@ const LAST_WORDS: [&str; 3] = ["quit", "exit", "q"];
 const RELOAD: &str = "reload";
 /// Exit code of a command that can't be carried out.
 const FAILURE: u8 = 2;
-/// Exit code of a command that was interrupted, as in other shells.
-const INTERRUPTED: u8 = 130;
+/// Exit code of a command that Ctrl-C ended, as in other shells.
+pub const INTERRUPTED: u8 = 130;
 
 /// The commands of a shell.
 pub trait ShellCommands {
@@ -36,7 +37,8 @@ pub trait ShellCommands {
     fn print_error(&self, error: &Error);
 }
 
-/// Runs the lines of a shell until they end, and returns the exit code of the last command.
+/// Runs the lines of a shell until they end, and returns the exit code of the last command. Ctrl-C
+/// ends a command, and on a pipe also the shell.
 ///
 /// # Errors
 /// The lines can't be read.
@@ -52,24 +54,29 @@ pub fn run_shell(
             Ok(None) => continue,
             Ok(Some(word)) if LAST_WORDS.contains(&word.as_str()) => break,
             Ok(Some(word)) if word == RELOAD => commands.reload().map(|()| 0),
-            _ => words.and_then(|words| run_command(words, commands)),
+            _ => words.and_then(|words| exit_code_apart(|_| commands.run(words))),
         };
         last = done.unwrap_or_else(|error| {
             commands.print_error(&error);
             FAILURE
         });
+        if last == INTERRUPTED && !can_edit_lines() {
+            break;
+        }
     }
     Ok(last)
 }
 
-fn run_command(words: Vec<String>, commands: &dyn ShellCommands) -> Result<u8> {
-    let ended = run_apart(|| commands.run(words)).context("the command can't be started")?;
+/// Runs a command in a copy of this process if that is possible, and returns its exit code.
+/// [`INTERRUPTED`] means that Ctrl-C ended it.
+///
+/// # Errors
+/// The command can't be started, or a signal ended it.
+pub fn exit_code_apart(command: impl FnOnce(CommandProcess) -> u8) -> Result<u8> {
+    let ended = run_apart(command).context("the command can't be started")?;
     match (ended.code(), ended.signal()) {
         (Some(code), _) => Ok(u8::try_from(code).unwrap_or(u8::MAX)),
-        (None, Some(libc::SIGINT)) => {
-            commands.print_error(&anyhow!("interrupted"));
-            Ok(INTERRUPTED)
-        }
+        (None, Some(libc::SIGINT)) => Ok(INTERRUPTED),
         (None, signal) => Err(anyhow!(
             "the command was ended by signal {}",
             signal.unwrap_or_default()

@@ -1,8 +1,6 @@
 //! Lines that a person edits at a terminal, with completion and a history.
 
 use std::io::IsTerminal;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result};
 use heapprof_dropin::{CommandReader, LineCompleter};
@@ -13,7 +11,6 @@ use rustyline::hint::Hinter;
 use rustyline::history::{History, MemHistory, SearchDirection};
 use rustyline::validate::Validator;
 use rustyline::{Behavior, CompletionType, Config, Context, Editor, Helper};
-use signal_hook::consts::SIGINT;
 
 use crate::history::{HistoryFile, MAX_LINES};
 
@@ -27,7 +24,6 @@ pub fn can_edit_lines() -> bool {
 pub struct TerminalReader {
     editor: Editor<CompletionHelper, MemHistory>,
     history: Option<HistoryFile>,
-    interruption: Arc<AtomicBool>,
 }
 
 impl TerminalReader {
@@ -53,11 +49,7 @@ impl TerminalReader {
             // A line that is not added is only missing in the history.
             let _ = editor.add_history_entry(line);
         }
-        Ok(Self {
-            editor,
-            history,
-            interruption: Arc::default(),
-        })
+        Ok(Self { editor, history })
     }
 
     fn remember(&mut self, line: &str) {
@@ -90,17 +82,6 @@ impl CommandReader for TerminalReader {
             Err(ReadlineError::Eof) => Ok(None),
             Err(error) => Err(error).context("the terminal can't be read"),
         }
-    }
-
-    fn begin_command(&mut self) {
-        self.interruption.store(false, Ordering::Relaxed);
-    }
-
-    fn interruption(&self) -> Arc<AtomicBool> {
-        let mark = Arc::clone(&self.interruption);
-        // If that fails, Ctrl-C ends the shell as it ends any program.
-        let _ = signal_hook::flag::register(SIGINT, Arc::clone(&mark));
-        mark
     }
 }
 

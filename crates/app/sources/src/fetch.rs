@@ -14,6 +14,9 @@ use crate::url::SecretUrl;
 /// pause longer.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Maximum size of the answer to a text, in bytes.
+const MAX_ANSWER_SIZE: u64 = 256 << 20;
+
 /// Whether an argument is a URL that can be fetched.
 pub(crate) fn is_url(text: &str) -> bool {
     text.starts_with("http://") || text.starts_with("https://")
@@ -27,14 +30,7 @@ pub(crate) fn fetch(url: &str, transfer: &FetchOptions) -> Result<Box<dyn Read>>
         Duration::from_secs(60 + seconds.unwrap_or(0).saturating_mul(3) / 2)
     });
     let read_timeout = transfer.timeout.unwrap_or(SILENCE_TIMEOUT.max(patience));
-    let agent: ureq::Agent = ureq::Agent::config_builder()
-        .tls_config(tls(transfer)?)
-        .timeout_recv_response(Some(patience))
-        .timeout_connect(Some(Duration::from_secs(30)))
-        .timeout_recv_body(Some(Duration::from_secs(600)))
-        .timeout_per_read(Some(read_timeout))
-        .build()
-        .into();
+    let agent = agent(transfer, patience, read_timeout)?;
     let response = match SecretUrl::from_shown(url).get(&agent) {
         Ok(response) => response,
         Err(ureq::Error::StatusCode(code)) => {
@@ -46,6 +42,43 @@ pub(crate) fn fetch(url: &str, transfer: &FetchOptions) -> Result<Box<dyn Read>>
         body: response.into_body().into_reader(),
         read_timeout,
     }))
+}
+
+/// Makes a client that waits `patience` for an answer to begin, and `read_timeout` for each piece.
+fn agent(
+    transfer: &FetchOptions,
+    patience: Duration,
+    read_timeout: Duration,
+) -> Result<ureq::Agent> {
+    Ok(ureq::Agent::config_builder()
+        .tls_config(tls(transfer)?)
+        .timeout_recv_response(Some(patience))
+        .timeout_connect(Some(Duration::from_secs(30)))
+        .timeout_recv_body(Some(Duration::from_secs(600)))
+        .timeout_per_read(Some(read_timeout))
+        .build()
+        .into())
+}
+
+/// Sends a text to a URL, which has marks in place of its secrets, and returns the answer.
+///
+/// # Errors
+/// The server does not answer, or its answer is an error or too long.
+pub fn post(url: &str, text: String, transfer: &FetchOptions) -> Result<Vec<u8>> {
+    let agent = agent(transfer, SILENCE_TIMEOUT, SILENCE_TIMEOUT)?;
+    let answer = match SecretUrl::from_shown(url).post(&agent, text) {
+        Ok(answer) => answer,
+        Err(ureq::Error::StatusCode(code)) => bail!("the server answered {code}"),
+        Err(error) => return Err(anyhow!("{error}")).context("cannot be asked"),
+    };
+    let mut body = Vec::new();
+    let reader = answer.into_body().into_reader();
+    let mut limited = reader.take(MAX_ANSWER_SIZE);
+    limited.read_to_end(&mut body).context("cannot be read")?;
+    if body.len() as u64 == MAX_ANSWER_SIZE {
+        bail!("the answer has more than {MAX_ANSWER_SIZE} bytes");
+    }
+    Ok(body)
 }
 
 /// The body of an answer. If the server stops sending, reading fails with an error that says so.

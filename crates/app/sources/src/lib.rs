@@ -19,6 +19,7 @@ mod source;
 mod url;
 
 pub use debuginfod::{DEBUGINFOD_URLS, DebugFileFetch, DebuginfodClient};
+pub use fetch::post;
 pub use host::{SourceError, SourceHost};
 pub use kept::{KeptProfiles, is_database};
 pub use source::{

@@ -221,12 +221,27 @@ impl SecretUrl {
             Some(authorization) => request.header("Authorization", authorization),
             None => request,
         };
-        request.call().map_err(|error| match error {
-            ureq::Error::BadUri(_) => {
-                ureq::Error::BadUri("this is not a valid address".to_string())
-            }
-            error => error,
-        })
+        request.call().map_err(without_address)
+    }
+
+    /// Sends a text to the address. Errors do not contain the address.
+    pub(crate) fn post(&self, agent: &Agent, text: String) -> Result<Response<Body>, ureq::Error> {
+        let request = agent
+            .post(&self.url)
+            .content_type("application/octet-stream");
+        let request = match &self.authorization {
+            Some(authorization) => request.header("Authorization", authorization),
+            None => request,
+        };
+        request.send(text).map_err(without_address)
+    }
+}
+
+/// Returns an error without the address in it.
+fn without_address(error: ureq::Error) -> ureq::Error {
+    match error {
+        ureq::Error::BadUri(_) => ureq::Error::BadUri("this is not a valid address".to_string()),
+        error => error,
     }
 }
 

@@ -3,8 +3,6 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -75,13 +73,16 @@ pub trait CommandReader {
     /// # Errors
     /// The input can't be read.
     fn read_line(&mut self, prompt: &str) -> Result<Option<String>>;
+}
 
-    /// Forgets that the person interrupted a command, because the next command begins.
-    fn begin_command(&mut self);
-
-    /// Returns the mark that is set when the person interrupts a command. From now on, Ctrl-C sets
-    /// it instead of ending the program.
-    fn interruption(&self) -> Arc<AtomicBool>;
+/// The process that runs a command of a shell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommandProcess {
+    /// A copy of the shell's process, which ends with the command. What the command changes in
+    /// memory is lost.
+    Copy,
+    /// The shell's own process.
+    Shell,
 }
 
 /// The program that contains a drop-in. It reads profiles, writes reports and prints notes.
@@ -110,6 +111,12 @@ pub trait DropinHost {
     /// The URL can't be fetched, or its content is no profile.
     fn fetch(&self, url: &str, transfer: &FetchOptions, how: ToolReadOptions) -> Result<Profile>;
 
+    /// Sends a text to a URL, and returns the answer.
+    ///
+    /// # Errors
+    /// The server does not answer, or its answer is an error or too long.
+    fn post(&self, url: &str, text: String, transfer: &FetchOptions) -> Result<Vec<u8>>;
+
     /// Returns the source of the commands of the shell `shell`, whose history has that name.
     ///
     /// # Errors
@@ -120,10 +127,13 @@ pub trait DropinHost {
         completer: Box<dyn LineCompleter>,
     ) -> Result<Box<dyn CommandReader>>;
 
-    /// Whether the person has interrupted the command that runs.
-    fn is_interrupted(&self) -> bool {
-        false
-    }
+    /// Runs a command of a shell, in a copy of this process if that is possible, and prints why it
+    /// failed. Returns whether the shell goes on: a script ends when the person interrupts a
+    /// command.
+    ///
+    /// # Errors
+    /// The command can't be started, or crashed.
+    fn run_apart(&self, command: &mut dyn FnMut(CommandProcess) -> Result<()>) -> Result<bool>;
 
     /// Whether reports are written to a terminal.
     fn is_terminal(&self) -> bool;

@@ -21,8 +21,8 @@ pub use crate::{
     callgrind::callgrind,
     error::DropinError,
     host::{
-        CommandReader, DropinHost, FetchOptions, LineCompleter, ProfileConverter, ReportBody,
-        ToolReadOptions, WebPageRequest,
+        CommandProcess, CommandReader, DropinHost, FetchOptions, LineCompleter, ProfileConverter,
+        ReportBody, ToolReadOptions, WebPageRequest,
     },
     jeprof::{help as jeprof_help, run as jeprof},
     pprof::{help as pprof_help, run as pprof},

@@ -17,6 +17,7 @@ mod print;
 mod profile_copy;
 mod ranges;
 mod remote;
+mod remote_symbols;
 mod shell;
 mod sources;
 mod symbols;
@@ -62,7 +63,7 @@ pub(crate) fn run_with(
         host.print_lines(&host.help());
         bail!("no profile source specified");
     }
-    let config = PprofConfig::new(host, typed)?;
+    let mut config = PprofConfig::new(host, typed)?;
     if config.format == "http" {
         return host.serve(&page::page_request(&config)?);
     }
@@ -77,11 +78,11 @@ pub(crate) fn run_with(
     };
     let profile = load::load(&config, load::PprofFrameSelection::AsRequested(how))?;
     if config.format == "shell" {
-        return shell::run(&profile, &config);
+        return shell::run(profile, &config);
     }
-    let printed = print::report(profile, &config);
-    viewers::remove_files();
-    printed
+    let mut shown = viewers::ShownFiles::default();
+    config.shown = shown.reserve(&config)?;
+    print::report(profile, &config)
 }
 
 /// Converts the result of reading a file to the profile that pprof works on, without empty labels.

@@ -4,6 +4,7 @@ use anyhow::{Result, bail};
 use heapprof_symbolize::program::object_file;
 
 use super::flags::PprofArguments;
+use super::viewers::ShownFile;
 use crate::host::DropinHost;
 use crate::kind::FlagKind;
 use crate::pprof::flag_table::{FlagGroup, flags_in_group};
@@ -30,6 +31,8 @@ pub(super) struct PprofConfig<'h> {
     pub(super) diff: bool,
     /// Whether a command of the shell makes the request.
     pub(super) is_shell: bool,
+    /// The file that a viewer gets, if the format is shown.
+    pub(super) shown: Option<ShownFile>,
     /// The values of all flags, as they were parsed.
     pub(super) flags: PprofArguments,
 }
@@ -93,6 +96,7 @@ impl<'h> PprofConfig<'h> {
             base,
             diff,
             is_shell: false,
+            shown: None,
             flags,
         })
     }

@@ -6,6 +6,8 @@ use anyhow::{Result, anyhow, bail};
 use heapprof_profile::{Profile, StringId, UnitRules, merge_as_pprof};
 
 use super::config::PprofConfig;
+use super::remote::RemoteAddress;
+use super::remote_symbols::MappingServers;
 use super::{binaries, profile_copy, remote, symbols};
 use crate::host::{DropinHost, ToolReadOptions};
 
@@ -45,9 +47,16 @@ pub(super) fn load(config: &PprofConfig<'_>, keep: PprofFrameSelection) -> Resul
         PprofFrameSelection::AsRequested(how) => how,
         PprofFrameSelection::AllFrames(reader) => reader.how,
     };
-    let (mut profile, mut save) = load_all(&config.sources, "source", config, how)?;
+    let mut servers = MappingServers::default();
+    let (mut profile, mut save) = load_all(&config.sources, "source", config, how, &mut servers)?;
     if let Some(base) = &config.base {
-        let (mut base, save_base) = load_all(std::slice::from_ref(base), "base", config, how)?;
+        let (mut base, save_base) = load_all(
+            std::slice::from_ref(base),
+            "base",
+            config,
+            how,
+            &mut servers,
+        )?;
         save |= save_base;
         if config.diff {
             reshape::set_label(&mut base, BASE_LABEL.0, BASE_LABEL.1);
@@ -64,7 +73,7 @@ pub(super) fn load(config: &PprofConfig<'_>, keep: PprofFrameSelection) -> Resul
     }
     match keep {
         PprofFrameSelection::AsRequested(_) => {
-            symbols::symbolize(config.host, &mut profile, config.flags.text("symbolize"))
+            symbols::symbolize(config, &mut profile, &servers);
         }
         PprofFrameSelection::AllFrames(reader) => {
             symbols::symbolize_locally(config.host, &mut profile, reader.name_unsymbolized);
@@ -88,12 +97,14 @@ pub(super) fn load(config: &PprofConfig<'_>, keep: PprofFrameSelection) -> Resul
 }
 
 /// Reads and merges sources. A source that can't be read is left out, with a note. Fails if no
-/// source can be read. Also returns whether any source came from a server.
+/// source can be read. Also returns whether any source came from a server; `servers` learns which
+/// one.
 fn load_all(
     names: &[String],
     what: &str,
     config: &PprofConfig<'_>,
     how: ToolReadOptions,
+    servers: &mut MappingServers,
 ) -> Result<(Profile, bool)> {
     let mut sum: Option<Profile> = None;
     let (mut read, mut remote) = (0, false);
@@ -101,9 +112,12 @@ fn load_all(
         let mut profiles = Vec::new();
         for name in chunk {
             match load_one(name, config, how) {
-                Ok((profile, from_server)) => {
+                Ok((profile, server)) => {
+                    if let Some(server) = server {
+                        servers.add(&profile, &server);
+                        remote = true;
+                    }
                     profiles.push(profile);
-                    remote |= from_server;
                 }
                 Err(error) => config.host.note(&format!("{error:#}")),
             }
@@ -158,8 +172,12 @@ fn together_fit(profiles: &[Profile]) -> bool {
     })
 }
 
-/// Loads the profile of one source. Also returns whether it came from a server.
-fn load_one(name: &str, config: &PprofConfig<'_>, how: ToolReadOptions) -> Result<(Profile, bool)> {
+/// Loads the profile of one source. Also returns the address of the server that it came from.
+fn load_one(
+    name: &str,
+    config: &PprofConfig<'_>,
+    how: ToolReadOptions,
+) -> Result<(Profile, Option<RemoteAddress>)> {
     let address = remote::parse_address(name, config.host.path(name).exists(), &config.flags);
     let mut profile = match &address {
         Some(address) => {
@@ -179,5 +197,5 @@ fn load_one(name: &str, config: &PprofConfig<'_>, how: ToolReadOptions) -> Resul
     if let Some(address) = &address {
         binaries::name_by_url(&mut profile, &address.url);
     }
-    Ok((profile, address.is_some()))
+    Ok((profile, address))
 }

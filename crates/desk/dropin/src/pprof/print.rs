@@ -38,12 +38,11 @@ pub(super) fn report(mut profile: Profile, config: &PprofConfig<'_>) -> Result<(
         filters::apply(&mut profile, &units, config)?;
     }
     filters::aggregate(&mut profile, limits.granularity, config);
-    stop_if_interrupted(config)?;
     let file = config.flags.text("output");
-    if file.is_empty() && viewers::is_shown(config.format) {
+    if let Some(shown) = &config.shown {
         let mut report = Vec::new();
         print(profile, config.format, &options, &mut report)?;
-        return viewers::show(config, &report);
+        return viewers::show(config, shown, &report);
     }
     let is_dialogue = config.is_shell || config.host.is_terminal();
     if file.is_empty() && is_dialogue && !file_extension(config.format).is_empty() {
@@ -66,38 +65,8 @@ pub(super) fn report(mut profile: Profile, config: &PprofConfig<'_>) -> Result<(
         config.host.note(&format!("Generating report in {file}"));
     }
     let file = (!file.is_empty()).then(|| config.host.path(file));
-    let body = |out: &mut dyn Write| {
-        let mut out = InterruptibleWriter { config, out };
-        print(profile, config.format, &options, &mut out)
-    };
+    let body = |out: &mut dyn Write| print(profile, config.format, &options, out);
     config.host.write(file.as_deref(), Box::new(body))
-}
-
-/// Fails if the person has interrupted the command.
-fn stop_if_interrupted(config: &PprofConfig<'_>) -> Result<()> {
-    match config.host.is_interrupted() {
-        true => bail!("interrupted"),
-        false => Ok(()),
-    }
-}
-
-/// Writer of a report that ends when the person interrupts the command.
-struct InterruptibleWriter<'a> {
-    config: &'a PprofConfig<'a>,
-    out: &'a mut dyn Write,
-}
-
-impl Write for InterruptibleWriter<'_> {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        match self.config.host.is_interrupted() {
-            true => Err(std::io::Error::other("interrupted")),
-            false => self.out.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.out.flush()
-    }
 }
 
 /// Returns the lines that describe the profile, and the total of the sample type.

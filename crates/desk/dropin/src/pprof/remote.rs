@@ -13,7 +13,7 @@ const DEFAULT_PATH: &str = "/debug/pprof/profile";
 
 /// A source on a server: its URL, the duration of profiling, and whether any certificate is
 /// accepted.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RemoteAddress {
     pub(super) url: String,
     seconds: i64,

@@ -19,8 +19,9 @@ use anyhow::{Result, bail};
 use heapprof_profile::Profile;
 
 use super::config::PprofConfig;
-use super::{print, viewers};
-use crate::host::{CommandReader, DropinHost};
+use super::print;
+use super::viewers::ShownFiles;
+use crate::host::{CommandProcess, CommandReader, DropinHost};
 use completion::ShellCompleter;
 use session_host::SessionHost;
 use settings::ShellOption;
@@ -33,36 +34,37 @@ const CLEAR_FILTERS: (&str, [&str; 5]) = (
 );
 
 /// Runs the shell until its input ends or the person ends it.
-pub(super) fn run(profile: &Profile, config: &PprofConfig<'_>) -> Result<()> {
+pub(super) fn run(profile: Profile, config: &PprofConfig<'_>) -> Result<()> {
     let completer = ShellCompleter {
-        functions: function_names(profile),
-        sample_types: sample_types(profile),
+        functions: function_names(&profile),
+        sample_types: sample_types(&profile),
     };
     let mut reader = config.host.command_reader("pprof", Box::new(completer))?;
-    let host = SessionHost::new(config.host, reader.interruption());
+    let host = SessionHost(config.host);
     let mut settings = config.on_host(&host);
     settings.is_shell = true;
     settings.flags.set("compact_labels", "true".to_string());
     let mut shell = PprofShell {
+        shortcuts: shortcuts(&profile),
         profile,
         host: &host,
         settings,
-        shortcuts: shortcuts(profile),
+        shown: ShownFiles::default(),
     };
     shell.greet();
-    let ended = shell.execute_lines(reader.as_mut());
-    viewers::remove_files();
-    ended
+    shell.execute_lines(reader.as_mut())
 }
 
 /// State of the shell between two commands.
 struct PprofShell<'a> {
-    profile: &'a Profile,
+    profile: Profile,
     host: &'a SessionHost<'a>,
     /// The options as they are now.
     settings: PprofConfig<'a>,
     /// Lines that stand for other lines.
     shortcuts: HashMap<String, Vec<String>>,
+    /// The files that viewers have open.
+    shown: ShownFiles,
 }
 
 /// Whether the shell goes on after a line.
@@ -80,11 +82,10 @@ impl PprofShell<'_> {
                 None => vec![line.to_string()],
             };
             for line in lines {
-                reader.begin_command();
                 match self.execute(&line) {
                     Ok(AfterLine::Continue) => {}
                     Ok(AfterLine::End) => return Ok(()),
-                    Err(error) => self.host.print_error(&format!("{error:#}")),
+                    Err(error) => self.host.print_lines(&format!("{error:#}")),
                 }
             }
         }
@@ -100,7 +101,7 @@ impl PprofShell<'_> {
         match words[..] {
             [] => {}
             ["o" | "options", ..] => {
-                let list = help::option_list(self.profile, &self.settings);
+                let list = help::option_list(&self.profile, &self.settings);
                 self.host.print_lines(&list);
             }
             ["exit" | "quit" | "q", ..] => return Ok(AfterLine::End),
@@ -112,11 +113,29 @@ impl PprofShell<'_> {
                 }
             }
             _ => {
-                let request = line::parse_command(&words, &self.settings)?;
-                print::report(self.profile.clone(), &request)?;
+                let mut request = line::parse_command(&words, &self.settings)?;
+                return self.report(&mut request);
             }
         }
         Ok(AfterLine::Continue)
+    }
+
+    /// Prints or shows a report. Another process has a copy of the profile, so the report may
+    /// change it.
+    fn report(&mut self, request: &mut PprofConfig<'_>) -> Result<AfterLine> {
+        request.shown = self.shown.reserve(request)?;
+        let host = self.host;
+        let goes_on = host.run_apart(&mut |process| {
+            let profile = match process {
+                CommandProcess::Copy => std::mem::take(&mut self.profile),
+                CommandProcess::Shell => self.profile.clone(),
+            };
+            print::report(profile, request)
+        });
+        Ok(match goes_on? {
+            true => AfterLine::Continue,
+            false => AfterLine::End,
+        })
     }
 
     fn assign(&mut self, option: ShellOption, value: Option<&str>) -> Result<()> {
@@ -128,14 +147,14 @@ impl PprofShell<'_> {
         if option.name() != "sample_index" {
             return option.set(&mut self.settings, value);
         }
-        let column = print::column(self.profile, value)?;
+        let column = print::column(&self.profile, value)?;
         let r#type = self.profile.sample_type[column].r#type;
         option.set(&mut self.settings, self.profile.text(r#type))
     }
 
     /// Says what the profile is, and how to go on.
     fn greet(&self) {
-        if let Ok((labels, total)) = print::profile_labels(self.profile, &self.settings) {
+        if let Ok((labels, total)) = print::profile_labels(&self.profile, &self.settings) {
             self.host.print_lines(&labels.join("\n"));
             if total == 0 && self.profile.sample_type.len() > 1 {
                 self.host.print_lines(

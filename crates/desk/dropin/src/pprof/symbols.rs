@@ -6,23 +6,31 @@ use heapprof_symbolize::{
 };
 
 use super::binaries::search_path;
+use super::config::PprofConfig;
+use super::remote_symbols::{self, MappingServers};
 use crate::host::DropinHost;
 
 /// The parsed value of `-symbolize`.
 struct SymbolizeMode {
     local: bool,
+    remote: bool,
     force: bool,
     style: NameStyle,
 }
 
-/// Symbolizes the profile according to `mode`, a list of options separated by colons.
-pub(super) fn symbolize(host: &dyn DropinHost, profile: &mut Profile, mode: &str) {
-    let Some(mode) = parse_mode(host, mode) else {
+/// Symbolizes the profile according to the flag `-symbolize`, a list of options separated by
+/// colons: from the files of this machine, then by the servers that the profile came from.
+pub(super) fn symbolize(config: &PprofConfig<'_>, profile: &mut Profile, servers: &MappingServers) {
+    let host = config.host;
+    let Some(mode) = parse_mode(host, config.flags.text("symbolize")) else {
         return;
     };
     let known = profile.function.len();
     if mode.local {
         symbolize_files(host, profile, mode.force, false);
+    }
+    if mode.remote {
+        remote_symbols::symbolize(config, profile, servers, mode.force);
     }
     simplify_names(profile, mode.style, if mode.force { 0 } else { known });
 }
@@ -44,6 +52,7 @@ pub(super) fn symbolize_locally(
 fn parse_mode(host: &dyn DropinHost, text: &str) -> Option<SymbolizeMode> {
     let mut mode = SymbolizeMode {
         local: true,
+        remote: true,
         force: false,
         style: NameStyle::Short,
     };
@@ -51,14 +60,8 @@ fn parse_mode(host: &dyn DropinHost, text: &str) -> Option<SymbolizeMode> {
         match option {
             "" | "demangle=default" | "default" => {}
             "none" | "no" => return None,
-            "local" | "fastlocal" => mode.local = true,
-            "remote" => {
-                host.note(
-                    "-symbolize=remote: servers are not asked for symbols; -symbolize=local looks \
-                     into this machine's files",
-                );
-                mode.local = false;
-            }
+            "local" | "fastlocal" => (mode.local, mode.remote) = (true, false),
+            "remote" => (mode.local, mode.remote) = (false, true),
             "force" => mode.force = true,
             other => {
                 let style = match other.strip_prefix("demangle=").unwrap_or(other) {

@@ -4,10 +4,11 @@
 //! can be started gets its path. Source: google/pprof, internal/driver/commands.go.
 
 use std::env;
+use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -50,35 +51,61 @@ fn viewer(format: &str) -> Option<(&'static str, Viewer)> {
     })
 }
 
-/// Whether a report of this format is shown in another program, unless it is written to a file.
-pub(super) fn is_shown(format: &str) -> bool {
-    viewer(format).is_some()
+/// A temporary file for a viewer, which only the user may read.
+pub(super) type ShownFile = Arc<(PathBuf, File)>;
+
+/// The temporary files of viewers. They are removed at the end: viewers that run on have opened
+/// theirs.
+#[derive(Default)]
+pub(super) struct ShownFiles(Vec<ShownFile>);
+
+impl ShownFiles {
+    /// Makes the file for a request whose format is shown; `None` for any other request. A file
+    /// that stayed empty, because its report failed, is used again.
+    pub(super) fn reserve(&mut self, config: &PprofConfig<'_>) -> Result<Option<ShownFile>> {
+        let is_unused = |shown: &ShownFile| shown.1.metadata().is_ok_and(|file| file.len() == 0);
+        if let Some(unused) = self.0.pop_if(|last| is_unused(last)) {
+            // A failure means that the file is gone already.
+            let _ = std::fs::remove_file(&unused.0);
+        }
+        let Some((extension, _)) = viewer(config.format) else {
+            return Ok(None);
+        };
+        if !config.flags.text("output").is_empty() {
+            return Ok(None);
+        }
+        let folder = env::temp_dir();
+        let made = create_numbered(&folder, "pprof", extension, FileReaders::Owner)?;
+        let shown = Arc::new(made);
+        self.0.push(Arc::clone(&shown));
+        Ok(Some(shown))
+    }
 }
 
-/// The temporary files, which viewers may still read.
-static TEMPORARY_FILES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+impl Drop for ShownFiles {
+    fn drop(&mut self) {
+        for shown in &self.0 {
+            // The user or a viewer may have removed the file, so a failure does not matter.
+            let _ = std::fs::remove_file(&shown.0);
+        }
+    }
+}
 
 /// Shows a report in the format's viewer. In the shell, the viewer runs on while the next commands
 /// are typed.
-pub(super) fn show(config: &PprofConfig<'_>, report: &[u8]) -> Result<()> {
-    let Some((extension, viewer)) = viewer(config.format) else {
+pub(super) fn show(config: &PprofConfig<'_>, shown: &ShownFile, report: &[u8]) -> Result<()> {
+    let Some((_, viewer)) = viewer(config.format) else {
         bail!("-{}: there is no program that shows it", config.format);
     };
-    let (path, mut file) =
-        create_numbered(&env::temp_dir(), "pprof", extension, FileReaders::Owner)?;
-    TEMPORARY_FILES
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .push(path.clone());
+    let (path, mut file) = (&shown.0, &shown.1);
     file.write_all(report)?;
-    drop(file);
     let commands = commands(viewer);
     let mut last_problem = None;
     for words in &commands {
         let Some((program, arguments)) = words.split_first() else {
             continue;
         };
-        match Command::new(program).args(arguments).arg(&path).spawn() {
+        match Command::new(program).args(arguments).arg(path).spawn() {
             Ok(child) => return wait_for(child, config),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => last_problem = Some(format!("{program} can't be started: {error}")),
@@ -97,17 +124,6 @@ pub(super) fn show(config: &PprofConfig<'_>, report: &[u8]) -> Result<()> {
         config.format,
         names.join(", ")
     )
-}
-
-/// Removes the temporary files. Viewers that run on have opened theirs.
-pub(super) fn remove_files() {
-    let mut files = TEMPORARY_FILES
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    for path in files.drain(..) {
-        // The user or a viewer may have removed the file, so a failure does not matter.
-        let _ = std::fs::remove_file(path);
-    }
 }
 
 fn wait_for(mut child: Child, config: &PprofConfig<'_>) -> Result<()> {
@@ -149,7 +165,7 @@ mod tests {
     fn each_shown_format_has_a_viewer() {
         let gv = commands(Viewer::Program(&["gv", "--noantialias"]));
         assert_eq!(gv, [["gv", "--noantialias"]]);
-        assert!(is_shown("web") && is_shown("weblist") && !is_shown("svg"));
+        assert!(viewer("web").is_some() && viewer("svg").is_none());
         let browsers = commands(Viewer::Browser);
         assert!(browsers.iter().any(|words| words == &["chromium"]));
     }

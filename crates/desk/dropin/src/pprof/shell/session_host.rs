@@ -1,62 +1,46 @@
-//! The host of the commands of a shell: messages are lines of the dialogue, and a command ends when
-//! the person interrupts it.
+//! The host of the commands of a shell: their messages are lines of the dialogue.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
 use heapprof_profile::Profile;
 
 use crate::host::{
-    CommandReader, DropinHost, FetchOptions, LineCompleter, ReportBody, ToolReadOptions,
-    WebPageRequest,
+    CommandProcess, CommandReader, DropinHost, FetchOptions, LineCompleter, ReportBody,
+    ToolReadOptions, WebPageRequest,
 };
 
 /// The host of the shell's commands, which passes on to the program what a command needs.
-pub(super) struct SessionHost<'a> {
-    program: &'a dyn DropinHost,
-    interruption: Arc<AtomicBool>,
-}
-
-impl<'a> SessionHost<'a> {
-    pub(super) fn new(program: &'a dyn DropinHost, interruption: Arc<AtomicBool>) -> Self {
-        Self {
-            program,
-            interruption,
-        }
-    }
-
-    /// Prints why a command failed.
-    pub(super) fn print_error(&self, text: &str) {
-        self.program.print_lines(text);
-    }
-}
+pub(super) struct SessionHost<'a>(pub(super) &'a dyn DropinHost);
 
 impl DropinHost for SessionHost<'_> {
     fn note(&self, text: &str) {
-        self.program.print_lines(text);
+        self.0.print_lines(text);
     }
 
     fn print_lines(&self, text: &str) {
-        self.program.print_lines(text);
+        self.0.print_lines(text);
     }
 
     fn help(&self) -> String {
-        self.program.help()
+        self.0.help()
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.program.path(name)
+        self.0.path(name)
     }
 
     fn read(&self, name: &str, how: ToolReadOptions) -> Result<Profile> {
-        self.program.read(name, how)
+        self.0.read(name, how)
     }
 
     fn fetch(&self, url: &str, transfer: &FetchOptions, how: ToolReadOptions) -> Result<Profile> {
-        self.program.fetch(url, transfer, how)
+        self.0.fetch(url, transfer, how)
+    }
+
+    fn post(&self, url: &str, text: String, transfer: &FetchOptions) -> Result<Vec<u8>> {
+        self.0.post(url, text, transfer)
     }
 
     fn command_reader(
@@ -64,26 +48,26 @@ impl DropinHost for SessionHost<'_> {
         shell: &str,
         completer: Box<dyn LineCompleter>,
     ) -> Result<Box<dyn CommandReader>> {
-        self.program.command_reader(shell, completer)
+        self.0.command_reader(shell, completer)
     }
 
-    fn is_interrupted(&self) -> bool {
-        self.interruption.load(Ordering::Relaxed)
+    fn run_apart(&self, command: &mut dyn FnMut(CommandProcess) -> Result<()>) -> Result<bool> {
+        self.0.run_apart(command)
     }
 
     fn is_terminal(&self) -> bool {
-        self.program.is_terminal()
+        self.0.is_terminal()
     }
 
     fn write(&self, file: Option<&Path>, body: ReportBody<'_>) -> Result<()> {
-        self.program.write(file, body)
+        self.0.write(file, body)
     }
 
     fn write_into(&self, name: &str, file: File, body: ReportBody<'_>) -> Result<()> {
-        self.program.write_into(name, file, body)
+        self.0.write_into(name, file, body)
     }
 
     fn serve(&self, page: &WebPageRequest) -> Result<()> {
-        self.program.serve(page)
+        self.0.serve(page)
     }
 }
