@@ -196,13 +196,23 @@ impl HeapSampleStack<'_> {
         calls: &mut Vec<u64>,
     ) -> Result<(), FormatError> {
         calls.clear();
-        for address in self.addresses {
-            let address = address
-                .map_err(|text| lines.wrong_part("an address of 64 bits", shortened(text)))?;
-            calls.push(address.wrapping_sub(1));
-        }
-        Ok(())
+        push_calls(self.addresses, lines, calls)
     }
+}
+
+/// Appends the addresses inside the calls that return to these addresses. `lines` is at the line
+/// with the addresses.
+pub(crate) fn push_calls(
+    addresses: HexAddresses<'_>,
+    lines: &LineReader<'_>,
+    calls: &mut Vec<u64>,
+) -> Result<(), FormatError> {
+    for address in addresses {
+        let address =
+            address.map_err(|text| lines.wrong_part("an address of 64 bits", shortened(text)))?;
+        calls.push(address.wrapping_sub(1));
+    }
+    Ok(())
 }
 
 /// Makes the label `bytes: size`, without a unit, as pprof and Go write it.
