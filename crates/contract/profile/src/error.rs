@@ -210,4 +210,7 @@ pub enum Warning {
     /// Profiles taken at different sampling periods were merged.
     #[error("the merged profiles were sampled at different periods; the largest is kept")]
     Periods,
+    /// The profile is not about memory. The text says what it is.
+    #[error("is not a heap profile: it is {0}")]
+    NoHeapProfile(&'static str),
 }

@@ -6,7 +6,7 @@ use heapprof_perl_values::pmat;
 
 use crate::error::FormatError;
 use crate::format::ProfileFormat;
-use crate::readers::{memray, tracemalloc};
+use crate::readers::{gperftools_cpu, memray, tracemalloc};
 use crate::reading::{FormatReadOptions, ProfileReading};
 
 /// A binary format, and the functions that recognize and read it.
@@ -30,6 +30,11 @@ const BINARY_FORMATS: &[BinaryFormat] = &[
         format: ProfileFormat::Memray,
         sniff: memray::sniff,
         read: memray::read,
+    },
+    BinaryFormat {
+        format: ProfileFormat::GperftoolsCpu,
+        sniff: gperftools_cpu::sniff,
+        read: gperftools_cpu::read,
     },
     BinaryFormat {
         format: ProfileFormat::Tracemalloc,

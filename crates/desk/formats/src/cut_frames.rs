@@ -1,5 +1,5 @@
-//! Names of allocator functions that reports cut from stacks. In heap profiles that consist of
-//! addresses, these functions are at the leaf of every stack.
+//! Names of functions that reports cut from stacks. In profiles that consist of addresses, the
+//! allocator, the lock or the profiler itself is at the leaf of every stack.
 //!
 //! The names are regular expressions for `drop_frames` and `keep_frames`, matched against whole
 //! function names. The lists are from pprof, jeprof and Go.
@@ -76,6 +76,48 @@ const JEMALLOC_FRAMES: &[&str] = &[
     r"(void\* )?newImpl",
     r"fallback_impl",
 ];
+
+/// Functions that pprof cuts from text profiles of contention: those that unlock, and those that
+/// record the delay.
+const LOCK_FRAMES: &[&str] = &[
+    r"RecordLockProfileData",
+    r"(base::)?RecordLockProfileData.*",
+    r"(base::)?SubmitMutexProfileData.*",
+    r"(base::)?SubmitSpinLockProfileData.*",
+    r"(base::Mutex::)?AwaitCommon.*",
+    r"(base::Mutex::)?Unlock.*",
+    r"(base::Mutex::)?UnlockSlow.*",
+    r"(base::Mutex::)?ReaderUnlock.*",
+    r"(base::MutexLock::)?~MutexLock.*",
+    r"(Mutex::)?AwaitCommon.*",
+    r"(Mutex::)?Unlock.*",
+    r"(Mutex::)?UnlockSlow.*",
+    r"(Mutex::)?ReaderUnlock.*",
+    r"(MutexLock::)?~MutexLock.*",
+    r"(SpinLock::)?Unlock.*",
+    r"(SpinLock::)?SlowUnlock.*",
+    r"(SpinLockHolder::)?~SpinLockHolder.*",
+];
+
+/// Functions of the signal handler that samples the processor. pprof cuts them from every profile
+/// that is neither of memory nor of contention.
+const SAMPLER_FRAMES: &[&str] = &[
+    r"ProfileData::Add",
+    r"ProfileData::prof_handler",
+    r"CpuProfiler::prof_handler",
+    r"__pthread_sighandler",
+    r"__restore",
+];
+
+/// Adds pprof's expression for contention profiles to a profile.
+pub(crate) fn add_lock_frames(profile: &mut Profile) {
+    profile.drop_frames = profile.strings.intern(&LOCK_FRAMES.join("|"));
+}
+
+/// Adds pprof's expression for profiles of processor time and of threads to a profile.
+pub(crate) fn add_sampler_frames(profile: &mut Profile) {
+    profile.drop_frames = profile.strings.intern(&SAMPLER_FRAMES.join("|"));
+}
 
 /// Adds pprof's expressions for heap profiles to a profile.
 pub(crate) fn add_pprof_frames(profile: &mut Profile) {

@@ -25,7 +25,6 @@ pub(crate) fn kind(head: &[u8]) -> Option<String> {
         .map(|(_, _, what)| (*what).to_string());
     known
         .or_else(|| elf(head).map(str::to_string))
-        .or_else(|| cpu_profile(head).map(str::to_string))
         .or_else(|| is_tar(head).then(|| "is a tar archive; unpack it first: tar -xf FILE".into()))
         .or_else(|| json::kind(text))
         .or_else(|| text_kind(text).map(str::to_string))
@@ -243,30 +242,6 @@ fn elf(head: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// Recognizes the header of gperftools' CPU profiles: the words 0, 3 (the number of words that
-/// follow), 0 (version), the period in microseconds, and 0. Words have the size and byte order of
-/// the program.
-fn cpu_profile(head: &[u8]) -> Option<&'static str> {
-    fn words<const SIZE: usize>(head: &[u8], of: fn([u8; SIZE]) -> u64) -> Option<[u64; 5]> {
-        let (words, _) = head.get(..5 * SIZE)?.as_chunks();
-        let words: Vec<u64> = words.iter().map(|&bytes| of(bytes)).collect();
-        words.try_into().ok()
-    }
-    let headers = [
-        words::<8>(head, u64::from_le_bytes),
-        words::<8>(head, u64::from_be_bytes),
-        words::<4>(head, |bytes| u32::from_le_bytes(bytes).into()),
-        words::<4>(head, |bytes| u32::from_be_bytes(bytes).into()),
-    ];
-    // The period is between one microsecond and 1000 seconds.
-    let is_header = |words: &[u64; 5]| matches!(words, [0, 3, 0, 1..=1_000_000_000, 0]);
-    let found = headers.iter().flatten().any(is_header);
-    found.then_some(
-        "is a gperftools CPU profile; convert it to a pprof profile first, with its program: pprof \
-         -proto -output out.pb.gz PROGRAM FILE",
-    )
-}
-
 /// Whether a file is a tar archive. The header of every tar archive contains the sum of its bytes,
 /// computed with blanks in place of the sum itself.
 fn is_tar(head: &[u8]) -> bool {
@@ -326,41 +301,6 @@ mod tests {
             assert_eq!(kind(&head).as_deref(), Some(*what));
             assert!(what.starts_with("is ") && !what.contains('\n'), "{what}");
         }
-    }
-
-    #[test]
-    fn words_of_cpu_profiles() {
-        let words = |period: u64| [0, 3, 0, period, 0];
-        let le8 = |p| {
-            words(p)
-                .iter()
-                .flat_map(|w| w.to_le_bytes())
-                .collect::<Vec<u8>>()
-        };
-        let be8 = |p| {
-            words(p)
-                .iter()
-                .flat_map(|w| w.to_be_bytes())
-                .collect::<Vec<u8>>()
-        };
-        let le4 = |p| {
-            words(p)
-                .iter()
-                .flat_map(|&w| (w as u32).to_le_bytes())
-                .collect::<Vec<u8>>()
-        };
-        let be4 = |p| {
-            words(p)
-                .iter()
-                .flat_map(|&w| (w as u32).to_be_bytes())
-                .collect::<Vec<u8>>()
-        };
-        for bytes in [le8(10_000), be8(10_000), le4(10_000), be4(10_000)] {
-            assert!(cpu_profile(&bytes).is_some(), "{bytes:?}");
-            assert!(cpu_profile(&bytes[..bytes.len() - 1]).is_none());
-        }
-        assert!(cpu_profile(&le8(0)).is_none());
-        assert!(cpu_profile(&[0; 40]).is_none());
     }
 
     #[test]

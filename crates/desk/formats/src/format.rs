@@ -1,6 +1,6 @@
 //! The profile formats, with the names that errors, `info` and the docs use.
 
-/// A format of heap profiles.
+/// A format of profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ProfileFormat {
@@ -36,6 +36,14 @@ pub enum ProfileFormat {
     GoText,
     /// Text heap profiles of Google's Java agent.
     JavaHeapz,
+    /// Binary CPU profiles of gperftools and of Google's Java agent.
+    GperftoolsCpu,
+    /// Text profiles of contention: contentionz, and Go's mutex and block profiles.
+    Contention,
+    /// Lists of threads with their stacks.
+    Threadz,
+    /// Go's counts of goroutines, threads and other things as text.
+    GoCount,
     /// The output of `jeprof --raw` and `google-pprof --raw`.
     Symbolized,
     /// Perl's values, as Devel::MAT::Dumper writes them.
@@ -82,6 +90,22 @@ impl ProfileFormat {
         )
     }
 
+    /// Returns what a profile of this format is instead of a heap profile, and what its values are;
+    /// `None` if it is a heap profile, or can be one.
+    pub(crate) fn other_subject(self) -> Option<&'static str> {
+        match self {
+            ProfileFormat::GperftoolsCpu => {
+                Some("a CPU profile, whose values are samples and processor time")
+            }
+            ProfileFormat::Contention => {
+                Some("a contention profile, whose values are waits for locks and their time")
+            }
+            ProfileFormat::Threadz => Some("a list of threads, whose values are threads"),
+            ProfileFormat::GoCount => Some("a count of stacks, such as those of goroutines"),
+            _ => None,
+        }
+    }
+
     fn texts(self) -> (&'static str, &'static str) {
         match self {
             ProfileFormat::Pprof => ("pprof", "pprof protobuf"),
@@ -102,6 +126,16 @@ impl ProfileFormat {
             ProfileFormat::Jemalloc => ("jemalloc", "jemalloc heap dump"),
             ProfileFormat::GoText => ("go-text", "Go's heap profile as text"),
             ProfileFormat::JavaHeapz => ("java-heapz", "heap profile from Google's Java agent"),
+            ProfileFormat::GperftoolsCpu => (
+                "gperftools-cpu",
+                "CPU profile of gperftools or Google's Java agent",
+            ),
+            ProfileFormat::Contention => ("contention", "contention profile as text"),
+            ProfileFormat::Threadz => ("threadz", "threads and their stacks as text"),
+            ProfileFormat::GoCount => (
+                "go-count",
+                "Go's goroutines, threads or other counts as text",
+            ),
             ProfileFormat::Pmat => ("pmat", "Perl values from Devel::MAT::Dumper"),
             ProfileFormat::Memray => ("memray", "memray capture"),
             ProfileFormat::Tracemalloc => ("tracemalloc", "Python tracemalloc snapshot"),

@@ -3,7 +3,9 @@
 //!
 //! pprof ignores the names; this module assigns them to the addresses of the stack.
 
-use heapprof_profile::{LabelSetIndex, Line, LocationIndex, Profile, ProfileBuilder};
+use std::collections::BTreeMap;
+
+use heapprof_profile::{Label, LabelSetIndex, Line, LocationIndex, Profile, ProfileBuilder};
 
 use crate::error::FormatError;
 use crate::heap_line::HexAddresses;
@@ -64,9 +66,12 @@ impl GoStackReader {
     }
 
     /// Reads a comment: `# 0x57f970 go/ast.NewScope+0x50 go/ast/scope.go:28`, with tabs between the
-    /// parts, or `# MaxRSS = 18370560` at the end of the file.
+    /// parts; or `# labels: {"key":"text"}`; or `# MaxRSS = 18370560` at the end of the file.
     pub(crate) fn comment(&mut self, lines: &LineReader<'_>) -> Result<(), FormatError> {
         let text = String::from_utf8_lossy(&lines.trimmed()[1..]);
+        if let Some(labels) = text.trim().strip_prefix("labels: ") {
+            return self.labels(labels);
+        }
         let mut fields = text.split('\t').map(str::trim).filter(|f| !f.is_empty());
         let first = fields.next().unwrap_or_default();
         if let Some(bytes) = first.strip_prefix("MaxRSS = ") {
@@ -111,6 +116,22 @@ impl GoStackReader {
         let profile = &self.builder.profile;
         self.budget
             .grow(bytes, || 2 * profile.memory() + named as u64)
+    }
+
+    /// Gives labels to the sample. Go quotes their texts nearly as JSON does. A text that is not
+    /// JSON is an ordinary comment.
+    fn labels(&mut self, text: &str) -> Result<(), FormatError> {
+        let (Some(pending), Ok(texts)) = (&mut self.pending, serde_json::from_str(text)) else {
+            return Ok(());
+        };
+        let texts: BTreeMap<String, String> = texts;
+        let labels = texts
+            .iter()
+            .map(|(key, text)| self.builder.text_label(key, text));
+        let mut labels: Vec<Label> = labels.collect();
+        *pending = self.builder.label_set(&mut labels);
+        let profile = &self.builder.profile;
+        self.budget.grow(2 * text.len(), || 2 * profile.memory())
     }
 
     /// Adds the sample that was read last, with the names from its comments. Too much memory is an

@@ -1,8 +1,7 @@
-//! Reads the text of Google's Java agent that its kinds of profiles share: sample lines whose frames
-//! are numbers, and the lines that name the frames.
+//! Reads the lines at the end of a profile of Google's Java agent, which name the frames.
 //!
-//! The numbers of frames are left out, because they are not addresses. Frames with the same name are
-//! one function, even if their files differ.
+//! The samples have numbers instead of addresses, which are left out of the profile. Frames with the
+//! same name are one function, even if their files differ.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Line, ProfileBuilder, StringId};
@@ -10,20 +9,6 @@ use heapprof_profile::{Line, ProfileBuilder, StringId};
 use crate::error::{FormatError, shortened};
 use crate::lines::LineReader;
 use crate::stacks::{self, AddressLocations};
-
-/// Splits a sample line, `VALUE COUNT @ 0xID …`, into its three parts.
-pub(crate) fn sample(line: &[u8]) -> Option<[&[u8]; 3]> {
-    let at = memchr::memchr(b'@', line)?;
-    let mut words = line[..at]
-        .split(|&b| b == b' ')
-        .filter(|word| !word.is_empty());
-    let number = |word: Option<_>| word.filter(|w: &&[u8]| w.iter().all(u8::is_ascii_digit));
-    let (bytes, count) = (number(words.next())?, number(words.next())?);
-    words
-        .next()
-        .is_none()
-        .then_some([bytes, count, &line[at + 1..]])
-}
 
 /// Reads the names of the frames, and sets the functions of the locations.
 pub(crate) fn names(

@@ -21,6 +21,7 @@
 mod address_map;
 mod binary;
 mod bytes;
+mod counted_stack;
 mod cut_frames;
 mod error;
 mod event_log;

@@ -54,6 +54,16 @@ pub(crate) fn begins(line: &[u8]) -> bool {
             .any(|start| memchr::memmem::find(line, start.as_bytes()).is_some())
 }
 
+/// Skips the lines before a memory map, and reads the map. The list is empty if there is no map.
+pub(crate) fn find_and_read(lines: &mut LineReader<'_>) -> Result<Vec<MappedFile>, FormatError> {
+    while lines.advance()? {
+        if begins(lines.line()) {
+            return read(lines);
+        }
+    }
+    Ok(Vec::new())
+}
+
 /// Reads a memory map up to the end of the file. Returns the executable mappings in order, but the
 /// mapping of the program first. Mappings that belong together are joined.
 pub(crate) fn read(lines: &mut LineReader<'_>) -> Result<Vec<MappedFile>, FormatError> {

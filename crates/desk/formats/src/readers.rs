@@ -1,11 +1,14 @@
 //! Table of text readers: every text format has a row here.
 
 mod bpftrace;
+mod contention;
 mod dhat;
 mod dtrace;
 mod folded;
+mod go_count;
 mod go_text;
 mod gperftools;
+pub(crate) mod gperftools_cpu;
 mod heaptrack;
 mod java_heapz;
 mod jemalloc;
@@ -17,6 +20,7 @@ pub(crate) mod memray;
 mod mprof;
 mod perf_script;
 mod speedscope;
+mod threadz;
 pub(crate) mod tracemalloc;
 
 use crate::error::FormatError;
@@ -65,6 +69,21 @@ const TEXT_FORMATS: &[TextFormat] = &[
         format: ProfileFormat::JavaHeapz,
         sniff: java_heapz::sniff,
         read: java_heapz::read,
+    },
+    TextFormat {
+        format: ProfileFormat::Contention,
+        sniff: contention::sniff,
+        read: contention::read,
+    },
+    TextFormat {
+        format: ProfileFormat::Threadz,
+        sniff: threadz::sniff,
+        read: threadz::read,
+    },
+    TextFormat {
+        format: ProfileFormat::GoCount,
+        sniff: go_count::sniff,
+        read: go_count::read,
     },
     TextFormat {
         format: ProfileFormat::Massif,

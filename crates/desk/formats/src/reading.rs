@@ -5,7 +5,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::str::FromStr;
 
-use heapprof_profile::Profile;
+use heapprof_profile::{Profile, Warning};
 
 use crate::error::FormatError;
 use crate::figures::decimal;
@@ -223,9 +223,12 @@ impl ProfileReading {
 
     /// Returns the profile with two comments, `format: NAME, DESCRIPTION` and `unsampling: RULE`.
     /// `heapprof info` shows them, and they remain when the profile is stored or converted. A pprof
-    /// profile gets no comments.
+    /// profile gets no comments. If the format is not one of heap profiles, a warning says so.
     pub fn commented(self) -> Profile {
         let mut profile = self.profile;
+        if let Some(subject) = self.format.other_subject() {
+            profile.warnings.push(Warning::NoHeapProfile(subject));
+        }
         if self.format != ProfileFormat::Pprof {
             let (name, description) = (self.format.name(), self.format.description());
             let format = format!("format: {name}, {description}");

@@ -86,6 +86,12 @@ pub(crate) fn push_location(profile: &mut Profile, address: u64) -> LocationInde
     LocationIndex(place as u32)
 }
 
+/// Whether the leaf of a stack is there twice: as the processor's own address, and as a return
+/// address that unwinding found and that was moved back to its call. pprof removes the second one.
+pub(crate) fn has_leaf_twice(addresses: &[u64]) -> bool {
+    matches!(addresses, [leaf, call, ..] if call.wrapping_add(1) == *leaf)
+}
+
 /// Sets the lines of all locations. `lines` has the lines of each location, innermost first.
 pub(crate) fn set_lines(profile: &mut Profile, lines: Vec<Vec<Line>>) {
     profile.line.clear();

@@ -77,6 +77,24 @@ fn texts() -> Vec<RepeatedText> {
             "",
         ),
         text(
+            "contention",
+            "--- contentionz 1 ---\nsampling period = 100\n",
+            |i| format!("1 1 @ 0x{i:x}00 0x{i:x}01 0x{i:x}02 0x{i:x}03\n"),
+            "",
+        ),
+        text(
+            "threadz",
+            "--- threadz 1 ---\n",
+            |i| format!("--- Thread {i:x} (name: /1) stack: ---\n0x{i:x}00 0x{i:x}02 0x{i:x}04\n"),
+            "--- Memory map: ---\n",
+        ),
+        text(
+            "go-count",
+            "goroutine profile: total 1\n",
+            |i| format!("1 @ 0x{i:x}00 0x{i:x}01 0x{i:x}02 0x{i:x}03\n"),
+            "",
+        ),
+        text(
             "massif",
             "desc: x\ncmd: x\ntime_unit: i\n#-----------\nsnapshot=0\n#-----------\ntime=0\n\
              mem_heap_B=40000\nmem_heap_extra_B=0\nmem_stacks_B=0\nheap_tree=peak\n\

@@ -5,11 +5,10 @@
 
 use heapprof_profile::ProfileBuilder;
 
+use crate::counted_stack::CountedStack;
 use crate::cut_frames;
 use crate::error::{FormatError, shortened};
-use crate::figures::value;
 use crate::format::ProfileFormat;
-use crate::heap_line::HexAddresses;
 use crate::heap_samples::size_label;
 use crate::java_frames;
 use crate::lines::LineReader;
@@ -37,18 +36,14 @@ pub(crate) fn read(
     let mut unsampler = Unsampler::new(SAMPLING_PERIOD, options.as_pprof);
     let mut stack = Vec::new();
     while lines.advance()? {
-        let line = lines.trimmed();
-        if line.is_empty() {
+        if lines.trimmed().is_empty() {
             continue;
         }
-        let Some([bytes, count, ids]) = java_frames::sample(line) else {
+        let Some(sample) = CountedStack::read(lines)? else {
             lines.stay();
             break;
         };
-        let number = |digits| {
-            value(digits).ok_or_else(|| lines.wrong_part("a number below 2^63", shortened(digits)))
-        };
-        let (bytes, count) = (number(bytes)?, number(count)?);
+        let (bytes, count) = (sample.value, sample.count);
         if count == 0 {
             return Err(lines.wrong("`BYTES COUNT @ 0xID …` with a count over 0"));
         }
@@ -64,7 +59,7 @@ pub(crate) fn read(
         })?;
         let profile = &mut builder.profile;
         stack.clear();
-        for id in HexAddresses(ids) {
+        for id in sample.stack {
             let id = id.map_err(|text| lines.wrong_part("an id of 64 bits", shortened(text)))?;
             stack.push(locations.get(profile, id)?);
         }
