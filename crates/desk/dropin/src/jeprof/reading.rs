@@ -22,7 +22,13 @@ pub(super) fn read_as_jeprof(reading: ProfileReading) -> Profile {
     let mut profile = reading.profile;
     match reading.format {
         ProfileFormat::Pprof => reshape::drop_empty_labels(&mut profile),
-        ProfileFormat::Gperftools | ProfileFormat::Jemalloc => move_leaves_past_calls(&mut profile),
+        ProfileFormat::Gperftools | ProfileFormat::Jemalloc | ProfileFormat::Contention => {
+            move_leaves_past_calls(&mut profile);
+        }
+        // jeprof reads how often a stack was sampled, and not the time.
+        ProfileFormat::GperftoolsCpu => {
+            profile.default_sample_type = profile.strings.intern("samples");
+        }
         ProfileFormat::Symbolized => {
             // In a CPU profile, which has one value for each sample, all addresses are calls.
             if profile.sample_type.len() > 1 {
@@ -100,4 +106,33 @@ pub(super) fn name_unnamed_by_number(profile: &mut Profile, is_here: &[bool]) {
         let mapping = location.mapping.map_or(0, |m| m.index());
         is_here.get(mapping).is_some_and(|&is_here| is_here)
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use heapprof_formats::{FormatReadOptions, read};
+
+    use super::*;
+
+    fn profile(file: &[u8]) -> Profile {
+        read_as_jeprof(read(file, &FormatReadOptions::default().as_pprof(true)).unwrap())
+    }
+
+    #[test]
+    fn leaves_of_contention_are_return_addresses() {
+        let profile = profile(b"--- contentionz 1 ---\n96 2 @ 0x11 0x21\n");
+        let stack = profile.samples.stack(0).iter();
+        let addresses: Vec<u64> = stack.map(|l| profile.location[l.index()].address).collect();
+        assert_eq!(addresses, [0x11, 0x20]);
+    }
+
+    #[test]
+    fn cpu_profiles_count_samples() {
+        let words: Vec<u8> = [0u64, 3, 0, 10_000, 0, 7, 1, 0x11, 0, 1, 0]
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect();
+        let profile = profile(&words);
+        assert_eq!(profile.text(profile.default_sample_type), "samples");
+    }
 }
