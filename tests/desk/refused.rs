@@ -107,6 +107,36 @@ const CASES: &[(&str, &str, Changes)] = &[
         ],
     ),
     (
+        "contention",
+        "--- contentionz 1 ---\ncycles/second = 3201000000\nsampling period = 100\n  96 2 @ 0x401000 0x402000\n--- Memory map: ---\n400000-500000: /bin/app\n",
+        &[
+            ("cycles/second", "cycles/minute"),
+            ("cycles/second = 3201000000", "format = java"),
+            ("  96 2 @", "  96 two @"),
+            ("  96 2 @", "  99999999999999999999 2 @"),
+            ("  96 2 @", "  96 9223372036854775807 @"),
+            ("0x402000", "0x12345678901234567"),
+        ],
+    ),
+    (
+        "threadz",
+        "--- threadz 1 ---\n\n--- Thread 7f01 (name: main/7) stack: ---\n  PC:  0x00401000: wait(int)\n  0x00402000: main\n--- Memory map: ---\n",
+        &[
+            ("(name: main/7)", "(name: main)"),
+            ("0x00401000", "0x12345678901234567"),
+            ("--- Memory map: ---\n", ""),
+        ],
+    ),
+    (
+        "go-count",
+        "goroutine profile: total 3\n2 @ 0x401000 0x402000\n#\t0x400fff\tmain.f+0x1\ta.go:1\n1 @ 0x401000\n",
+        &[
+            ("2 @ 0x", "goroutine 1 [running]: 0x"),
+            ("2 @", "99999999999999999999 @"),
+            ("0x402000", "0x12345678901234567"),
+        ],
+    ),
+    (
         "massif",
         "desc: (none)\ncmd: ./app\ntime_unit: i\n#-----------\nsnapshot=0\n#-----------\ntime=0\nmem_heap_B=30\n\
          mem_heap_extra_B=2\nmem_stacks_B=0\nheap_tree=peak\nn2: 30 (heap allocation functions) malloc\n n1: 20 0x1: f (f.c:1)\n  \
@@ -342,11 +372,6 @@ const OTHERS: &[(&str, &[u8], &str)] = &[
         "Go's trace",
         b"go 1.22 trace\0\0\0",
         "is a Go execution trace",
-    ),
-    (
-        "gperftools' CPU profile",
-        b"\0\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x10\x27\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
-        "is a gperftools CPU profile",
     ),
     (
         "stackprof's dump",

@@ -300,6 +300,13 @@ fn totals_as_the_tools_said_them() {
             &[("inuse_space", 273), ("inuse_objects", 20)],
         ),
         ("massif", "pantry.xtree.ms", &[("inuse_space", 273)]),
+        // google-pprof prints `Total: 230 samples` and `Total: 0.420 seconds`.
+        ("gperftools-cpu", "mill.prof", &[("samples", 230)]),
+        (
+            "contention",
+            "made.contentionz.txt",
+            &[("delay", 420_100_000)],
+        ),
         (
             "bpftrace",
             "pantry.txt",
