@@ -22,6 +22,7 @@ mod files;
 mod function_starts;
 mod itanium;
 mod labels;
+pub mod layout;
 mod minidebug;
 mod package;
 mod places;
@@ -50,7 +51,7 @@ pub use crate::labels::FileSymbols;
 pub use crate::package::debug_package;
 use crate::places::CandidatePaths;
 use crate::resolve::{LocationQuestion, resolve};
-pub use crate::simplify::{NameStyle, simplify_names};
+pub use crate::simplify::{NameStyle, demangle_in_style, simplify_names};
 pub use crate::summary::{FileSummary, SymbolSource, SymbolizeSummary, SymbolizeWarning};
 
 /// Options of [`symbolize`]: where it searches for files, and which locations it looks up.

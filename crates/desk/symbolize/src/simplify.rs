@@ -47,7 +47,7 @@ pub fn simplify_names(profile: &mut Profile, style: NameStyle, anew: usize) {
 fn simplified(symbol: &str, style: NameStyle) -> Option<String> {
     // macOS puts an underscore before each symbol.
     let inner = symbol.strip_prefix('_').filter(|s| s.starts_with('_'));
-    let found = demangled(symbol, style).or_else(|| demangled(inner?, style));
+    let found = demangle_in_style(symbol, style).or_else(|| demangle_in_style(inner?, style));
     if found.is_some() {
         return found;
     }
@@ -61,8 +61,8 @@ fn simplified(symbol: &str, style: NameStyle) -> Option<String> {
     })
 }
 
-/// Returns the demangled name of a symbol in a style.
-fn demangled(symbol: &str, style: NameStyle) -> Option<String> {
+/// Returns the demangled name of a symbol in a style; `None` if the symbol is not mangled.
+pub fn demangle_in_style(symbol: &str, style: NameStyle) -> Option<String> {
     let whole = match style {
         NameStyle::Full => demangle(symbol),
         // The function in a name such as `guard variable for f(int)::x` keeps its parameters.
