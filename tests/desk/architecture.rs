@@ -53,11 +53,12 @@ const OWNED: &[(&str, &str)] = &[
          heapprof-recorder heapprof-wiretap",
     ),
     ("inferno", "heapprof-report"),
-    // heapprof-page writes the lists of the server's API with it, and heapprof-analysis reads
-    // ClickHouse's answers.
+    // heapprof-page writes the lists of the server's API with it, heapprof-analysis reads
+    // ClickHouse's answers, and heapprof-dropin those of llvm-symbolizer.
     (
         "serde_json",
-        "heapprof-formats heapprof-report heapprof-web heapprof-page heapprof-analysis",
+        "heapprof-formats heapprof-report heapprof-web heapprof-page heapprof-analysis \
+         heapprof-dropin",
     ),
     ("datafusion", "heapprof-analysis"),
     ("object_store", "heapprof-stores"),

@@ -225,7 +225,7 @@ const BEFORE: &str = "valid/go.leaky.before.pb.gz";
 
 #[test]
 fn what_cannot_be_done_is_one_line() {
-    let table: [(&[&str], &str); 23] = [
+    let table: [(&[&str], &str); 25] = [
         (
             &["-bananas", AFTER],
             "flag provided but not defined: -bananas",
@@ -295,6 +295,14 @@ fn what_cannot_be_done_is_one_line() {
         (
             &["-no_browser", "-top", AFTER],
             "-no_browser only makes sense with -http",
+        ),
+        (
+            &["-weblist=bananas", AFTER],
+            "no matches found for regexp: bananas",
+        ),
+        (
+            &["-disasm=bananas", AFTER],
+            "no matches found for regexp bananas",
         ),
         (
             &["-top", "-output=nowhere/x.txt", AFTER],

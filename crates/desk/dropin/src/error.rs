@@ -16,6 +16,21 @@ pub enum DropinError {
     /// No node has a name that matches this regular expression.
     #[error("no matches found for regexp: {0}")]
     NoMatch(String),
+    /// No symbol of an object file has a name that matches this regular expression.
+    #[error("no matches found for regexp {0}")]
+    NoSymbol(String),
+    /// No object file has a symbol at this address.
+    #[error("no matches found for address {0:#x}")]
+    NoSymbolAt(u64),
+    /// No sample is in the symbols at this address.
+    #[error(
+        "address {0:#x} found in binary, but the corresponding symbols do not have samples in the \
+         profile"
+    )]
+    NoSamplesAt(u64),
+    /// A tool that reads object files failed.
+    #[error("{0}")]
+    ObjectTool(String),
     /// A value is negative, which callgrind's format cannot hold.
     #[error(
         "has negative values, as differences do, and callgrind's format can't hold them; convert \

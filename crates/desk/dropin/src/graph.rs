@@ -195,6 +195,11 @@ impl<'a> CallGraph<'a> {
         &self.sums.flat[node as usize * self.sums.width..][..self.sums.width]
     }
 
+    /// Returns the cums of a node in all columns, including the divisor.
+    pub fn cums(&self, node: u32) -> &[i64] {
+        &self.sums.cum[node as usize * self.sums.width..][..self.sums.width]
+    }
+
     fn value(&self, of: &[i64], node: u32) -> i64 {
         let of = &of[node as usize * self.sums.width..][..self.sums.width];
         match self.divided {

@@ -12,6 +12,7 @@ mod flag_table;
 mod flags;
 mod image;
 mod load;
+mod object_tools;
 mod page;
 mod print;
 mod profile_copy;

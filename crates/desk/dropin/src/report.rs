@@ -9,6 +9,7 @@ mod callgrind;
 mod colour;
 mod columns;
 mod comments;
+mod disasm;
 mod dot;
 mod header;
 mod labels;
@@ -16,6 +17,7 @@ mod list;
 mod measurement;
 mod names;
 mod nodelet;
+mod object;
 mod options;
 mod proto;
 mod raw;
@@ -27,6 +29,7 @@ mod topproto;
 mod traces;
 mod tree;
 mod unit;
+mod weblist;
 mod zone;
 
 use crate::graph::{self, CallGraph, CallSelection, PathTrimmer};
@@ -38,10 +41,14 @@ use crate::error::DropinError;
 pub use self::{
     callgrind::callgrind,
     comments::comments,
+    disasm::disasm,
     dot::dot,
     header::{ReportCounts, profile_labels, report_labels},
     list::{SourceReader, list},
     measurement::{UnitScale, convertible, label, percentage, scale, scaled_label},
+    object::{
+        InlinedFrame, Instruction, ObjectFile, ObjectMapping, ObjectSymbol, ObjectTool, SymbolQuery,
+    },
     options::{PprofReportOptions, PprofValueFormatter},
     proto::proto,
     raw::raw,
@@ -50,6 +57,7 @@ pub use self::{
     topproto::topproto,
     traces::traces,
     tree::tree,
+    weblist::weblist,
     zone::ReportTimeZone,
 };
 
@@ -62,6 +70,7 @@ enum GraphPurpose {
     },
     Dot,
     Callgrind,
+    /// Source lines or instructions of functions.
     List,
 }
 

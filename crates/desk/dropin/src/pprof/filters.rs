@@ -74,7 +74,12 @@ pub(super) fn apply(
 
 /// Removes from frames all details that the granularity does not distinguish.
 pub(super) fn aggregate(profile: &mut Profile, granularity: &str, config: &PprofConfig<'_>) {
-    let inlines = !config.flags.is_on("noinlines");
+    let inlines = match config.format {
+        // A sample counts once for each instruction.
+        "disasm" => false,
+        "weblist" => true,
+        _ => !config.flags.is_on("noinlines"),
+    };
     let detail = |function, filename, line, address| FrameDetail {
         inlines,
         function,

@@ -62,6 +62,7 @@ const PPROF_FLAGS: &[PprofFlag] = &[
     flag(Format, Bool, "tree", "false", "Each function with its callers and callees"),
     flag(Format, Regex, "peek", "", "Like -tree, but only functions that match"),
     flag(Format, Regex, "list", "", "Source lines of functions that match"),
+    flag(Format, Regex, "disasm", "", "Instructions of functions that match (needs objdump and nm)"),
     flag(Format, Bool, "traces", "false", "Each sample with its stack"),
     flag(Format, Bool, "tags", "false", "Labels and their values"),
     flag(Format, Bool, "raw", "false", "Everything in the profile"),
@@ -75,8 +76,6 @@ const PPROF_FLAGS: &[PprofFlag] = &[
     flag(Format, Bool, "callgrind", "false", "For KCachegrind"),
     flag(Format, Bool, "proto", "false", "The profile, filtered, as a profile"),
     flag(Format, Bool, "topproto", "false", "The rows of -top as a profile"),
-
-    flag(Format, Regex, "disasm", "", "Instructions of functions that match"),
 
     flag(Shown, Bool, "web", "false", "The call graph in a browser"),
     flag(Shown, Regex, "weblist", "", "Source lines and instructions in a browser"),
@@ -98,7 +97,7 @@ const PPROF_FLAGS: &[PprofFlag] = &[
     flag(Display, Bool, "relative_percentages", "false", "Percentages of what the filters keep"),
     flag(Display, Text, "source_path", "", "Folders with sources, separated by colons"),
     flag(Display, Text, "trim_path", "", "Prefixes to cut off file names, separated by colons"),
-    flag(Display, Bool, "intel_syntax", "false", "Goes with -disasm"),
+    flag(Display, Bool, "intel_syntax", "false", "Goes with -disasm and -weblist"),
 
     flag(Sort, Bool, "flat", "false", "By a function's own values (default)"),
     flag(Sort, Bool, "cum", "false", "By values that include all that a function called"),
@@ -139,7 +138,8 @@ const PPROF_FLAGS: &[PprofFlag] = &[
     flag(Source, Text, "buildid", "", "Build id of the main binary, if it has none"),
     flag(Source, Text, "symbolize", "", "none, local, fastlocal, remote, force, demangle=MODE; \
                                          with colons between"),
-    flag(Source, Text, "tools", "", "Accepted; no outside tools are used for symbols"),
+    flag(Source, Text, "tools", "", "Folders of objdump, nm, ...: [TOOL:]FOLDER,...; default: \
+                                    PPROF_TOOLS, PATH"),
     flag(Source, Text, "tls_cert", "", "Client certificate for servers"),
     flag(Source, Text, "tls_key", "", "Its private key"),
     flag(Source, Text, "tls_ca", "", "Certificates of authorities to trust"),

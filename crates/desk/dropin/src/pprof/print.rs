@@ -12,6 +12,7 @@ use heapprof_profile::Profile;
 use heapprof_text::{ControlReplacement, escaping};
 
 use super::config::PprofConfig;
+use super::object_tools::ObjectTools;
 use super::profile_copy::{FileReaders, create_numbered};
 use super::sources::SourceFileCache;
 use super::{filters, image, viewers};
@@ -41,7 +42,7 @@ pub(super) fn report(mut profile: Profile, config: &PprofConfig<'_>) -> Result<(
     let file = config.flags.text("output");
     if let Some(shown) = &config.shown {
         let mut report = Vec::new();
-        print(profile, config.format, &options, &mut report)?;
+        print(profile, config.format, &options, config, &mut report)?;
         return viewers::show(config, shown, &report);
     }
     let is_dialogue = config.is_shell || config.host.is_terminal();
@@ -49,7 +50,7 @@ pub(super) fn report(mut profile: Profile, config: &PprofConfig<'_>) -> Result<(
         // This format is not for a terminal, so the report goes into a new file in the current
         // folder.
         let mut report = Vec::new();
-        print(profile, config.format, &options, &mut report)?;
+        print(profile, config.format, &options, config, &mut report)?;
         let extension = file_extension(config.format);
         let (path, file) =
             create_numbered(Path::new(""), "profile", extension, FileReaders::Umask)?;
@@ -65,7 +66,7 @@ pub(super) fn report(mut profile: Profile, config: &PprofConfig<'_>) -> Result<(
         config.host.note(&format!("Generating report in {file}"));
     }
     let file = (!file.is_empty()).then(|| config.host.path(file));
-    let body = |out: &mut dyn Write| print(profile, config.format, &options, out);
+    let body = |out: &mut dyn Write| print(profile, config.format, &options, config, out);
     config.host.write(file.as_deref(), Box::new(body))
 }
 
@@ -100,6 +101,7 @@ fn print(
     profile: Profile,
     format: &str,
     options: &PprofReportOptions,
+    config: &PprofConfig<'_>,
     out: &mut dyn Write,
 ) -> Result<()> {
     match format {
@@ -107,11 +109,11 @@ fn print(
         "topproto" => Ok(report::topproto(&profile, options, out)?),
         "svg" | "png" | "gif" | "pdf" | "ps" | "web" | "eog" | "evince" | "gv" => {
             let mut graph = Vec::new();
-            print(profile, "dot", options, &mut graph)?;
+            print(profile, "dot", options, config, &mut graph)?;
             Ok(out.write_all(&image::draw(&graph, format)?)?)
         }
         format => escaping(out, ControlReplacement::Replacement, |out| {
-            text(profile, format, options, out)
+            text(profile, format, options, config, out)
         }),
     }
 }
@@ -120,8 +122,10 @@ fn text(
     profile: Profile,
     format: &str,
     options: &PprofReportOptions,
+    config: &PprofConfig<'_>,
     out: &mut dyn Write,
 ) -> Result<()> {
+    let note = |text: &str| config.host.note(text);
     match format {
         "raw" => report::raw(&profile, &options.zone, out)?,
         "traces" => report::traces(&profile, options, out)?,
@@ -133,6 +137,16 @@ fn text(
         "list" => {
             let sources = SourceFileCache::new(options)?;
             report::list(&profile, options, &|file| sources.read(file), out)?;
+        }
+        "disasm" => {
+            let tools = ObjectTools::new(config);
+            report::disasm(&profile, options, &tools, &note, out)?;
+        }
+        "weblist" => {
+            let tools = ObjectTools::new(config);
+            let sources = SourceFileCache::new(options)?;
+            let read = |file: &str| sources.read(file);
+            report::weblist(&profile, options, &tools, &read, &note, out)?;
         }
         _ => report::dot(&profile, options, out)?,
     }
@@ -157,12 +171,12 @@ impl NodeLimits {
         };
         let granularity = match config.format {
             "list" => "lines",
-            "proto" | "raw" | "callgrind" | "kcachegrind" => "addresses",
+            "disasm" | "weblist" | "proto" | "raw" | "callgrind" | "kcachegrind" => "addresses",
             _ => config.granularity,
         };
         let whole = matches!(
             config.format,
-            "peek" | "list" | "proto" | "raw" | "callgrind" | "kcachegrind"
+            "peek" | "list" | "disasm" | "weblist" | "proto" | "raw" | "callgrind" | "kcachegrind"
         );
         match flags.is_on("trim") && !whole {
             true => Self {
@@ -241,6 +255,7 @@ fn options(
             "raw" | "proto" | "comments" => 0,
             _ => total(config.host, profile, column, mean_divisor),
         },
+        intel_syntax: flags.is_on("intel_syntax"),
         symbol,
         source_path: flags.text("source_path").to_string(),
         trim_path: flags.text("trim_path").to_string(),

@@ -45,7 +45,9 @@ pub struct PprofReportOptions {
     /// The total for percentages: the sum of all samples before filters or, with
     /// `relative_percentages`, after filters.
     pub total: i64,
-    /// The regular expression of `-peek` or `-list`.
+    /// Whether instructions are shown in Intel's syntax.
+    pub intel_syntax: bool,
+    /// The regular expression of `-peek`, `-list`, `-disasm` or `-weblist`.
     pub symbol: Option<Regex>,
     /// Folders in which sources are searched, as a list separated by `:`. If `trim_path` is empty,
     /// a file name is cut after a folder with the same name as one of these folders.
@@ -76,6 +78,7 @@ impl Default for PprofReportOptions {
             sample_unit: String::new(),
             output_unit: "minimum".to_string(),
             total: 0,
+            intel_syntax: false,
             symbol: None,
             source_path: String::new(),
             trim_path: String::new(),
