@@ -166,7 +166,15 @@ fn print_all(mut profile: Profile) {
     pprof::raw(&profile, &options.zone, out).expect("a sink takes everything");
     print(&profile, &options, out);
     // The sum may exceed 64 bits, so errors are allowed.
-    let _ = jeprof::text(&profile, last, jeprof::JeprofMeasure::Bytes, true, "", out);
+    let _ = jeprof::text(
+        &profile,
+        last,
+        jeprof::JeprofMeasure::Bytes,
+        true,
+        None,
+        "",
+        out,
+    );
     let _ = jeprof::collapsed(&profile, last, out);
 
     let mut filtered = profile.clone();

@@ -444,6 +444,9 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     /// Take jeprof's options and print its numbers and its text
     #[command(disable_help_flag = true, after_help = heapprof_dropin::jeprof_help())]
     Jeprof(DropInArgs),
+    /// Take the options of gperftools' Perl script
+    #[command(disable_help_flag = true, after_help = heapprof_dropin::google_pprof_help())]
+    GooglePprof(DropInArgs),
     /// Preload library, Perl module, completions, man pages
     #[command(subcommand, after_help = "Example: heapprof setup completions bash")]
     Setup(SetupCommand),

@@ -63,6 +63,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::series::MomentAggregation;
+use heapprof_dropin as dropin;
 use heapprof_sources::{KeptProfiles, ProfileSources};
 use heapprof_stores::StoreBackend;
 
@@ -70,9 +71,7 @@ use crate::args::{
     AliveCommand, BenchCommand, Cli, CliCommand, CommandKind, ConvertCommand, DbCommand,
     GrowthCommand, HeapCommand, InfoCommand, LiveArgs, SetupCommand, TreeCommand, WatchCommand,
 };
-use crate::context::CommandContext;
-use crate::drop_in::CommandLineHost;
-use crate::{outside, sources};
+use crate::{context::CommandContext, drop_in::CommandLineHost, outside, sources};
 
 /// Runs the command and returns its exit code.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
@@ -93,6 +92,11 @@ fn run_on(cli: Cli, sources: ProfileSources) -> Result<ExitCode> {
     if let StoreBackend::Batches(place) = context.sources.backend() {
         crate::panics::exit_on_panic(place);
     }
+    let host = |command| CommandLineHost {
+        command,
+        sources: &context.sources,
+        serve: web::serve_for_pprof,
+    };
     match cli.command {
         CliCommand::Record(args) => return record::run(&args, cli.color),
         CliCommand::Top(args) => return top::run(&context, &args),
@@ -148,12 +152,9 @@ fn run_on(cli: Cli, sources: ProfileSources) -> Result<ExitCode> {
         CliCommand::ConvertPart(ConvertCommand::Symbolize(args)) => {
             symbolize::run(&context, &args)?;
         }
-        CliCommand::Pprof(args) => {
-            heapprof_dropin::pprof(&drop_in_host(&context, "pprof"), &args.words)?
-        }
-        CliCommand::Jeprof(args) => {
-            heapprof_dropin::jeprof(&drop_in_host(&context, "jeprof"), &args.words)?
-        }
+        CliCommand::Pprof(args) => dropin::pprof(&host("pprof"), &args.words)?,
+        CliCommand::Jeprof(args) => dropin::jeprof(&host("jeprof"), &args.words)?,
+        CliCommand::GooglePprof(args) => dropin::google_pprof(&host("google-pprof"), &args.words)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -210,13 +211,4 @@ fn reject_unused_options(context: &CommandContext, command: &CliCommand) -> Resu
         bail!("--over-time has no effect on this command");
     }
     Ok(())
-}
-
-/// Returns this program as the host of the drop-in `command`.
-fn drop_in_host<'a>(context: &'a CommandContext, command: &'static str) -> CommandLineHost<'a> {
-    CommandLineHost {
-        command,
-        sources: &context.sources,
-        serve: web::serve_for_pprof,
-    }
 }

@@ -137,8 +137,7 @@ pub(crate) fn screen_width(file: Option<&Path>) -> Option<usize> {
     output::is_terminal(file).then(|| output::console_columns().max(MIN_SCREEN_COLUMNS))
 }
 
-/// Returns the limit of rows for a report that goes to `file`: the value of `-n`, or a default on a
-/// terminal.
+/// Returns the limit of rows for a report to `file`: the value of `-n`, or a terminal's default.
 pub(crate) fn row_limit(limit: &LimitArg, file: Option<&Path>) -> Option<usize> {
     match limit.limit {
         Some(0) => None,

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use heapprof_dropin::{
-    CommandProcess, CommandReader, DropinHost, FetchOptions, LineCompleter, ReportBody,
-    ToolReadOptions, WebPageRequest,
+    CommandProcess, CommandReader, DropinHost, FetchOptions, LineCompleter, PromptStream,
+    ReportBody, ToolReadOptions, WebPageRequest,
 };
 use heapprof_files::write_named;
 use heapprof_profile::Profile;
@@ -41,9 +41,10 @@ impl DropinHost for CommandLineHost<'_> {
     fn command_reader(
         &self,
         shell: &str,
+        prompts: PromptStream,
         completer: Box<dyn LineCompleter>,
     ) -> Result<Box<dyn CommandReader>> {
-        output::command_reader(shell, completer)
+        output::command_reader(shell, prompts, completer)
     }
 
     fn help(&self) -> String {

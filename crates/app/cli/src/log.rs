@@ -9,8 +9,7 @@ use heapprof_recorder::log::{EventLogEnd, EventLogSummary, EventLogWriter};
 use crate::args::{FileMode, LogArgs};
 use crate::output;
 
-/// Makes the log's file and starts the writer, if the options name a log. `output` is the path of
-/// the profile.
+/// Makes the log's file and starts the writer, if options name a log. `output` is the profile.
 pub(crate) fn open(
     args: &LogArgs,
     mode: FileMode,

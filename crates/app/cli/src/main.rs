@@ -67,8 +67,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Reports an error, and returns the exit code. A reader who does not read the output to its end is
-/// no error.
+/// Reports an error, and returns the exit code. A reader who stops before the end is no error.
 fn exit_code(done: anyhow::Result<()>) -> ExitCode {
     match done {
         Err(error) if !output::is_broken_pipe(&error) => {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use heapprof_dropin::{CommandReader, LineCompleter};
+use heapprof_dropin::{CommandReader, LineCompleter, PromptStream};
 use heapprof_files::{
     FileAccess, FileOwner, PathTrust, TypedPath, replace_file, resolve_typed, write_named,
 };
@@ -66,13 +66,17 @@ pub(crate) fn profile(
 /// Returns the source of the commands of a shell: the terminal, or else stdin.
 pub(crate) fn command_reader(
     shell: &str,
+    prompts: PromptStream,
     completer: Box<dyn LineCompleter>,
 ) -> Result<Box<dyn CommandReader>> {
     if can_edit_lines() {
         return Ok(Box::new(TerminalReader::new(shell, completer)?));
     }
-    let (input, output) = (io::stdin().lock(), io::stdout());
-    Ok(Box::new(PipedReader::new(input, output)))
+    let output: Box<dyn Write> = match prompts {
+        PromptStream::Output => Box::new(io::stdout()),
+        PromptStream::Messages => Box::new(io::stderr()),
+    };
+    Ok(Box::new(PipedReader::new(io::stdin().lock(), output)))
 }
 
 /// Prints a command's help, or the version.

@@ -60,8 +60,7 @@ pub(crate) fn find(which: &str) -> Result<OutsideProcess> {
     OutsideProcess::find(which).map_err(with_advice)
 }
 
-/// Finds a process as [`find`] does. Prints a note if the recording of the process has already
-/// ended.
+/// Finds a process as [`find`] does. Prints a note if the recording of the process has ended.
 pub(crate) fn find_for_reader(which: &str) -> Result<OutsideProcess> {
     let found = find(which)?;
     if found.has_stopped_recording() {

@@ -16,6 +16,10 @@ use heapprof_process::clock;
 
 /// Makes the sources of profiles for a command.
 pub(crate) fn from_command_line(cli: &Cli) -> ProfileSources {
+    let is_perl_script = matches!(
+        &cli.command,
+        CliCommand::Jeprof(_) | CliCommand::GooglePprof(_)
+    );
     let settings = SourceSettings {
         db: cli.db(),
         is_db_named: cli.typed_db().is_some(),
@@ -23,7 +27,7 @@ pub(crate) fn from_command_line(cli: &Cli) -> ProfileSources {
             .max_inflated(cli.max_inflated)
             .values(cli.values.clone())
             .as_pprof(matches!(cli.command, CliCommand::Pprof(_))),
-        names_in_use: matches!(cli.command, CliCommand::Jeprof(_)),
+        names_in_use: is_perl_script,
         backend: cli.backend(),
         is_loading: matches!(cli.command, CliCommand::Db(DbCommand::Load(_))),
         sum: cli.sum,
@@ -35,13 +39,13 @@ pub(crate) fn from_command_line(cli: &Cli) -> ProfileSources {
         clock: clock::nanos,
     };
     // A server must not open files for what a profile names, and other tools show what is written.
-    let names_code = !matches!(
-        cli.command,
-        CliCommand::Web(_)
-            | CliCommand::Pprof(_)
-            | CliCommand::Jeprof(_)
-            | CliCommand::ConvertPart(ConvertCommand::Symbolize(_))
-    );
+    let names_code = !is_perl_script
+        && !matches!(
+            cli.command,
+            CliCommand::Web(_)
+                | CliCommand::Pprof(_)
+                | CliCommand::ConvertPart(ConvertCommand::Symbolize(_))
+        );
     ProfileSources::new(settings, Arc::new(CommandLineReader { names_code }))
 }
 

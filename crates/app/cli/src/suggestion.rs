@@ -3,8 +3,7 @@
 
 use crate::args::{cli_command, current_name, old_names};
 
-/// The commands of pprof, heaptrack, massif, perf and other tools, with the corresponding commands
-/// of heapprof.
+/// The commands of pprof, heaptrack, massif, perf and other tools, with heapprof's own for them.
 const FOREIGN_COMMANDS: &[(&str, &str)] = &[
     ("addr2line", "symbolize"),
     ("analyze", "top"),

@@ -75,6 +75,15 @@ pub trait CommandReader {
     fn read_line(&mut self, prompt: &str) -> Result<Option<String>>;
 }
 
+/// Stream on which a shell prints its prompts, if no person types at a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PromptStream {
+    /// The stream of the reports.
+    Output,
+    /// The stream of the messages.
+    Messages,
+}
+
 /// The process that runs a command of a shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandProcess {
@@ -124,6 +133,7 @@ pub trait DropinHost {
     fn command_reader(
         &self,
         shell: &str,
+        prompts: PromptStream,
         completer: Box<dyn LineCompleter>,
     ) -> Result<Box<dyn CommandReader>>;
 

@@ -1,15 +1,20 @@
-//! `heapprof jeprof`: jeprof's options, numbers and text.
+//! `heapprof jeprof` and `heapprof google-pprof`: options and output of the two Perl scripts.
 //!
-//! `--text` and `--collapsed` are implemented here. The reading of sources, the other outputs and
-//! the sums are shared with `heapprof pprof`. Source: jemalloc's bin/jeprof.
+//! `--text`, `--collapsed`, `--disasm` and the shell are implemented here. The reading of sources
+//! and the other outputs are shared with `heapprof pprof`. Sources: jemalloc's bin/jeprof, and
+//! gperftools' src/pprof.
 
 mod names;
 mod option_table;
 mod options;
 mod parts;
+mod prepared;
 mod reading;
 pub mod report;
+mod rows;
+mod shell;
 mod stacks;
+mod tool;
 
 use std::io::Write;
 
@@ -17,17 +22,18 @@ use anyhow::{Result, anyhow, bail};
 use heapprof_profile::Profile;
 use heapprof_text::{ControlReplacement, escaping};
 
-use crate::host::{DropinHost, ToolReadOptions};
+use crate::host::DropinHost;
 use crate::kind::FlagKind;
 use crate::pprof;
 use option_table::OptionHandling;
 use options::JeprofArguments;
 use parts::ThreadProfiles;
-use reading::{name_unnamed_by_number, read_as_jeprof};
-use report::JeprofMeasure;
-use stacks::JeprofStacks;
+use prepared::PreparedReport;
+use rows::RowStyle;
+use shell::Shell;
+use tool::PerlTool;
 
-pub use option_table::help;
+pub use option_table::{google_pprof_help, help};
 
 /// Runs a jeprof command line.
 ///
@@ -35,8 +41,21 @@ pub use option_table::help;
 /// jeprof would not accept the command line, a source can't be read, or the report can't be
 /// written.
 pub fn run(host: &dyn DropinHost, args: &[String]) -> Result<()> {
-    let typed = JeprofArguments::parse(args)
-        .map_err(|why| anyhow!("jeprof: {why}; heapprof jeprof --help lists the options"))?;
+    run_tool(host, PerlTool::Jeprof, args)
+}
+
+/// Runs a command line of gperftools' Perl script, which Debian calls google-pprof.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_google_pprof(host: &dyn DropinHost, args: &[String]) -> Result<()> {
+    run_tool(host, PerlTool::GooglePprof, args)
+}
+
+fn run_tool(host: &dyn DropinHost, tool: PerlTool, args: &[String]) -> Result<()> {
+    let command = tool.command();
+    let typed = JeprofArguments::parse(args, tool)
+        .map_err(|why| anyhow!("{command}: {why}; heapprof {command} --help lists the options"))?;
     if typed.is_on("help") {
         let help = host.help();
         return host.write(
@@ -56,7 +75,22 @@ pub fn run(host: &dyn DropinHost, args: &[String]) -> Result<()> {
     // In jeprof, the numbers of a thread are its own, not its share of the numbers of all threads.
     let of_thread = typed.is_on("thread");
     match format {
-        "text" | "collapsed" => print(host, &flags, &typed, format),
+        "text" | "collapsed" => {
+            let report = PreparedReport::new(host, &flags, &typed, tool)?;
+            print(host, report, &typed, format)
+        }
+        "interactive" | "disasm" | "gv" | "evince" | "web" => {
+            let report = PreparedReport::new(host, &flags, &typed, tool)?;
+            for (place, &total) in report.totals.iter().enumerate() {
+                let stacks = report.stacks_of_thread(place);
+                let mut shell = Shell::new(host, &report, &stacks, &typed, total);
+                match format {
+                    "interactive" => shell.run()?,
+                    format => shell.run_once(format)?,
+                }
+            }
+            Ok(())
+        }
         _ if typed.text("thread") == "*" => bail!(
             "--thread=* prints a report for each thread, which --{format} cannot do; choose one \
              with --thread=N"
@@ -90,6 +124,7 @@ fn format(host: &dyn DropinHost, typed: &JeprofArguments) -> Result<&'static str
         bail!("Specify at most one of --inuse/--alloc options");
     }
     match outputs[..] {
+        [] if host.is_terminal() => Ok("interactive"),
         [] => Ok("text"),
         [one] => Ok(one),
         _ => bail!("Only specify one output mode"),
@@ -99,7 +134,9 @@ fn format(host: &dyn DropinHost, typed: &JeprofArguments) -> Result<&'static str
 /// Returns pprof flags with the same meaning as jeprof's options.
 fn flags(host: &dyn DropinHost, typed: &JeprofArguments, format: &str) -> Vec<String> {
     let mut flags = match format {
-        "text" | "collapsed" => vec!["-top".to_string()],
+        "text" | "collapsed" | "interactive" | "disasm" | "gv" | "evince" | "web" => {
+            vec!["-top".to_string()]
+        }
         "list" => vec![format!("-list={}", typed.text("list"))],
         other => vec![format!("-{other}")],
     };
@@ -152,48 +189,19 @@ fn flags(host: &dyn DropinHost, typed: &JeprofArguments, format: &str) -> Vec<St
 /// Prints `--text` or `--collapsed`.
 fn print(
     host: &dyn DropinHost,
-    flags: &[String],
+    report: PreparedReport,
     typed: &JeprofArguments,
     format: &str,
 ) -> Result<()> {
-    let reader = pprof::ToolReader {
-        how: ToolReadOptions {
-            convert: read_as_jeprof,
-            stacks_as_written: false,
-            threads_as_counted: typed.is_on("thread"),
-        },
-        name_unsymbolized: name_unnamed_by_number,
-    };
-    let loaded = pprof::load_all_frames(host, flags, reader)?;
-    let measure = measure(&loaded.profile, loaded.column, typed);
-    let wanted = typed.text("thread");
-    let mut stacks = JeprofStacks::new(loaded.profile)?;
-    let threads = match wanted {
-        "" => {
-            stacks.remove_labels();
-            vec![None]
-        }
-        wanted => stacks.threads(wanted).into_iter().map(Some).collect(),
-    };
-    match (wanted, &threads[..]) {
-        ("*", []) => bail!("--thread: the profile does not tell threads apart"),
-        (_, []) => bail!("--thread={wanted}: the profile has no such thread"),
-        _ => {}
-    }
-    if typed.is_on("drop_negative") && typed.is_on("base") {
-        stacks.merge_equal()?;
-        stacks.drop_negative();
-    }
-    let totals = stacks.sums(loaded.column, threads.len());
-    stacks.cut_allocator();
-    stacks.filter(typed)?;
+    let (column, measure) = (report.column, report.measure);
     let profile = match format {
-        "collapsed" => stacks.profile,
-        _ => stacks.into_row_profile(typed),
+        "collapsed" => report.stacks.profile,
+        _ => report.stacks.into_row_profile(RowStyle::new(typed)),
     };
-    let report = |profile: &Profile, thread: &Option<String>, total, out: &mut dyn Write| {
+    let threads = &report.threads;
+    let print_one = |profile: &Profile, thread: &Option<String>, total, out: &mut dyn Write| {
         if format == "collapsed" {
-            return report::collapsed(profile, loaded.column, out);
+            return report::collapsed(profile, column, out);
         }
         let thread = thread.as_ref().map(|t| format!(" (t{t})"));
         let head = match total {
@@ -205,36 +213,17 @@ fn print(
                 measure.unit()
             ),
         };
-        report::text(
-            profile,
-            loaded.column,
-            measure,
-            typed.is_on("cum"),
-            &head,
-            out,
-        )
+        let by_cum = typed.is_on("cum");
+        report::text(profile, column, measure, by_cum, None, &head, out)
     };
     let body = |out: &mut dyn Write| {
         escaping(out, ControlReplacement::Replacement, |out| {
             let parts = ThreadProfiles::new(&profile, threads.len());
-            for ((thread, &total), part) in threads.iter().zip(&totals).zip(parts.iter()) {
-                report(&part, thread, total, out)?;
+            for ((thread, &total), part) in threads.iter().zip(&report.totals).zip(parts.iter()) {
+                print_one(&part, thread, total, out)?;
             }
             Ok(())
         })
     };
     host.write(None, Box::new(body))
-}
-
-/// Returns how the values of a column are shown.
-fn measure(profile: &Profile, column: usize, typed: &JeprofArguments) -> JeprofMeasure {
-    let unit = profile.text(profile.sample_type[column].unit);
-    let r#type = profile.text(profile.sample_type[column].r#type);
-    match unit {
-        "bytes" if typed.is_on("show_bytes") => JeprofMeasure::Bytes,
-        "bytes" => JeprofMeasure::Megabytes,
-        "nanoseconds" if r#type.contains("delay") => JeprofMeasure::Seconds,
-        _ if r#type.ends_with("objects") => JeprofMeasure::Objects,
-        _ => JeprofMeasure::Samples,
-    }
 }

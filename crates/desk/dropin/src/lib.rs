@@ -1,8 +1,8 @@
 //! The command lines of pprof and jeprof: their flags, numbers and output bytes.
 //!
-//! [`pprof()`] and [`jeprof()`] run a command line. They read profiles, write reports and print
-//! notes through a [`DropinHost`], so this crate does not depend on a database, a terminal or exit
-//! codes. This crate repeats mistakes in the output of the original tools. docs/commands/pprof.md
+//! [`pprof()`], [`jeprof()`] and [`google_pprof()`] run a command line. They read profiles, write
+//! reports and print notes through a [`DropinHost`], so this crate does not depend on a database, a
+//! terminal or exit codes. This crate repeats mistakes in the output of the original tools. docs/commands/pprof.md
 //! lists where heapprof's own commands differ.
 #![forbid(unsafe_code)]
 
@@ -22,8 +22,10 @@ pub use crate::{
     error::DropinError,
     host::{
         CommandProcess, CommandReader, DropinHost, FetchOptions, LineCompleter, ProfileConverter,
-        ReportBody, ToolReadOptions, WebPageRequest,
+        PromptStream, ReportBody, ToolReadOptions, WebPageRequest,
     },
-    jeprof::{help as jeprof_help, run as jeprof},
+    jeprof::{
+        google_pprof_help, help as jeprof_help, run as jeprof, run_google_pprof as google_pprof,
+    },
     pprof::{help as pprof_help, run as pprof},
 };

@@ -96,6 +96,7 @@ fn read_as_pprof(reading: ProfileReading) -> Profile {
 }
 
 pub use flag_table::help;
+pub(crate) use image::draw;
 pub(crate) use load::ToolReader;
 
 /// A profile with all its frames, and the sample type to report.

@@ -20,8 +20,8 @@ use heapprof_dropin::report::{
     PprofReportOptions, SymbolQuery, disasm, weblist,
 };
 use heapprof_dropin::{
-    CommandProcess, CommandReader, DropinHost, FetchOptions, LineCompleter, ReportBody,
-    ToolReadOptions, WebPageRequest, pprof,
+    CommandProcess, CommandReader, DropinHost, FetchOptions, LineCompleter, PromptStream,
+    ReportBody, ToolReadOptions, WebPageRequest, pprof,
 };
 use heapprof_profile::{Function, Line, Mapping, Profile, ProfileBuilder, encode};
 use heapprof_symbolize::layout::read_layout;
@@ -399,7 +399,12 @@ impl DropinHost for TestHost<'_> {
         bail!("no server")
     }
 
-    fn command_reader(&self, _: &str, _: Box<dyn LineCompleter>) -> Result<Box<dyn CommandReader>> {
+    fn command_reader(
+        &self,
+        _: &str,
+        _: PromptStream,
+        _: Box<dyn LineCompleter>,
+    ) -> Result<Box<dyn CommandReader>> {
         bail!("no terminal")
     }
 

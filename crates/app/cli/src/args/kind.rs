@@ -56,6 +56,7 @@ impl CliCommand {
             | Self::Sql(_)
             | Self::Pprof(_)
             | Self::Jeprof(_)
+            | Self::GooglePprof(_)
             | Self::Db(_)
             | Self::Setup(_) => CommandKind::Other,
         }

@@ -31,8 +31,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Setup", &["setup", "help"]),
 ];
 
-/// Names that commands had before, and the words that stand for them now. The old names go on
-/// working.
+/// Names that commands had before, and the words that stand for them now. The old names still work.
 const OLD_NAMES: [(&str, &str); 28] = [
     ("load", "db load"),
     ("ls", "db ls"),
@@ -65,7 +64,7 @@ const OLD_NAMES: [(&str, &str); 28] = [
 ];
 
 /// Commands that are not shown, because another command does the same and more.
-const HIDDEN_COMMANDS: [&str; 2] = ["live", "jeprof"];
+const HIDDEN_COMMANDS: [&str; 3] = ["live", "jeprof", "google-pprof"];
 
 /// Commands that show all code, unless the user asks for own code.
 const ALL_CODE_COMMANDS: [&str; 5] = [

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Error, Result, bail};
+use heapprof_dropin::PromptStream;
 use heapprof_prompt::{CommandWords, ShellCommands, WordCompleter, run_shell};
 use heapprof_sources::{KeptProfiles, ProfileSources};
 
@@ -33,7 +34,7 @@ pub(super) fn run(
         commands: command_words(&cli),
         functions: commands.kept.function_names(),
     };
-    let mut reader = output::command_reader("heapprof", Box::new(completer))?;
+    let mut reader = output::command_reader("heapprof", PromptStream::Output, Box::new(completer))?;
     let last = run_shell("(heapprof) ", reader.as_mut(), &mut commands)?;
     Ok(ExitCode::from(last))
 }

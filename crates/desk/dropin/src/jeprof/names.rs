@@ -6,27 +6,46 @@
 use anyhow::Result;
 use regex::Regex;
 
-/// Removes argument types, template arguments and a leading type from each name.
-pub(super) fn shorten_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<Vec<String>> {
-    let arguments = Regex::new(r"\([^()]*\)(\s*const)?")?;
-    let templates = Regex::new(r"<[^<>]*>")?;
-    let leading_type = Regex::new(r"^.*\s+(\w+::)")?;
-    let without = |pattern: &Regex, name: &mut String| {
-        while pattern.is_match(name) {
-            *name = pattern.replace_all(name, "").into_owned();
-        }
-    };
-    let cut = |name: &str| {
+/// The patterns that shorten names, compiled.
+#[derive(Debug)]
+pub(super) struct NameShortener {
+    arguments: Regex,
+    /// Pattern of template arguments. `None` keeps them.
+    templates: Option<Regex>,
+    leading_type: Regex,
+}
+
+impl NameShortener {
+    /// Compiles the patterns. With `keeps_templates`, template arguments stay in names.
+    pub(super) fn new(keeps_templates: bool) -> Result<Self> {
+        let templates = (!keeps_templates).then(|| Regex::new(r"<[^<>]*>"));
+        Ok(Self {
+            arguments: Regex::new(r"\([^()]*\)(\s*const)?")?,
+            templates: templates.transpose()?,
+            leading_type: Regex::new(r"^.*\s+(\w+::)")?,
+        })
+    }
+
+    /// Removes argument types, template arguments and a leading type from a name.
+    pub(super) fn shorten(&self, name: &str) -> String {
         let mut name = name.to_string();
         // The receiver of Go's `main.(*Tree).insert` is not an argument.
         if !name.contains(".(") {
-            without(&arguments, &mut name);
-            without(&templates, &mut name);
-            name = leading_type.replace(&name, "$1").into_owned();
+            remove_all(&self.arguments, &mut name);
+            if let Some(templates) = &self.templates {
+                remove_all(templates, &mut name);
+            }
+            name = self.leading_type.replace(&name, "$1").into_owned();
         }
         name
-    };
-    Ok(names.map(cut).collect())
+    }
+}
+
+/// Removes matches of a pattern until there are none.
+pub(super) fn remove_all(pattern: &Regex, text: &mut String) {
+    while pattern.is_match(text) {
+        *text = pattern.replace_all(text, "").into_owned();
+    }
 }
 
 #[cfg(test)]
@@ -57,7 +76,14 @@ mod tests {
             ("int twice<int>(int)", "int twice"),
             ("", ""),
         ] {
-            assert_eq!(shorten_names([name].into_iter()).unwrap(), [expected]);
+            assert_eq!(NameShortener::new(false).unwrap().shorten(name), expected);
         }
+    }
+
+    #[test]
+    fn templates_stay_if_wanted() {
+        let names = NameShortener::new(true).unwrap();
+        let name = "shop::Item& std::vector<shop::Item>::back<int>(int)";
+        assert_eq!(names.shorten(name), "std::vector<shop::Item>::back<int>");
     }
 }

@@ -1,5 +1,6 @@
 //! Table of all options of jeprof: name, kind of value, handling, help.
 
+use super::tool::PerlTool;
 use crate::kind::FlagKind;
 use FlagKind::{Bool, Float, Int, Text};
 
@@ -20,8 +21,7 @@ pub(crate) enum OptionHandling {
 
 use OptionHandling::{Here, Instead, NoEffect, Output, Passed};
 
-const VIEWER_MESSAGE: &str =
-    "heapprof starts no viewers; write a picture with --svg, and open that";
+const STACKS_MESSAGE: &str = "--collapsed prints stacks, and heapprof tree traces shows them";
 
 /// An option of jeprof.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +32,20 @@ pub(crate) struct JeprofOption {
     pub(crate) fate: OptionHandling,
     /// The help text; empty for an option that the help does not list.
     help: &'static str,
+    /// The only script that has the option. `None` if both have it.
+    only: Option<PerlTool>,
+}
+
+impl JeprofOption {
+    /// Whether a script has the option.
+    pub(crate) fn is_of(&self, tool: PerlTool) -> bool {
+        self.only.is_none_or(|only| only == tool)
+    }
+
+    const fn only(mut self, tool: PerlTool) -> Self {
+        self.only = Some(tool);
+        self
+    }
 }
 
 const fn option(
@@ -45,15 +59,21 @@ const fn option(
         kind,
         fate,
         help,
+        only: None,
     }
 }
 
-/// All options of jeprof.
+/// All options of both scripts.
 #[rustfmt::skip]
 pub(crate) const JEPROF_OPTIONS: &[JeprofOption] = &[
-    option("text", Bool, Output, "Functions by their values (default)"),
+    option("text", Bool, Output, "Functions by their values (default if stdout is no terminal)"),
     option("collapsed", Bool, Output, "Stacks on one line each, for flame graphs"),
+    option("interactive", Bool, Output, "A shell that reads commands (default on a terminal)"),
     option("list", Text, Output, "Source lines of functions that match"),
+    option("disasm", Text, Output, "Instructions of functions that match (needs nm, objdump)"),
+    option("gv", Bool, Output, "The call graph, shown by gv (needs Graphviz)"),
+    option("evince", Bool, Output, "The call graph, shown by evince (needs Graphviz)"),
+    option("web", Bool, Output, "The call graph, shown by a browser (needs Graphviz)"),
     option("dot", Bool, Output, "The call graph for Graphviz"),
     option("svg", Bool, Output, "The call graph as SVG (needs Graphviz)"),
     option("gif", Bool, Output, "The call graph as GIF (needs Graphviz)"),
@@ -74,9 +94,9 @@ pub(crate) const JEPROF_OPTIONS: &[JeprofOption] = &[
     option("show_bytes", Bool, Here, "Show bytes instead of megabytes"),
     option("focus", Text, Here, "Keep only stacks with a match"),
     option("ignore", Text, Here, "Leave out stacks with a match"),
-    option("retain", Text, Here, "Keep only matching functions in each stack"),
-    option("exclude", Text, Here, "Leave matching functions out of each stack"),
-    option("thread", Text, Here, "Show one thread, or each one with *"),
+    option("retain", Text, Here, "Keep only matching functions in each stack").only(PerlTool::Jeprof),
+    option("exclude", Text, Here, "Leave matching functions out of each stack").only(PerlTool::Jeprof),
+    option("thread", Text, Here, "Show one thread, or each one with *").only(PerlTool::Jeprof),
     option("nodecount", Int, Passed, "Show at most this many functions in a graph"),
     option("nodefraction", Float, Passed, "Hide functions below this share in a graph"),
     option("edgefraction", Float, Passed, "Hide edges below this share in a graph"),
@@ -86,11 +106,10 @@ pub(crate) const JEPROF_OPTIONS: &[JeprofOption] = &[
     option("seconds", Int, Passed, "How many seconds a server should collect"),
     option("help", Bool, Here, "This text"),
     option("version", Bool, Here, "Version"),
-    option("interactive", Bool, Instead("there is no interactive shell; use --text"), ""),
-    option("gv", Bool, Instead(VIEWER_MESSAGE), ""),
-    option("evince", Bool, Instead(VIEWER_MESSAGE), ""),
-    option("web", Bool, Instead(VIEWER_MESSAGE), ""),
-    option("disasm", Text, Instead("there is no disassembler; --text --addresses shows values by address"), ""),
+    option("show_addresses", Bool, Here, "Show addresses behind functions and lines").only(PerlTool::GooglePprof),
+    option("no_strip_temp", Bool, Here, "Keep template arguments in names").only(PerlTool::GooglePprof),
+    option("stacks", Bool, Instead(STACKS_MESSAGE), "").only(PerlTool::GooglePprof),
+    option("no-auto-signal-frm", Bool, NoEffect, "").only(PerlTool::GooglePprof),
     option("symbols", Bool, Instead("heapprof convert symbolize gives a profile's addresses their names"), ""),
     option("raw", Bool, Instead("heapprof convert symbolize -o OUT.pb.gz FILE writes a profile that needs no program"), ""),
     option("test", Bool, Instead("heapprof's tests come with its source"), ""),
@@ -101,21 +120,33 @@ pub(crate) const JEPROF_OPTIONS: &[JeprofOption] = &[
     option("lib_prefix", Text, NoEffect, ""),
     option("tools", Text, NoEffect, ""),
     option("debug", Bool, NoEffect, ""),
-    option("debug-syms-by-id", Bool, NoEffect, ""),
+    option("debug-syms-by-id", Bool, NoEffect, "").only(PerlTool::Jeprof),
 ];
 
 /// Returns the help of `heapprof jeprof` that follows its usage.
 pub fn help() -> String {
+    help_of(PerlTool::Jeprof)
+}
+
+/// Returns the help of `heapprof google-pprof` that follows its usage.
+pub fn google_pprof_help() -> String {
+    help_of(PerlTool::GooglePprof)
+}
+
+fn help_of(tool: PerlTool) -> String {
     let mut text = "PROGRAM is the executable; profiles that name it, or hold symbols, need none. \
                     Several profiles are added up.\n\nOptions:\n"
         .to_string();
     for option in JEPROF_OPTIONS
         .iter()
-        .filter(|option| !option.help.is_empty())
+        .filter(|option| !option.help.is_empty() && option.is_of(tool))
     {
         let name = format!("--{}{}", option.name, option.kind.value());
         text += &format!("  {name:<22} {}\n", option.help);
     }
-    text + "\nExit code: 0 done, 2 it could not be done.\n\n\
-Example: heapprof jeprof --text --cum profile.pb.gz"
+    let command = tool.command();
+    text + &format!(
+        "\nExit code: 0 done, 2 it could not be done.\n\n\
+         Example: heapprof {command} --text --cum profile.pb.gz"
+    )
 }

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use super::tool::PerlTool;
 use crate::jeprof::option_table::{JEPROF_OPTIONS, JeprofOption};
 use crate::kind::FlagKind::{self, Bool, Float, Int, Regex, Text};
 
@@ -15,7 +16,7 @@ pub(super) struct JeprofArguments {
 }
 
 impl JeprofArguments {
-    pub(super) fn parse(args: &[String]) -> Result<Self, String> {
+    pub(super) fn parse(args: &[String], tool: PerlTool) -> Result<Self, String> {
         let mut typed = Self::default();
         let mut args = args.iter();
         while let Some(arg) = args.next() {
@@ -32,7 +33,7 @@ impl JeprofArguments {
                 Some((name, value)) => (name, Some(value.to_string())),
                 None => (body, None),
             };
-            let (option, on) = find(name)?;
+            let (option, on) = find(name, tool)?;
             let name = option.name;
             let value = match (option.kind, value) {
                 (Bool, None) => if on { "1" } else { "" }.to_string(),
@@ -75,25 +76,24 @@ impl JeprofArguments {
 
 /// Finds an option by its name on the command line. Also returns whether the option is turned on.
 /// The name may be shortened as long as only one option matches.
-fn find(typed: &str) -> Result<(&'static JeprofOption, bool), String> {
+fn find(typed: &str, tool: PerlTool) -> Result<(&'static JeprofOption, bool), String> {
     let name = typed.to_ascii_lowercase();
-    if let Some(found) = find_by_name(&name)? {
+    if let Some(found) = find_by_name(&name, tool)? {
         return Ok((found, true));
     }
     let negated = name.strip_prefix("no").map(|n| n.trim_start_matches('-'));
-    match negated.map(find_by_name) {
+    match negated.map(|name| find_by_name(name, tool)) {
         Some(Ok(Some(option))) if option.kind == FlagKind::Bool => Ok((option, false)),
-        _ => Err(format!("--{typed} is not an option of jeprof")),
+        _ => Err(format!("--{typed} is not an option of {}", tool.command())),
     }
 }
 
-fn find_by_name(name: &str) -> Result<Option<&'static JeprofOption>, String> {
-    if let Some(option) = JEPROF_OPTIONS.iter().find(|option| option.name == name) {
+fn find_by_name(name: &str, tool: PerlTool) -> Result<Option<&'static JeprofOption>, String> {
+    let options = || JEPROF_OPTIONS.iter().filter(|option| option.is_of(tool));
+    if let Some(option) = options().find(|option| option.name == name) {
         return Ok(Some(option));
     }
-    let mut found = JEPROF_OPTIONS
-        .iter()
-        .filter(|option| option.name.starts_with(name));
+    let mut found = options().filter(|option| option.name.starts_with(name));
     match (found.next(), found.next()) {
         (one, None) => Ok(one),
         (Some(one), Some(two)) => Err(format!(
@@ -110,7 +110,7 @@ mod tests {
 
     fn parse(line: &str) -> Result<JeprofArguments, String> {
         let args: Vec<String> = line.split(' ').map(str::to_string).collect();
-        JeprofArguments::parse(&args)
+        JeprofArguments::parse(&args, PerlTool::Jeprof)
     }
 
     #[test]
@@ -129,7 +129,7 @@ mod tests {
             ("--bananas", "--bananas is not an option of jeprof"),
             (
                 "--in x",
-                "--in is ambiguous: --inuse_space or --inuse_objects",
+                "--in is ambiguous: --interactive or --inuse_space",
             ),
             ("--base", "--base needs a value"),
             ("--nodecount=x", "--nodecount needs a number, not \"x\""),
@@ -137,6 +137,17 @@ mod tests {
         ] {
             let why = parse(line).unwrap_err();
             assert!(why.contains(says), "{line}: {why}");
+        }
+    }
+
+    #[test]
+    fn each_script_has_its_own_options() {
+        for (option, is_of_jeprof) in [("--retain=x", true), ("--no_strip_temp", false)] {
+            for tool in [PerlTool::Jeprof, PerlTool::GooglePprof] {
+                let parsed = JeprofArguments::parse(&[option.to_string()], tool);
+                let is_of = (tool == PerlTool::Jeprof) == is_of_jeprof;
+                assert_eq!(parsed.is_ok(), is_of, "{option} {tool:?}");
+            }
         }
     }
 }

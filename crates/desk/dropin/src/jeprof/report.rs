@@ -54,33 +54,18 @@ impl JeprofMeasure {
 
 /// Prints `head` and a row for each function that has a value. Rows are in descending order of
 /// value, so increases come before decreases. Rows with equal values are in the order of their
-/// linker names. Nothing is printed if the sums can't be computed.
+/// linker names. At most `limit` rows are counted, but at least one. Nothing is printed if the sums
+/// can't be computed.
 pub fn text(
     profile: &Profile,
     column: usize,
     measure: JeprofMeasure,
     by_cum: bool,
+    limit: Option<usize>,
     head: &str,
     out: &mut dyn Write,
 ) -> Result<(), DropinError> {
-    let graph = CallGraph::new(
-        profile,
-        &GraphOptions {
-            columns: vec![column],
-            mean_divisor: None,
-            call_tree: false,
-            drop_negative: false,
-            objects: false,
-            trim: PathTrimmer::new("", ""),
-            picture: None,
-            sort_by_cum: by_cum,
-            node_count: 0,
-            node_fraction: 0.0,
-            edge_fraction: 0.0,
-            calls: CallSelection::None,
-            wrapping: false,
-        },
-    )?;
+    let graph = row_graph(profile, column, by_cum, CallSelection::None)?;
     let functions = profile.function.iter();
     let order: HashMap<&str, &str> = functions
         .map(|f| (profile.text(f.name), profile.text(f.system_name)))
@@ -89,7 +74,6 @@ pub fn text(
         .shown()
         .iter()
         .map(|&node| (graph.name(node), graph.flat(node), graph.cum(node)))
-        .filter(|&(_, flat, cum)| flat != 0 || cum != 0)
         .collect();
     rows.sort_by(|a, b| {
         let value = |row: &(&str, i64, i64)| if by_cum { row.2 } else { row.1 };
@@ -103,7 +87,12 @@ pub fn text(
     let total: i128 = rows.iter().map(|row| i128::from(row.1)).sum();
     let mut running = 0i128;
     out.write_all(head.as_bytes())?;
+    rows.truncate(limit.map_or(usize::MAX, |limit| limit.max(1)));
     for (name, flat, cum) in rows {
+        // Such a row counts for the limit.
+        if flat == 0 && cum == 0 {
+            continue;
+        }
         let (flat, cum) = (i128::from(flat), i128::from(cum));
         running += flat;
         writeln!(
@@ -119,7 +108,35 @@ pub fn text(
     Ok(())
 }
 
-fn percent(value: i128, total: i128) -> String {
+/// Makes the graph of all rows, without any limits.
+pub(super) fn row_graph(
+    profile: &Profile,
+    column: usize,
+    sort_by_cum: bool,
+    calls: CallSelection,
+) -> Result<CallGraph<'_>, DropinError> {
+    Ok(CallGraph::new(
+        profile,
+        &GraphOptions {
+            columns: vec![column],
+            mean_divisor: None,
+            call_tree: false,
+            drop_negative: false,
+            objects: false,
+            trim: PathTrimmer::new("", ""),
+            picture: None,
+            sort_by_cum,
+            node_count: 0,
+            node_fraction: 0.0,
+            edge_fraction: 0.0,
+            calls,
+            wrapping: false,
+        },
+    )?)
+}
+
+/// Returns a value's share of a total, in percent.
+pub(super) fn percent(value: i128, total: i128) -> String {
     match (value, total) {
         (0, 0) => "nan".to_string(),
         (1.., 0) => "+inf".to_string(),
@@ -310,6 +327,7 @@ mod tests {
             0,
             JeprofMeasure::Megabytes,
             false,
+            None,
             "Total: 3.5 MB\n",
             &mut out,
         )

@@ -8,33 +8,24 @@ use heapprof_profile::{
     Function, FunctionIndex, Label, LabelSetIndex, LabelSets, Line, Location, LocationIndex,
     Profile, Samples, StringId,
 };
-use heapprof_totals::pattern::regex_error;
 use regex::Regex;
 
-use super::names;
-use super::options::JeprofArguments;
+use super::names::NameShortener;
 use super::reading::{NO_FILE, UNKNOWN_FILE};
+use super::rows::{JeprofRow, RowStyle};
+use super::tool::PerlTool;
 
-/// Functions of allocators. They and all functions that they call are hidden.
-const ALLOCATOR_FUNCTIONS: [&str; 55] = [
+/// Functions of allocators that both scripts hide.
+const ALLOCATOR_FUNCTIONS: [&str; 46] = [
     "calloc",
     "cfree",
     "malloc",
-    "newImpl",
-    "void* newImpl",
     "free",
     "memalign",
     "posix_memalign",
-    "aligned_alloc",
     "pvalloc",
     "valloc",
     "realloc",
-    "mallocx",
-    "rallocx",
-    "xallocx",
-    "dallocx",
-    "sdallocx",
-    "sdallocx_noflags",
     "tc_calloc",
     "tc_cfree",
     "tc_malloc",
@@ -74,8 +65,10 @@ const ALLOCATOR_FUNCTIONS: [&str; 55] = [
     "__stop_malloc_hook",
 ];
 
-fn is_allocator(name: &str) -> bool {
-    let listed = |name: &str| ALLOCATOR_FUNCTIONS.contains(&name);
+fn is_allocator(name: &str, tool: PerlTool) -> bool {
+    let listed = |name: &str| {
+        ALLOCATOR_FUNCTIONS.contains(&name) || tool.own_allocator_functions().contains(&name)
+    };
     listed(name)
         || name.strip_prefix('_').is_some_and(listed)
         || name.contains("TCMalloc")
@@ -104,18 +97,37 @@ fn thread_name(profile: &Profile, set: LabelSetIndex) -> Option<String> {
     })
 }
 
+/// The filters of a report. A stack must pass all of them.
+#[derive(Debug, Default)]
+pub(super) struct StackFilters {
+    /// Only stacks with a match are kept.
+    pub(super) focus: Option<Regex>,
+    /// Stacks with a match are left out.
+    pub(super) ignore: Option<Regex>,
+    /// Only matching functions of each stack are kept.
+    pub(super) retain: Option<Regex>,
+    /// Matching functions of each stack are left out.
+    pub(super) exclude: Option<Regex>,
+}
+
 /// A profile that is being prepared for jeprof's rows.
+#[derive(Clone)]
 pub(super) struct JeprofStacks {
     pub(super) profile: Profile,
     /// The shortened name of each function, for rows and filters.
     short: Vec<String>,
+    tool: PerlTool,
 }
 
 impl JeprofStacks {
-    pub(super) fn new(profile: Profile) -> Result<Self> {
+    pub(super) fn new(profile: Profile, tool: PerlTool, names: &NameShortener) -> Self {
         let functions = profile.function.iter();
-        let short = names::shorten_names(functions.map(|f| profile.text(f.name)))?;
-        Ok(Self { profile, short })
+        let short = functions.map(|f| names.shorten(profile.text(f.name)));
+        Self {
+            short: short.collect(),
+            profile,
+            tool,
+        }
     }
 
     /// Removes the labels of all samples.
@@ -170,6 +182,14 @@ impl JeprofStacks {
         threads
     }
 
+    /// Keeps only the samples of the thread at this position, if threads are reported separately.
+    pub(super) fn keep_thread(&mut self, place: usize) {
+        self.profile.samples.rewrite(|stack, _, set, kept| {
+            kept.extend_from_slice(stack);
+            thread_place(set) == place
+        });
+    }
+
     /// Adds up samples with equal stacks, as jeprof's table does. Otherwise a stack whose samples
     /// had different labels could be positive in one sample and negative in another.
     pub(super) fn merge_equal(&mut self) -> Result<()> {
@@ -214,25 +234,38 @@ impl JeprofStacks {
         sums
     }
 
-    /// Removes the allocator function that is nearest to the root, and all functions that it
-    /// called, from each stack.
+    /// Returns the sum of a sample type.
+    pub(super) fn total(&self, column: usize) -> i128 {
+        let samples = &self.profile.samples;
+        let values = (0..samples.len()).map(|i| samples.values(i)[column]);
+        values.map(i128::from).sum()
+    }
+
+    /// Removes allocator functions from each stack: in jeprof the one that is nearest to the root,
+    /// together with all functions that it called.
     pub(super) fn cut_allocator(&mut self) {
         let of_allocator: Vec<bool> = self
             .profile
             .location
             .iter()
-            .map(|location| self.outermost(location).is_some_and(is_allocator))
+            .map(|location| {
+                let name = self.outermost(location);
+                name.is_some_and(|name| is_allocator(name, self.tool))
+            })
             .collect();
+        let with_callees = self.tool.hides_callees_of_allocators();
         self.profile.samples.rewrite(|stack, _, _, kept| {
-            let cut = stack.iter().rposition(|l| of_allocator[l.index()]);
-            kept.extend_from_slice(&stack[cut.map_or(0, |at| at + 1)..]);
+            let is_cut = |l: &LocationIndex| of_allocator[l.index()];
+            let cut = stack.iter().rposition(is_cut).filter(|_| with_callees);
+            let rest = &stack[cut.map_or(0, |at| at + 1)..];
+            kept.extend(rest.iter().filter(|l| !is_cut(l)));
             true
         });
     }
 
     /// Returns the name of the function that contains a location, even if other functions were
     /// inlined there.
-    fn outermost(&self, location: &Location) -> Option<&str> {
+    pub(super) fn outermost(&self, location: &Location) -> Option<&str> {
         let line = self.profile.lines(location).last()?;
         Some(self.name(line)).filter(|name| !name.is_empty())
     }
@@ -241,36 +274,34 @@ impl JeprofStacks {
         &self.short[line.function.index()]
     }
 
-    /// Returns the source file and line number of a line as addr2line writes them.
+    /// Returns the source file and line number of a line as the script prints them.
     fn place(&self, line: &Line) -> String {
         let function = &self.profile.function[line.function.index()];
+        let unknown = match self.tool.numbers_unknown_lines() {
+            true => "0",
+            false => "?",
+        };
         match (self.profile.text(function.filename), line.line) {
-            ("", _) => "??:?".to_string(),
+            ("", _) => format!("??:{unknown}"),
             (UNKNOWN_FILE, _) => "??:0".to_string(),
             (NO_FILE, _) => NO_FILE.to_string(),
-            (file, 0) => format!("{file}:?"),
+            (file, 0) => format!("{file}:{unknown}"),
             (file, line) => format!("{file}:{line}"),
         }
     }
 
-    fn address(location: &Location) -> String {
+    /// Returns the shortened name and the place of each function at a location, innermost first.
+    pub(super) fn frames(&self, location: &Location) -> impl Iterator<Item = (&str, String)> {
+        let lines = self.profile.lines(location).iter();
+        lines.map(|line| (self.name(line), self.place(line)))
+    }
+
+    pub(super) fn address(location: &Location) -> String {
         format!("{:016x}", location.address)
     }
 
-    /// Applies the filters focus, ignore, retain and exclude.
-    pub(super) fn filter(&mut self, typed: &JeprofArguments) -> Result<()> {
-        let regex = |name: &str| -> Result<Option<Regex>> {
-            let text = typed.text(name);
-            if text.is_empty() {
-                return Ok(None);
-            }
-            let regex = Regex::new(text);
-            regex
-                .map(Some)
-                .map_err(|e| anyhow!("--{name} {text:?}: {}", regex_error(&e)))
-        };
-        let (focus, ignore) = (regex("focus")?, regex("ignore")?);
-        let (retain, exclude) = (regex("retain")?, regex("exclude")?);
+    /// Applies filters.
+    pub(super) fn filter(&mut self, filters: &StackFilters) {
         let any = |regex: &Regex| -> Vec<bool> {
             let matches = |location: &Location| {
                 let lines = self.profile.lines(location).iter();
@@ -288,7 +319,9 @@ impl JeprofStacks {
             };
             self.profile.location.iter().map(matches).collect()
         };
+        let (retain, exclude) = (&filters.retain, &filters.exclude);
         let (retain, exclude) = (retain.as_ref().map(own), exclude.as_ref().map(own));
+        let (focus, ignore) = (&filters.focus, &filters.ignore);
         let (focus, ignore) = (focus.as_ref().map(any), ignore.as_ref().map(any));
         self.profile.samples.rewrite(|stack, _, _, kept| {
             let begin = kept.len();
@@ -302,14 +335,13 @@ impl JeprofStacks {
                 && focus.as_ref().is_none_or(has)
                 && !ignore.as_ref().is_some_and(has)
         });
-        Ok(())
     }
 
     /// Returns a profile with one function for each row of the report. The function's name is the
     /// text to print. Its linker name identifies the row, and rows are sorted by it.
-    pub(super) fn into_row_profile(mut self, typed: &JeprofArguments) -> Profile {
+    pub(super) fn into_row_profile(mut self, style: RowStyle) -> Profile {
         let rows: Vec<Vec<JeprofRow>> = (self.profile.location.iter())
-            .map(|location| self.rows(location, typed))
+            .map(|location| self.rows(location, style))
             .collect();
         let profile = &mut self.profile;
         profile.function.clear();
@@ -350,73 +382,6 @@ impl JeprofStacks {
             });
         }
         self.profile
-    }
-
-    /// Returns the report rows that count the values of a location, beginning with the innermost
-    /// function.
-    fn rows(&self, location: &Location, typed: &JeprofArguments) -> Vec<JeprofRow> {
-        // Addresses in the upper half, which belongs to the kernel, come from damaged stacks.
-        if location.address > i64::MAX as u64 {
-            return Vec::new();
-        }
-        let address = Self::address(location);
-        let lines = self.profile.lines(location);
-        if lines.is_empty() {
-            // Name and place are both unknown, so a text made of them ends in a blank.
-            return vec![JeprofRow::new(if typed.is_on("addresses") {
-                format!("{address} {address} ")
-            } else if typed.is_on("lines") {
-                format!("{address} ")
-            } else {
-                address
-            })];
-        }
-        let of_line = |(i, line): (usize, &Line)| {
-            let (name, place) = (self.name(line), self.place(line));
-            let inline = if i + 1 < lines.len() { " (inline)" } else { "" };
-            let named = match name {
-                "" => "??".to_string(),
-                name => format!("{name}{inline}"),
-            };
-            if typed.is_on("addresses") {
-                return JeprofRow::new(format!("{address} {named} {place}"));
-            }
-            if typed.is_on("lines") {
-                return JeprofRow::new(format!("{named} {place}"));
-            }
-            if typed.is_on("files") {
-                return match place.rsplit_once(':') {
-                    // Each address has its own row, ordered by the address, with all known facts
-                    // about it.
-                    Some(("??", "0")) => JeprofRow {
-                        key: address.clone(),
-                        shown: Some(format!("{named} {place}")),
-                    },
-                    Some((file, line)) if line.bytes().all(|b| b.is_ascii_digit()) => {
-                        JeprofRow::new(file.to_string())
-                    }
-                    _ => JeprofRow::new(place),
-                };
-            }
-            JeprofRow::new(match name {
-                "" => address.clone(),
-                _ => named,
-            })
-        };
-        lines.iter().enumerate().map(of_line).collect()
-    }
-}
-
-/// A report row that counts the values of a location.
-struct JeprofRow {
-    key: String,
-    /// The printed text, if it differs from the key.
-    shown: Option<String>,
-}
-
-impl JeprofRow {
-    fn new(key: String) -> Self {
-        Self { key, shown: None }
     }
 }
 

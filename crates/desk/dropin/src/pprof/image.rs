@@ -12,7 +12,7 @@ use regex::Regex;
 const PAN_SCRIPT: &str = include_str!("../../third_party/svgpan/svgpan.js");
 
 /// Draws a graph with `dot`, for the format `format` of pprof.
-pub(super) fn draw(graph: &[u8], format: &str) -> Result<Vec<u8>> {
+pub(crate) fn draw(graph: &[u8], format: &str) -> Result<Vec<u8>> {
     let image = match format {
         "web" | "eog" => "svg",
         "evince" => "pdf",

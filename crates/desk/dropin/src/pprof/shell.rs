@@ -21,7 +21,7 @@ use heapprof_profile::Profile;
 use super::config::PprofConfig;
 use super::print;
 use super::viewers::ShownFiles;
-use crate::host::{CommandProcess, CommandReader, DropinHost};
+use crate::host::{CommandProcess, CommandReader, DropinHost, PromptStream};
 use completion::ShellCompleter;
 use session_host::SessionHost;
 use settings::ShellOption;
@@ -39,7 +39,10 @@ pub(super) fn run(profile: Profile, config: &PprofConfig<'_>) -> Result<()> {
         functions: function_names(&profile),
         sample_types: sample_types(&profile),
     };
-    let mut reader = config.host.command_reader("pprof", Box::new(completer))?;
+    let mut reader =
+        config
+            .host
+            .command_reader("pprof", PromptStream::Output, Box::new(completer))?;
     let host = SessionHost(config.host);
     let mut settings = config.on_host(&host);
     settings.is_shell = true;

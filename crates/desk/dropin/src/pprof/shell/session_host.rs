@@ -7,8 +7,8 @@ use anyhow::Result;
 use heapprof_profile::Profile;
 
 use crate::host::{
-    CommandProcess, CommandReader, DropinHost, FetchOptions, LineCompleter, ReportBody,
-    ToolReadOptions, WebPageRequest,
+    CommandProcess, CommandReader, DropinHost, FetchOptions, LineCompleter, PromptStream,
+    ReportBody, ToolReadOptions, WebPageRequest,
 };
 
 /// The host of the shell's commands, which passes on to the program what a command needs.
@@ -46,9 +46,10 @@ impl DropinHost for SessionHost<'_> {
     fn command_reader(
         &self,
         shell: &str,
+        prompts: PromptStream,
         completer: Box<dyn LineCompleter>,
     ) -> Result<Box<dyn CommandReader>> {
-        self.0.command_reader(shell, completer)
+        self.0.command_reader(shell, prompts, completer)
     }
 
     fn run_apart(&self, command: &mut dyn FnMut(CommandProcess) -> Result<()>) -> Result<bool> {

@@ -10,8 +10,8 @@ use expect_test::{Expect, expect};
 use heapprof_profile::{Profile, ProfileBuilder};
 
 use crate::host::{
-    CommandProcess, CommandReader, DropinHost, FetchOptions, LineCompleter, ReportBody,
-    ToolReadOptions, WebPageRequest,
+    CommandProcess, CommandReader, DropinHost, FetchOptions, LineCompleter, PromptStream,
+    ReportBody, ToolReadOptions, WebPageRequest,
 };
 
 /// Host of one session: all that is printed, in order, with `!` before each message.
@@ -73,6 +73,7 @@ impl DropinHost for ScriptedHost {
     fn command_reader(
         &self,
         shell: &str,
+        _: PromptStream,
         _: Box<dyn LineCompleter>,
     ) -> Result<Box<dyn CommandReader>> {
         assert_eq!(shell, "pprof");
