@@ -395,7 +395,7 @@ fn filters_that_match_nothing_are_said() {
     );
 }
 
-/// A link named `pprof` or `jeprof` to heapprof runs that command.
+/// A link named `pprof`, `jeprof` or `google-pprof` to heapprof runs that command.
 #[cfg(unix)]
 #[test]
 fn a_program_called_pprof_is_pprof() {
@@ -403,6 +403,7 @@ fn a_program_called_pprof_is_pprof() {
     for (name, args) in [
         ("pprof", &["-top", "-symbolize=none"][..]),
         ("jeprof", &["--text", "--show_bytes"]),
+        ("google-pprof", &["--text", "--show_bytes"]),
     ] {
         let link = folder.path().join(name);
         std::os::unix::fs::symlink(heapprof(), &link).unwrap();

@@ -122,7 +122,7 @@ fn a_file_alone_and_old_names_are_understood() {
             of_new
         );
     }
-    for old in ["detach", "ps", "jeprof"] {
+    for old in ["detach", "ps", "jeprof", "google-pprof"] {
         assert!(ok(&[old, "--help"]).contains("Usage: heapprof "), "{old}");
     }
     let options = ok(&["help", "options"]);

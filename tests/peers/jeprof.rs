@@ -2,9 +2,11 @@
 //!
 //! If jeprof and google-pprof are installed (Debian's `libjemalloc-dev` and `google-perftools`),
 //! their output is compared. docs/commands/jeprof.md lists the intended differences: fractions of
-//! bytes, symbol versions, discriminators. `live.rs` uses dumps that are made in the test.
+//! bytes, symbol versions, discriminators. `live.rs` and `shell.rs` use dumps that are made
+//! in the test.
 
 mod live;
+mod shell;
 
 use std::collections::BTreeMap;
 use std::path::Path;

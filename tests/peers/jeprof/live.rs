@@ -9,7 +9,7 @@ use heapprof_tests::needs::miss;
 
 /// A program with two threads, recursion and inlined functions. It dumps to the files that its
 /// arguments name.
-const LIVE: &str = r#"
+pub(super) const LIVE: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -58,7 +58,7 @@ int main(int argc, char **argv) {
 
 /// Makes the dumps `NAME.1` and `NAME.2` of the program under jemalloc. Returns whether this is
 /// possible.
-fn dumped(built: &Built, name: &str, options: &str) -> bool {
+pub(super) fn dumped(built: &Built, name: &str, options: &str) -> bool {
     let Some(jemalloc) = library("libjemalloc.so.2") else {
         return false;
     };
