@@ -191,7 +191,7 @@ fn as_go_prints(info: &NodeInfo<'_>) -> String {
 
 /// An instruction with its values and its place.
 #[derive(Default)]
-struct ListedInstruction<'a> {
+struct AnnotatedInstruction<'a> {
     function: &'a str,
     file: &'a str,
     line: i64,
@@ -234,11 +234,11 @@ fn write_symbol(
     let mut nodes = one.nodes.iter().peekable();
     let mut place = ("", "", 0);
     for (at, instruction) in instructions.iter().enumerate() {
-        let mut listed = ListedInstruction {
+        let mut listed = AnnotatedInstruction {
             function: &instruction.function,
             file: base_or_empty(&instruction.file),
             line: instruction.line,
-            ..ListedInstruction::default()
+            ..AnnotatedInstruction::default()
         };
         // A sample in the middle of an instruction belongs to that instruction.
         let next = instructions.get(at + 1).map_or(u64::MAX, |i| i.address);
@@ -297,7 +297,7 @@ fn place_text((function, file, line): (&str, &str, i64)) -> String {
 
 fn write_instruction(
     instruction: &Instruction,
-    listed: &ListedInstruction<'_>,
+    listed: &AnnotatedInstruction<'_>,
     place: &str,
     options: &PprofReportOptions,
     out: &mut dyn Write,

@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use heapprof_profile::{StringId, StringTable};
+use heapprof_profile::{Line, StringId, StringTable};
 
 use super::samples::SampledAddresses;
-use crate::graph::{clean, sort_as_go};
-use crate::report::object::{InlinedFrame, ObjectFile, ObjectTool};
+use crate::graph::{clean, sort_as_go, sum};
+use crate::report::object::{InlinedFrame, Instruction, ObjectFile, ObjectTool};
 use crate::report::options::PprofReportOptions;
 
 /// Number of bytes before and after a matching address that are disassembled with it.
@@ -138,7 +138,7 @@ impl InstructionMap {
         samples: &SampledAddresses<'_>,
         object: &dyn ObjectFile,
         base: u64,
-        list: Vec<crate::report::Instruction>,
+        list: Vec<Instruction>,
     ) {
         let mut last: Option<(u64, Vec<InlinedFrame>)> = None;
         let mut highest = 0;
@@ -195,7 +195,7 @@ impl InstructionMap {
                 continue;
             }
             let lines = profile.lines(&profile.location[matched.location.index()]);
-            let frame = |line: &heapprof_profile::Line| {
+            let frame = |line: &Line| {
                 let function = &profile.function[line.function.index()];
                 InlinedFrame {
                     function: profile.text(function.name).to_string(),
@@ -244,12 +244,12 @@ impl InstructionMap {
     pub(super) fn add_values(&mut self, samples: &SampledAddresses<'_>) {
         for (&address, instruction) in &mut self.instructions {
             let end = address.wrapping_add(instruction.length);
-            let sum = |values: &BTreeMap<u64, i64>| match address < end {
-                true => crate::graph::sum(values.range(address..end).map(|(_, &value)| value)),
+            let in_range = |values: &BTreeMap<u64, i64>| match address < end {
+                true => sum(values.range(address..end).map(|(_, &value)| value)),
                 false => 0,
             };
-            instruction.flat = sum(&samples.flat);
-            instruction.cum = sum(&samples.cum);
+            instruction.flat = in_range(&samples.flat);
+            instruction.cum = in_range(&samples.cum);
         }
     }
 }
