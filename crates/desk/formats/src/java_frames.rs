@@ -1,7 +1,7 @@
 //! Reads the lines at the end of a profile of Google's Java agent, which name the frames.
 //!
-//! The samples have numbers instead of addresses, which are left out of the profile. Frames with the
-//! same name are one function, even if their files differ.
+//! The samples have numbers instead of addresses, which are left out of the profile. Frames with
+//! the same name are one function, even if their files differ.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Line, ProfileBuilder, StringId};
