@@ -1,9 +1,9 @@
-//! The command lines of pprof and jeprof: their flags, numbers and output bytes.
+//! The command lines of pprof, jeprof and google-pprof: their flags, numbers and output bytes.
 //!
 //! [`pprof()`], [`jeprof()`] and [`google_pprof()`] run a command line. They read profiles, write
 //! reports and print notes through a [`DropinHost`], so this crate does not depend on a database, a
-//! terminal or exit codes. This crate repeats mistakes in the output of the original tools. docs/commands/pprof.md
-//! lists where heapprof's own commands differ.
+//! terminal or exit codes. This crate repeats mistakes in the output of the original tools.
+//! docs/commands/pprof.md lists where heapprof's own commands differ.
 #![forbid(unsafe_code)]
 
 mod callgrind;

@@ -1,6 +1,8 @@
 //! The rows of a report: what one row is, and how it is called.
 
-use heapprof_profile::Location;
+use std::collections::HashMap;
+
+use heapprof_profile::{Function, FunctionIndex, Line, Location, LocationIndex, Profile, StringId};
 
 use super::options::JeprofArguments;
 use super::stacks::JeprofStacks;
@@ -64,6 +66,53 @@ impl JeprofRow {
 }
 
 impl JeprofStacks {
+    /// Returns a profile with one function for each row of the report. The function's name is the
+    /// text to print. Its linker name identifies the row, and rows are sorted by it.
+    pub(super) fn into_row_profile(mut self, style: RowStyle) -> Profile {
+        let rows: Vec<Vec<JeprofRow>> = (self.profile.location.iter())
+            .map(|location| self.rows(location, style))
+            .collect();
+        let profile = &mut self.profile;
+        profile.function.clear();
+        profile.line.clear();
+        let mut known = HashMap::new();
+        for (location, rows) in profile.location.iter_mut().zip(rows) {
+            location.address = 0;
+            location.mapping = None;
+            let start = profile.line.len() as u32;
+            for JeprofRow { key, shown } in rows {
+                let key = profile.strings.intern(&key);
+                let name = shown.map_or(key, |shown| profile.strings.intern(&shown));
+                let table = &mut profile.function;
+                let function = *known.entry(key).or_insert_with(|| {
+                    table.push(Function {
+                        id: table.len() as u64 + 1,
+                        name,
+                        system_name: key,
+                        filename: StringId::EMPTY,
+                        start_line: 0,
+                    });
+                    FunctionIndex(table.len() as u32 - 1)
+                });
+                profile.line.push(Line {
+                    function,
+                    line: 0,
+                    column: 0,
+                });
+            }
+            location.line = start..profile.line.len() as u32;
+        }
+        // A location without a row is left out of stacks.
+        let empty: Vec<bool> = profile.location.iter().map(|l| l.line.is_empty()).collect();
+        if empty.contains(&true) {
+            profile.samples.rewrite(|stack, _, _, kept| {
+                kept.extend(stack.iter().filter(|&&LocationIndex(l)| !empty[l as usize]));
+                true
+            });
+        }
+        self.profile
+    }
+
     /// Returns the report rows that count the values of a location, beginning with the innermost
     /// function.
     pub(super) fn rows(&self, location: &Location, style: RowStyle) -> Vec<JeprofRow> {

@@ -1,18 +1,16 @@
-//! Prepares stacks as jeprof does before it adds them up: removes allocator frames, applies filters
-//! and renames frames so that each report row has one name.
+//! Prepares stacks as jeprof does before it adds them up: removes allocator frames and applies
+//! filters.
 
 use std::collections::HashMap;
 
 use anyhow::{Result, anyhow};
 use heapprof_profile::{
-    Function, FunctionIndex, Label, LabelSetIndex, LabelSets, Line, Location, LocationIndex,
-    Profile, Samples, StringId,
+    Label, LabelSetIndex, LabelSets, Line, Location, LocationIndex, Profile, Samples, StringId,
 };
 use regex::Regex;
 
 use super::names::NameShortener;
 use super::reading::{NO_FILE, UNKNOWN_FILE};
-use super::rows::{JeprofRow, RowStyle};
 use super::tool::PerlTool;
 
 /// Functions of allocators that both scripts hide.
@@ -335,53 +333,6 @@ impl JeprofStacks {
                 && focus.as_ref().is_none_or(has)
                 && !ignore.as_ref().is_some_and(has)
         });
-    }
-
-    /// Returns a profile with one function for each row of the report. The function's name is the
-    /// text to print. Its linker name identifies the row, and rows are sorted by it.
-    pub(super) fn into_row_profile(mut self, style: RowStyle) -> Profile {
-        let rows: Vec<Vec<JeprofRow>> = (self.profile.location.iter())
-            .map(|location| self.rows(location, style))
-            .collect();
-        let profile = &mut self.profile;
-        profile.function.clear();
-        profile.line.clear();
-        let mut known = HashMap::new();
-        for (location, rows) in profile.location.iter_mut().zip(rows) {
-            location.address = 0;
-            location.mapping = None;
-            let start = profile.line.len() as u32;
-            for JeprofRow { key, shown } in rows {
-                let key = profile.strings.intern(&key);
-                let name = shown.map_or(key, |shown| profile.strings.intern(&shown));
-                let table = &mut profile.function;
-                let function = *known.entry(key).or_insert_with(|| {
-                    table.push(Function {
-                        id: table.len() as u64 + 1,
-                        name,
-                        system_name: key,
-                        filename: StringId::EMPTY,
-                        start_line: 0,
-                    });
-                    FunctionIndex(table.len() as u32 - 1)
-                });
-                profile.line.push(Line {
-                    function,
-                    line: 0,
-                    column: 0,
-                });
-            }
-            location.line = start..profile.line.len() as u32;
-        }
-        // A location without a row is left out of stacks.
-        let empty: Vec<bool> = profile.location.iter().map(|l| l.line.is_empty()).collect();
-        if empty.contains(&true) {
-            profile.samples.rewrite(|stack, _, _, kept| {
-                kept.extend(stack.iter().filter(|&&LocationIndex(l)| !empty[l as usize]));
-                true
-            });
-        }
-        self.profile
     }
 }
 

@@ -1,8 +1,9 @@
 //! The command `callgrind`, in the scripts' form: positions are `file:line:function`, and a call
 //! between two positions has the value of all stacks with it.
 //!
-//! jeprof writes a position without a line number as another position, which depends on the order
-//! of a hash table. Here its line is 0.
+//! jeprof's pattern for calls does not know a line `?`. It then takes a part of the call for a
+//! position, or, if no part fits, writes a call that depends on the order of a hash table. Only in
+//! that case the line is 0 here.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -24,7 +25,14 @@ pub(super) fn write(
     // This is the scripts' pattern for a call. The name of a caller ends at a blank, and then the
     // callee is left out.
     let pattern = Regex::new(r"([^:]+):(\d+):([^ ]+)( -> ([^:]+):(\d+):(.+))?")?;
-    let calls = calls(stacks, column, tool);
+    let mut calls: BTreeMap<String, i128> = BTreeMap::new();
+    for (call, value) in all_calls(stacks, column, tool) {
+        let call = match pattern.is_match(&call) {
+            true => call,
+            false => call.replace(":?:", ":0:"),
+        };
+        *calls.entry(call).or_default() += value;
+    }
     let mut rows: Vec<CallRow> = calls
         .iter()
         .map(|(text, &value)| CallRow::new(&pattern, text, value))
@@ -83,7 +91,7 @@ impl<'a> CallRow<'a> {
 }
 
 /// Returns the calls with their values, by their text.
-fn calls(stacks: &JeprofStacks, column: usize, tool: PerlTool) -> BTreeMap<String, i128> {
+fn all_calls(stacks: &JeprofStacks, column: usize, tool: PerlTool) -> BTreeMap<String, i128> {
     let profile = &stacks.profile;
     let mut calls: BTreeMap<String, i128> = BTreeMap::new();
     let mut add = |call: String, value| *calls.entry(call).or_default() += value;
@@ -139,10 +147,9 @@ fn all_positions(stacks: &JeprofStacks, location: &Location) -> Vec<String> {
 }
 
 fn position(name: &str, place: String) -> String {
-    let place = match place.strip_suffix('?') {
-        Some("") => "??:0".to_string(),
-        Some(file) => format!("{file}0"),
-        None => place,
+    let place = match place.as_str() {
+        "?" => "??:0",
+        place => place,
     };
     let name = match name {
         "" => "??",
