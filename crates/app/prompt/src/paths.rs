@@ -36,8 +36,8 @@ mod tests {
     fn files_of_a_folder() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("before")).unwrap();
-        fs::write(folder.path().join("before.pb.gz"), "").unwrap();
-        fs::write(folder.path().join(".hidden"), "").unwrap();
+        fs::File::create(folder.path().join("before.pb.gz")).unwrap();
+        fs::File::create(folder.path().join(".hidden")).unwrap();
         let base = format!("{}/", folder.path().display());
         let with = |names: [&str; 2]| names.map(|name| format!("{base}{name}"));
         assert_eq!(paths_with(&base), with(["before.pb.gz", "before/"]));
