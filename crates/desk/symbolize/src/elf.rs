@@ -132,6 +132,20 @@ impl<'a> ElfBinary<'a> {
             .or_else(|| stripped_of_bytes(&segments, place, address))
     }
 
+    /// Returns the bytes of the code at the virtual addresses from `start` to `end`, or up to the
+    /// end of its segment. The result is empty if no code is there.
+    pub(crate) fn code(&self, start: u64, end: u64) -> &'a [u8] {
+        let found = self.segments().into_iter().find_map(|segment| {
+            let inside = start.checked_sub(segment.address)?;
+            let length = segment.file_size.checked_sub(inside)?;
+            let length = length.min(end.checked_sub(start)?);
+            let offset = segment.offset.checked_add(inside)?;
+            let range = offset as usize..offset.checked_add(length)? as usize;
+            segment.executable.then(|| self.data.get(range)).flatten()
+        });
+        found.unwrap_or_default()
+    }
+
     /// Returns the lowest virtual address of the file. prelink may change it after the debug file
     /// was split off.
     pub(crate) fn base(&self) -> Option<u64> {

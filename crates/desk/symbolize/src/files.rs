@@ -19,6 +19,31 @@ pub(crate) struct WantedBinary<'w> {
     pub(crate) deleted: bool,
 }
 
+impl<'w> WantedBinary<'w> {
+    /// Describes a file by the name and the build id that a profile has for it.
+    pub(crate) fn new(name: &'w str, build_id: &str) -> Self {
+        let kept = name.strip_suffix(" (deleted)");
+        Self {
+            path: Path::new(kept.unwrap_or(name)),
+            build_id: bytes(build_id),
+            deleted: kept.is_some(),
+        }
+    }
+}
+
+/// Converts a build id from hex to bytes. Returns `None` for other text, which can't be compared.
+fn bytes(hex: &str) -> Option<Vec<u8>> {
+    if hex.is_empty() || !hex.is_ascii() {
+        return None;
+    }
+    let digits = hex.as_bytes().chunks(2);
+    let pair = |pair: &[u8]| match std::str::from_utf8(pair) {
+        Ok(text) if text.len() == 2 && !text.starts_with('+') => u8::from_str_radix(text, 16).ok(),
+        _ => None,
+    };
+    digits.map(pair).collect()
+}
+
 /// The files that were found for a mapped file.
 #[derive(Default)]
 pub(crate) struct MatchedFiles<'a> {

@@ -64,10 +64,15 @@ impl FunctionStarts {
 
     /// Returns the start of the function that contains `address`.
     pub(crate) fn find(&self, address: u64) -> Option<u64> {
+        Some(self.range(address)?.0)
+    }
+
+    /// Returns the start and the end of the function that contains `address`.
+    pub(crate) fn range(&self, address: u64) -> Option<(u64, u64)> {
         let after = self
             .functions
             .partition_point(|&(start, _)| start <= address);
         let &(start, end) = self.functions.get(after.checked_sub(1)?)?;
-        (address < end).then_some(start)
+        (address < end).then_some((start, end))
     }
 }

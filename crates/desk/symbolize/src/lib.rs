@@ -15,6 +15,7 @@
 pub mod allocators;
 mod answer_cache;
 mod answers;
+pub mod code;
 mod demangle;
 mod dwarf;
 mod elf;
@@ -164,16 +165,8 @@ fn run(
         let has_name = is_file(&one.name);
         if (has_name || !options.opened.is_empty()) && !file.questions.is_empty() {
             let path = one.name.clone();
-            let kept = path.strip_suffix(" (deleted)");
             let build_id = profile.text(file.build_id).to_string();
-            let wanted = WantedBinary {
-                path: match has_name {
-                    true => Path::new(kept.unwrap_or(&path)),
-                    false => Path::new(""),
-                },
-                build_id: bytes(&build_id),
-                deleted: kept.is_some(),
-            };
+            let wanted = WantedBinary::new(if has_name { &path } else { "" }, &build_id);
             let key = (path.clone(), build_id);
             let all = &file.questions;
             let before = known.as_ref().and_then(|known| known.source(&key));
@@ -275,19 +268,6 @@ fn is_file(name: &str) -> bool {
     let made = ["[", "//anon", "/memfd:", "/dev/", "/SYSV", "anon_inode:"];
     let is_made = made.iter().any(|start| name.starts_with(start));
     (1..MAX_NAME_BYTES).contains(&name.len()) && (!is_made || name.starts_with("/dev/shm/"))
-}
-
-/// Converts a build id from hex to bytes. Returns `None` for other text, which can't be compared.
-fn bytes(hex: &str) -> Option<Vec<u8>> {
-    if hex.is_empty() || !hex.is_ascii() {
-        return None;
-    }
-    let digits = hex.as_bytes().chunks(2);
-    let pair = |pair: &[u8]| match std::str::from_utf8(pair) {
-        Ok(text) if text.len() == 2 && !text.starts_with('+') => u8::from_str_radix(text, 16).ok(),
-        _ => None,
-    };
-    digits.map(pair).collect()
 }
 
 /// Returns the build id of a file in hex; `None` if it has none, or can't be read.

@@ -33,7 +33,7 @@ struct AddressProbe {
 
 /// Number of addresses after which the data parsed from debug information is discarded. It would
 /// otherwise grow with each compilation unit that is read.
-const MAX_ADDRESSES_PER_CONTEXT: usize = 1 << 14;
+pub(crate) const MAX_ADDRESSES_PER_CONTEXT: usize = 1 << 14;
 
 /// Finds the lines of locations in one file.
 pub(crate) fn resolve(
@@ -107,7 +107,7 @@ pub(crate) fn resolve(
 
 /// Returns the difference between addresses in the debug file and addresses in the binary. The
 /// difference is 0 unless prelink moved the binary.
-fn shift(binary: Option<&ElfBinary<'_>>, debug: Option<&ElfBinary<'_>>) -> u64 {
+pub(crate) fn shift(binary: Option<&ElfBinary<'_>>, debug: Option<&ElfBinary<'_>>) -> u64 {
     let base = |elf: Option<&ElfBinary<'_>>| elf.and_then(ElfBinary::base);
     match (base(binary), base(debug)) {
         (Some(binary), Some(debug)) => debug.wrapping_sub(binary),

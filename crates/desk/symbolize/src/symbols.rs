@@ -113,7 +113,11 @@ impl FunctionSymbols {
     }
 }
 
-fn name<'a>(elf: &ElfBinary<'a>, index: SymbolIndex, is_dynamic: bool) -> Option<&'a str> {
+pub(crate) fn name<'a>(
+    elf: &ElfBinary<'a>,
+    index: SymbolIndex,
+    is_dynamic: bool,
+) -> Option<&'a str> {
     symbol(elf, index, is_dynamic)?.name().ok()
 }
 
@@ -132,13 +136,13 @@ fn symbol<'e, 'a>(
 
 /// Whether a name is the name of a function. Names of sections and assembler marks (`$x`, `.L1`)
 /// are not.
-fn is_name(name: &[u8]) -> bool {
+pub(crate) fn is_name(name: &[u8]) -> bool {
     !matches!(name, [] | [b'$' | b'.', ..])
 }
 
 /// Returns the rank of a name among the names at one address. The best name has a known size, is
 /// global, and begins with few underscores, because such a name is familiar to the reader.
-fn rank(
+pub(crate) fn rank(
     elf: &ElfBinary<'_>,
     index: SymbolIndex,
     is_dynamic: bool,
