@@ -10,6 +10,8 @@
 mod command_line;
 // Names for addresses, compared with binutils on programs of every kind; damaged files.
 mod symbolize;
+// Instructions with values, compared with lines and addresses.
+mod assembly;
 // Files that `symbolize` may overwrite.
 mod symbolize_target;
 // Names of functions without a linker name.

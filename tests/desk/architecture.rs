@@ -74,6 +74,9 @@ const OWNED: &[(&str, &str)] = &[
         "heapprof-symbolize heapprof-live heapprof-process heapprof-heap",
     ),
     ("addr2line", "heapprof-symbolize"),
+    ("iced-x86", "heapprof-assembly"),
+    ("yaxpeax-arm", "heapprof-assembly"),
+    ("yaxpeax-arch", "heapprof-assembly"),
     // heapprof-engine and heapprof-attach read .eh_frame with it.
     (
         "gimli",

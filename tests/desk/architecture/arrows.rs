@@ -53,6 +53,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ("outside/objects", &[]),
     ("desk/formats", &["perl-values", "profile"]),
     ("desk/symbolize", &["profile"]),
+    ("desk/assembly", &["profile", "symbolize"]),
     ("desk/totals", &["profile", "text"]),
     (
         "desk/dropin",
@@ -64,6 +65,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
         "desk/report",
         &[
             "analysis",
+            "assembly",
             "heap",
             "perl-values",
             "process",
@@ -93,7 +95,15 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     (
         "app/page",
         &[
-            "analysis", "formats", "profile", "report", "sources", "text", "web",
+            "analysis",
+            "assembly",
+            "formats",
+            "profile",
+            "report",
+            "sources",
+            "symbolize",
+            "text",
+            "web",
         ],
     ),
     (

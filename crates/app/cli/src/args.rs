@@ -67,7 +67,7 @@ pub(crate) use groups::{
 pub(crate) use heapwalk::HeapwalkArgs;
 pub(crate) use kind::CommandKind;
 pub(crate) use leaks::LeaksArgs;
-pub(crate) use list::{ListArgs, SourceArgs};
+pub(crate) use list::{BINARY_ADVICE, ListArgs, SourceArgs};
 pub(crate) use log::LogArgs;
 pub(crate) use output::{OutputArgs, ReportArgs};
 pub(crate) use outside::{DumpArgs, FollowArgs, LiveArgs};

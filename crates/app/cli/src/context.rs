@@ -4,10 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use heapprof_analysis::{
-    AnalysisSession, ProfileQuestion, Query, QuestionSource, SampleType, SortKey, TypeSelection,
-    portable::PortableQuery, series::is_counter,
-};
+use heapprof_analysis::{AnalysisSession, ProfileQuestion, Query, QuestionSource, TypeSelection};
 use heapprof_page::{compile_regex, open_session};
 use heapprof_report::ReportStyle;
 use heapprof_sources::ProfileSources;
@@ -84,7 +81,7 @@ impl CommandContext {
     }
 
     /// Writes a report as [`finish`](Self::finish) does. `--show-sql` also shows the
-    /// [`portable_statement`], if there is one.
+    /// [`heapprof_page::portable_statement`], if there is one.
     pub(crate) fn finish_portable(
         &self,
         report: &ReportArgs,
@@ -165,24 +162,4 @@ pub(crate) fn regex(text: &str, profiles: &[String]) -> Result<Regex> {
         bail!("{text}: is a file; REGEX comes before the profile: {regex} {file}");
     }
     compile_regex(text)
-}
-
-/// Returns an SQL statement that answers a question from stored profiles in any SQL engine. Returns
-/// `None` for a question with filters, and for a question about anything other than functions and
-/// values in use.
-pub(crate) fn portable_statement(
-    query: &Query,
-    sample_type: &SampleType,
-    sql: impl FnOnce(&PortableQuery<'_>) -> Option<String>,
-) -> Option<String> {
-    let is_plain = query.is_plain() && query.sort == SortKey::Flat;
-    if !is_plain || is_counter(&sample_type.r#type) {
-        return None;
-    }
-    let asked = PortableQuery {
-        sample_type: (&sample_type.r#type, &sample_type.unit),
-        limit: query.limit,
-    };
-    // Engines differ in how they read a backslash in a text.
-    sql(&asked).filter(|sql| !sql.contains('\\'))
 }

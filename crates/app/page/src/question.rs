@@ -8,6 +8,7 @@ mod info;
 mod leaks;
 mod list;
 mod peek;
+mod portable;
 mod stats;
 mod tags;
 mod timeline;
@@ -27,8 +28,9 @@ pub use self::{
     diff::DiffQuestion,
     info::InfoQuestion,
     leaks::LeaksQuestion,
-    list::{ListQuestion, ListSessions},
+    list::{BinaryFolders, ListQuestion, ListSessions},
     peek::PeekQuestion,
+    portable::portable_statement,
     stats::StatsQuestion,
     tags::TagsQuestion,
     timeline::TimelineQuestion,

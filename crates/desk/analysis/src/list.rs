@@ -81,3 +81,34 @@ pub fn list(
     )?;
     Ok(ListReport { header, rows, more })
 }
+
+/// An address of a function with its flat and cum.
+pub type AddressValues = (u64, i64, i64);
+
+/// Returns flat and cum of each address of the functions of a report `list`, in the order of its
+/// rows. `addresses` is a session by address of the same profile.
+pub fn list_addresses(
+    addresses: &AnalysisSession,
+    list: &ListReport,
+    query: &Query,
+) -> Result<Vec<Vec<AddressValues>>, AnalysisError> {
+    let (_, r#type) = header(addresses, 1, query)?;
+    let mut values = vec![Vec::new(); list.rows.len()];
+    let mut index = std::collections::HashMap::new();
+    for (at, row) in list.rows.iter().enumerate() {
+        index.insert((row.function.clone(), row.file.clone()), at);
+    }
+    addresses.rows(
+        "SELECT f.name, f.filename, t.address, t.flat, t.cum FROM function_total t \
+         JOIN function f ON f.id = t.function WHERE t.profile = 1 AND t.type = ?1",
+        [r#type],
+        |row| {
+            if let Some(&at) = index.get(&(row.get(0)?, row.get(1)?)) {
+                let address: i64 = row.get(2)?;
+                values[at].push((address as u64, row.get(3)?, row.get(4)?));
+            }
+            Ok(())
+        },
+    )?;
+    Ok(values)
+}

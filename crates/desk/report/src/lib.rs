@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod advice;
+mod assembly;
 mod bench;
 mod chart;
 mod compare_allocators;
@@ -57,6 +58,7 @@ pub use crate::why::{
 };
 pub use crate::{
     advice::{AdviceWords, ReportAdvice},
+    assembly::{ListAssembly, list_assembly},
     bench::{CandidatePeaks, PeakComparison, peaks},
     compare_allocators::{AllocatorCandidate, AllocatorComparison, HeapInUse, comparison},
     convert::{FoldedWriter, profile_csv, profile_json},

@@ -9,7 +9,7 @@ use crate::advice::ReportAdvice;
 use crate::error::ReportError;
 use crate::head::{self, with_head};
 use crate::json;
-use crate::measure::percent;
+use crate::measure::{UnitFormatter, percent};
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable, printable};
 
@@ -52,28 +52,10 @@ pub fn list(
         return table.render(style);
     }
     let mut lines = head::lines(&list.header, &measure, style);
-    if list.more > 0 {
-        lines.push(format!(
-            "not shown: {} more that match; {}",
-            list.more,
-            style.advise(ReportAdvice::AllRows)
-        ));
-    }
+    lines.extend(more_note(list, style));
     let mut body = String::new();
     for row in &list.rows {
-        let file = if row.file.is_empty() {
-            "(no file)"
-        } else {
-            &row.file
-        };
-        body.push_str(&format!(
-            "\n{} in {}\nflat {}, cum {} ({} of the total)\n",
-            printable(&row.function),
-            printable(file),
-            measure.show(row.flat),
-            measure.show(row.cum),
-            percent(row.cum, list.header.total),
-        ));
+        body.push_str(&function_head(row, &measure, list.header.total));
         let mut table = ReportTable::new(&[
             ("flat", ColumnAlign::Right),
             ("cum", ColumnAlign::Right),
@@ -96,18 +78,62 @@ pub fn list(
             };
             table.row(vec![flat, cum, number, source.replace('\t', "    ")]);
         }
-        match style.format {
-            ReportFormat::Markdown => {
-                let plain = ReportStyle {
-                    format: ReportFormat::Text,
-                    ..style.clone()
-                };
-                body.push_str(&format!("\n```\n{}```\n", table.render(&plain)?));
-            }
-            _ => body.push_str(&table.render(style)?),
-        }
+        body.push_str(&fenced(&table, style)?);
     }
     Ok(with_head(&lines, &body, style))
+}
+
+/// Returns the note about functions that match and are not listed.
+pub(crate) fn more_note(list: &ListReport, style: &ReportStyle) -> Option<String> {
+    let advice = || style.advise(ReportAdvice::AllRows);
+    (list.more > 0).then(|| format!("not shown: {} more that match; {}", list.more, advice()))
+}
+
+/// Returns the lines above the table of a function.
+pub(crate) fn function_head(row: &FunctionListing, measure: &UnitFormatter, total: i64) -> String {
+    let file = match row.file.is_empty() {
+        true => "(no file)",
+        false => &row.file,
+    };
+    format!(
+        "\n{} in {}\nflat {}, cum {} ({} of the total)\n",
+        printable(&row.function),
+        printable(file),
+        measure.show(row.flat),
+        measure.show(row.cum),
+        percent(row.cum, total),
+    )
+}
+
+/// Returns the table of a function. In Markdown, it is a block of code.
+pub(crate) fn fenced(table: &ReportTable, style: &ReportStyle) -> Result<String, ReportError> {
+    if style.format != ReportFormat::Markdown {
+        return table.render(style);
+    }
+    let plain = ReportStyle {
+        format: ReportFormat::Text,
+        ..style.clone()
+    };
+    Ok(format!("\n```\n{}```\n", table.render(&plain)?))
+}
+
+/// The text of a line.
+pub(crate) enum ListedSource<'a> {
+    Line(&'a str),
+    /// The file has fewer lines.
+    Beyond,
+    /// The file or the number of the line is not known.
+    Unknown,
+}
+
+/// Returns the text of a line by its number.
+pub(crate) fn source_line(text: &[String], line: i64) -> ListedSource<'_> {
+    let at = usize::try_from(line).ok().and_then(|n| n.checked_sub(1));
+    match at.and_then(|at| text.get(at)) {
+        Some(line) => ListedSource::Line(line),
+        None if text.is_empty() || line == 0 => ListedSource::Unknown,
+        None => ListedSource::Beyond,
+    }
 }
 
 /// A line's number, its flat and cum if it has values, and its text.
@@ -160,8 +186,10 @@ fn document(row: &FunctionListing, source: SourceText<'_>) -> Value {
         .lines
         .iter()
         .map(|&(line, flat, cum)| {
-            let at = usize::try_from(line).ok().and_then(|n| n.checked_sub(1));
-            let source = text.as_ref().ok().and_then(|t| t.get(at?));
+            let source = match source_line(text.as_deref().unwrap_or(&[]), line) {
+                ListedSource::Line(text) => Some(text),
+                ListedSource::Beyond | ListedSource::Unknown => None,
+            };
             json!({"line": line, "flat": flat, "cum": cum, "source": source})
         })
         .collect();

@@ -16,6 +16,12 @@ pub(crate) struct ListArgs {
     pub(crate) profiles: ProfileArgs,
     #[command(flatten)]
     pub(crate) source: SourceArgs,
+    /// Show the instructions of each line, too, with their values
+    #[arg(long)]
+    pub(crate) asm: bool,
+    /// A folder with binaries or debug files for --asm; may be repeated
+    #[arg(long, value_name = "DIR", requires = "asm")]
+    pub(crate) debug_dir: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) limit: LimitArg,
     #[command(flatten)]
@@ -49,3 +55,6 @@ impl SourceArgs {
 
 /// What to do about a source file that is not found.
 pub(crate) const SOURCE_ADVICE: &str = "; give its folder with --source-path";
+
+/// What to do about a binary that is not found, or is a different one.
+pub(crate) const BINARY_ADVICE: &str = "; give the folder of the right one with --debug-dir";

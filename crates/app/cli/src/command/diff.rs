@@ -4,13 +4,13 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use heapprof_analysis::{Query, portable::diff_sql};
-use heapprof_page::DiffQuestion;
+use heapprof_page::{DiffQuestion, portable_statement};
 use heapprof_report::plural;
 
 use super::gate::GateRules;
 use crate::advice::note_question;
 use crate::args::DiffArgs;
-use crate::context::{CommandContext, portable_statement, row_limit};
+use crate::context::{CommandContext, row_limit};
 use crate::messages;
 
 pub(super) fn run(context: &CommandContext, args: &DiffArgs) -> Result<ExitCode> {

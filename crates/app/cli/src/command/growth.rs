@@ -6,7 +6,8 @@ use heapprof_process::clock;
 use heapprof_stores::{are_unique, choose};
 
 use crate::args::GrowthArgs;
-use crate::context::{CommandContext, portable_statement, row_limit};
+use crate::context::{CommandContext, row_limit};
+use heapprof_page::portable_statement;
 
 pub(super) fn run(context: &CommandContext, args: &GrowthArgs) -> Result<()> {
     let query = Query {

@@ -1,34 +1,46 @@
-//! `heapprof list REGEX`: prints annotated source.
+//! `heapprof list REGEX`: prints annotated source, or annotated assembly.
 
 use anyhow::Result;
 use heapprof_analysis::Query;
-use heapprof_page::{ListQuestion, SourceFiles};
+use heapprof_page::{BinaryFolders, ListQuestion, SourceFiles};
+use heapprof_report::ListAssembly;
 
 use crate::advice::note_question;
-use crate::args::ListArgs;
+use crate::args::{BINARY_ADVICE, ListArgs};
 use crate::context::{CommandContext, regex, row_limit, statements};
 use crate::output;
 
 pub(super) fn run(context: &CommandContext, args: &ListArgs) -> Result<()> {
     let wanted = regex(&args.regex, &args.profiles.profiles)?;
+    let file = args.report.output.file();
     let query = Query {
-        limit: row_limit(&args.limit, args.report.output.file()),
+        limit: row_limit(&args.limit, file),
         ..args.question.query_of_all_code()
     };
     let question = ListQuestion::new(query, wanted)?;
     let names = context.sources.or_newest(&args.profiles.profiles)?;
-    let sessions = question.open(context.sources.read(&names)?, &note_question)?;
+    let source = context.sources.read(&names)?;
+    let sessions = question.open(source.clone(), &note_question)?;
     let report = question.rows(&sessions, &names.join(" + "))?;
     let folders = args.source.folders();
     let sources = SourceFiles::new(&folders);
     let read = |file: &str| sources.lines(file);
-    let text = heapprof_report::list(&report, &read, &context.style(&args.report))?;
-    let file = args.report.output.file();
+    let style = context.style(&args.report);
+    let text = if args.asm {
+        let (folders, advice) = (args.debug_dir.clone(), BINARY_ADVICE);
+        let assembly = question.assembly(source, &report, &BinaryFolders { folders, advice })?;
+        let code = ListAssembly::new(&assembly, advice);
+        heapprof_report::list_assembly(&report, &code, &read, &style)?
+    } else {
+        heapprof_report::list(&report, &read, &style)?
+    };
     match args.report.show_sql {
-        true => {
-            let [functions, lines] = [&sessions.functions, &sessions.lines].map(statements);
-            output::text(file, &(functions + &lines))
-        }
+        true => output::text(
+            file,
+            &[&sessions.functions, &sessions.lines]
+                .map(statements)
+                .concat(),
+        ),
         false => output::text(file, &text),
     }
 }

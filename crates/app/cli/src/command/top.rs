@@ -4,13 +4,13 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use heapprof_analysis::{Query, portable::top_sql, top::add_code_hints};
-use heapprof_page::{SourceFiles, TopQuestion};
+use heapprof_page::{SourceFiles, TopQuestion, portable_statement};
 use heapprof_report::{ReportFormat, ReportStyle};
 
 use super::gate::GateRules;
 use crate::advice::note_question;
 use crate::args::TopArgs;
-use crate::context::{CommandContext, portable_statement, row_limit, screen_width};
+use crate::context::{CommandContext, row_limit, screen_width};
 
 pub(super) fn run(context: &CommandContext, args: &TopArgs) -> Result<ExitCode> {
     let mut gate = GateRules::for_one_profile(&args.gate)?;

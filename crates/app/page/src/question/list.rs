@@ -1,11 +1,16 @@
 //! The question of `list`: the lines of functions whose name matches a regular expression, with
 //! their values.
 
-use anyhow::Result;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow};
 use heapprof_analysis::{
     AnalysisSession, Granularity, ProfileQuestion, Query, QuestionSource, TypeSelection,
-    list::{ListReport, list},
+    list::{ListReport, list, list_addresses},
 };
+use heapprof_assembly::{ProfileAssembly, WantedFunction, assemble};
+use heapprof_symbolize::SymbolizeOptions;
 use heapprof_text::explain_shown_match;
 use regex::Regex;
 
@@ -16,6 +21,16 @@ use super::{NoteSink, QuestionError, open_plain_session};
 pub struct ListQuestion {
     query: Query,
     wanted: Regex,
+}
+
+/// Where to find the files that have the code of a profile's functions.
+#[derive(Clone, Debug, Default)]
+pub struct BinaryFolders {
+    /// Folders with binaries and debug files, which are searched besides the places that the
+    /// profile names.
+    pub folders: Vec<PathBuf>,
+    /// Advice about a file that is not found.
+    pub advice: &'static str,
 }
 
 /// The two sessions of a [`ListQuestion`].
@@ -72,6 +87,51 @@ impl ListQuestion {
             return Err(error.into());
         }
         Ok(report)
+    }
+
+    /// Returns the instructions of the functions of a report, with their values. `source` is the
+    /// profile of the report.
+    ///
+    /// Flat and cum of an instruction are those of a function at an address, for a profile whose
+    /// addresses are instructions. So they are defined as everywhere else.
+    pub fn assembly(
+        &self,
+        mut source: QuestionSource,
+        report: &ListReport,
+        binaries: &BinaryFolders,
+    ) -> Result<ProfileAssembly> {
+        let wanted = report.rows.iter().map(|row| WantedFunction {
+            name: &row.function,
+            file: &row.file,
+        });
+        let wanted: Vec<WantedFunction<'_>> = wanted.collect();
+        let options = SymbolizeOptions {
+            debug_dirs: binaries.folders.clone(),
+            ..SymbolizeOptions::default()
+        };
+        let mut assembly = assemble(&source.profile, &wanted, self.query.no_inlines, &options);
+        let functions = &assembly.functions;
+        if functions.iter().all(|f| f.instructions.is_empty())
+            && let Some(why) = functions.iter().find_map(|f| f.missing.as_ref())
+        {
+            let advice = if why.wants_file() {
+                binaries.advice
+            } else {
+                ""
+            };
+            return Err(anyhow!("{why}{advice}"));
+        }
+        assembly.mark(Arc::make_mut(&mut source.profile));
+        let query = self.by(Granularity::Addresses);
+        let question = ProfileQuestion::new(vec![source], &query, TypeSelection::Requested)?;
+        let session = AnalysisSession::new(question)?;
+        let values = list_addresses(&session, report, &query)?;
+        for (function, values) in values.into_iter().enumerate() {
+            for (key, flat, cum) in values {
+                assembly.set_values(function, key, flat, cum);
+            }
+        }
+        Ok(assembly)
     }
 
     fn by(&self, granularity: Granularity) -> Query {

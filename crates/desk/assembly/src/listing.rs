@@ -1,0 +1,281 @@
+//! Lists the instructions of a profile's functions: which instructions belong to a function, and
+//! which of them each address of the profile is in.
+
+use std::collections::{BTreeMap, HashMap};
+
+use heapprof_profile::{MappingIndex, Profile, StringId};
+use heapprof_symbolize::SymbolizeOptions;
+use heapprof_symbolize::code::{CodeFile, read_code};
+
+use crate::file::{FileCode, PieceOfAddress, disassemble};
+use crate::{
+    CodePiece, FunctionAssembly, ListedInstruction, MAX_INSTRUCTIONS, MissingCode, SourceFrame,
+};
+
+/// A function whose instructions are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WantedFunction<'a> {
+    /// The source name, as the profile has it.
+    pub name: &'a str,
+    /// The source file, as the profile has it.
+    pub file: &'a str,
+}
+
+/// The instructions of some functions of a profile.
+#[derive(Clone, Debug, Default)]
+pub struct ProfileAssembly {
+    /// The code of all functions.
+    pub pieces: Vec<CodePiece>,
+    /// The instructions of each wanted function, in the order in which the functions were given.
+    pub functions: Vec<FunctionAssembly>,
+    /// The key of the instruction of a location, by the location's index.
+    key_of: HashMap<u32, u64>,
+}
+
+/// An address of a wanted function.
+struct AddressOfFunction {
+    location: u32,
+    /// The index of the function among the wanted ones.
+    wanted: usize,
+    /// The line of the function that the profile has for the address.
+    line: i64,
+    /// Whether the function is the one that the linker knows there, and not an inlined one.
+    is_outermost: bool,
+}
+
+/// Disassembles the code of functions. With `no_inlines`, only the outermost function of an address
+/// counts.
+///
+/// At most [`MAX_INSTRUCTIONS`] instructions are decoded, and each symbol's code only once.
+#[must_use]
+pub fn assemble(
+    profile: &Profile,
+    wanted: &[WantedFunction<'_>],
+    no_inlines: bool,
+    options: &SymbolizeOptions,
+) -> ProfileAssembly {
+    let mut assembly = ProfileAssembly {
+        functions: vec![FunctionAssembly::default(); wanted.len()],
+        ..ProfileAssembly::default()
+    };
+    let mut files: BTreeMap<(StringId, StringId), Vec<AddressOfFunction>> = BTreeMap::new();
+    for address in addresses(profile, wanted, no_inlines) {
+        match profile.location[address.location as usize].mapping {
+            Some(mapping) => {
+                let mapping = &profile.mapping[mapping.index()];
+                let file = files.entry((mapping.filename, mapping.build_id));
+                file.or_default().push(address);
+            }
+            None => assembly.miss(address.wanted, MissingCode::NoMapping),
+        }
+    }
+    let mut left = MAX_INSTRUCTIONS;
+    for addresses in files.values() {
+        let first = addresses.first();
+        let Some(mapping) = first.and_then(|at| mapping_of(profile, at)) else {
+            continue;
+        };
+        let read = read_code(profile, mapping, options, |file| {
+            assembly.add(profile, wanted, addresses, file, &mut left);
+        });
+        if let Err(error) = read {
+            for address in addresses {
+                assembly.miss(address.wanted, error.clone().into());
+            }
+        }
+    }
+    for function in &mut assembly.functions {
+        let key = |listed: &ListedInstruction| (listed.piece, listed.instruction);
+        function.instructions.sort_unstable_by_key(key);
+    }
+    assembly
+}
+
+/// Returns the addresses of the wanted functions. A function that was inlined into itself has an
+/// address once, with the innermost of its lines.
+fn addresses(
+    profile: &Profile,
+    wanted: &[WantedFunction<'_>],
+    no_inlines: bool,
+) -> Vec<AddressOfFunction> {
+    let numbers: HashMap<WantedFunction<'_>, usize> = wanted.iter().copied().zip(0..).collect();
+    let functions = profile.function.iter().map(|function| {
+        let name = profile.text(function.name);
+        let file = profile.text(function.filename);
+        numbers.get(&WantedFunction { name, file }).copied()
+    });
+    let wanted_of: Vec<Option<usize>> = functions.collect();
+    let mut found: Vec<AddressOfFunction> = Vec::new();
+    for (location, index) in profile.location.iter().zip(0..) {
+        let lines = profile.lines(location);
+        let skipped = match no_inlines {
+            true => lines.len().saturating_sub(1),
+            false => 0,
+        };
+        let before = found.len();
+        for (at, line) in lines.iter().enumerate().skip(skipped) {
+            let Some(wanted) = wanted_of[line.function.index()] else {
+                continue;
+            };
+            let is_outermost = at + 1 == lines.len();
+            match found[before..].iter_mut().find(|f| f.wanted == wanted) {
+                Some(inner) => inner.is_outermost |= is_outermost,
+                None => found.push(AddressOfFunction {
+                    location: index,
+                    wanted,
+                    line: line.line,
+                    is_outermost,
+                }),
+            }
+        }
+    }
+    found
+}
+
+fn mapping_of(profile: &Profile, address: &AddressOfFunction) -> Option<MappingIndex> {
+    profile.location[address.location as usize].mapping
+}
+
+/// What the profile says about a function in one piece of code.
+#[derive(Default)]
+struct FunctionInPiece {
+    /// Whether the piece is the function's own code.
+    is_owner: bool,
+    /// The line of each instruction that has an address of the profile.
+    lines: HashMap<usize, i64>,
+}
+
+impl ProfileAssembly {
+    /// Replaces the address of each location with an instruction by the key of the instruction, so
+    /// that rows by address are rows by instruction. Locations without one get the address 0. All
+    /// lines become 0, so that an instruction has one row for each function.
+    pub fn mark(&self, profile: &mut Profile) {
+        for (location, index) in profile.location.iter_mut().zip(0..) {
+            if !location.line.is_empty() {
+                location.address = self.key_of.get(&index).copied().unwrap_or(0);
+            }
+        }
+        for line in &mut profile.line {
+            line.line = 0;
+        }
+    }
+
+    /// Sets flat and cum of an instruction in a function's listing. `key` is an address of a
+    /// profile that [`mark`](Self::mark) changed.
+    pub fn set_values(&mut self, function: usize, key: u64, flat: i64, cum: i64) {
+        let place = key
+            .checked_sub(1)
+            .map(|key| ((key >> 32) as u32, key as u32));
+        let listed = self.functions.get_mut(function);
+        if let (Some(place), Some(function)) = (place, listed)
+            && let Ok(at) = function
+                .instructions
+                .binary_search_by_key(&place, |listed| (listed.piece, listed.instruction))
+        {
+            function.instructions[at].values = Some((flat, cum));
+        }
+    }
+
+    fn miss(&mut self, function: usize, why: MissingCode) {
+        self.functions[function].missing.get_or_insert(why);
+    }
+
+    /// Adds the code of one file. `addresses` are the addresses of wanted functions in it.
+    fn add(
+        &mut self,
+        profile: &Profile,
+        wanted: &[WantedFunction<'_>],
+        addresses: &[AddressOfFunction],
+        file: &CodeFile<'_>,
+        left: &mut usize,
+    ) {
+        let path = file.path().display().to_string();
+        let mut places: Vec<(u64, &AddressOfFunction)> = Vec::new();
+        for address in addresses {
+            let location = &profile.location[address.location as usize];
+            let mapping = mapping_of(profile, address).map(|m| &profile.mapping[m.index()]);
+            match mapping.and_then(|m| file.virtual_address(m, location.address)) {
+                Some(place) => places.push((place, address)),
+                None => self.miss(
+                    address.wanted,
+                    MissingCode::NoFunction {
+                        file: path.clone(),
+                        address: location.address,
+                    },
+                ),
+            }
+        }
+        let mut asked: Vec<u64> = places.iter().map(|(place, _)| *place).collect();
+        asked.sort_unstable();
+        asked.dedup();
+        let FileCode { pieces, piece_of } = disassemble(file, &asked, left);
+        let first = self.pieces.len();
+        let mut inside: BTreeMap<(usize, usize), FunctionInPiece> = BTreeMap::new();
+        for (place, address) in places {
+            let found = asked.binary_search(&place).map(|at| piece_of[at]);
+            let piece = match found {
+                Ok(PieceOfAddress::Piece(piece)) => piece,
+                Ok(PieceOfAddress::BeyondLimit) => {
+                    self.miss(address.wanted, MissingCode::Limit);
+                    continue;
+                }
+                Ok(PieceOfAddress::NoFunction) | Err(_) => {
+                    let file = path.clone();
+                    let address_there = place;
+                    let why = MissingCode::NoFunction {
+                        file,
+                        address: address_there,
+                    };
+                    self.miss(address.wanted, why);
+                    continue;
+                }
+            };
+            let function = inside.entry((piece, address.wanted)).or_default();
+            function.is_owner |= address.is_outermost;
+            if let Some(at) = instruction_at(&pieces[piece], place) {
+                function.lines.entry(at).or_insert(address.line);
+                let key = ((first + piece) as u64) << 32 | at as u64;
+                self.key_of.insert(address.location, key + 1);
+            }
+        }
+        for ((piece, function), known) in inside {
+            let name = wanted[function].name;
+            let listed = listed(&pieces[piece], name, &known).map(|(at, line)| ListedInstruction {
+                piece: (first + piece) as u32,
+                instruction: at as u32,
+                line,
+                values: None,
+            });
+            self.functions[function].instructions.extend(listed);
+        }
+        self.pieces.extend(pieces);
+    }
+}
+
+/// Returns the index of the instruction whose bytes contain a virtual address.
+fn instruction_at(piece: &CodePiece, address: u64) -> Option<usize> {
+    let all = &piece.instructions;
+    let after = all.partition_point(|instruction| instruction.address <= address);
+    let at = after.checked_sub(1)?;
+    (address - all[at].address < u64::from(all[at].length)).then_some(at)
+}
+
+/// Returns the instructions of a piece that belong to a function, with their lines. The profile's
+/// lines come before those of debug information, which may name files and functions differently.
+fn listed<'a>(
+    piece: &'a CodePiece,
+    name: &'a str,
+    known: &'a FunctionInPiece,
+) -> impl Iterator<Item = (usize, i64)> + 'a {
+    let line = |frame: &SourceFrame| i64::from(frame.line);
+    let all = piece.instructions.iter().enumerate();
+    all.filter_map(move |(at, instruction)| {
+        let frames = &instruction.frames;
+        let found = match (known.lines.get(&at), known.is_owner) {
+            (Some(&line), _) => Some(line),
+            (None, true) => Some(frames.last().map_or(0, line)),
+            (None, false) => frames.iter().find(|f| &*f.function == name).map(line),
+        };
+        found.map(|line| (at, line))
+    })
+}

@@ -1,0 +1,298 @@
+//! The report `list` with instructions: each line of a function, and below it the instructions that
+//! belong to it, with flat and cum beside both.
+
+use std::collections::BTreeMap;
+
+use heapprof_analysis::list::{FunctionListing, ListReport};
+use heapprof_assembly::{
+    CodeInstruction, CodePiece, FunctionAssembly, ListedInstruction, ProfileAssembly, SourceFrame,
+};
+use serde_json::{Value, json};
+
+use crate::error::ReportError;
+use crate::head;
+use crate::json;
+use crate::list::{ListedSource, SourceText, function_head, more_note, source_line};
+use crate::measure::UnitFormatter;
+use crate::style::{ReportFormat, ReportStyle};
+use crate::table::{ColumnAlign, ReportTable, printable};
+
+/// The instructions of the functions in a report `list`.
+pub struct ListAssembly<'a> {
+    assembly: &'a ProfileAssembly,
+    advice: &'static str,
+}
+
+impl<'a> ListAssembly<'a> {
+    /// Makes the instructions to show, with advice about a function whose file is not found.
+    #[must_use]
+    pub fn new(assembly: &'a ProfileAssembly, advice: &'static str) -> Self {
+        Self { assembly, advice }
+    }
+}
+
+/// Writes the report `list` with the instructions of its functions.
+pub fn list_assembly(
+    list: &ListReport,
+    code: &ListAssembly<'_>,
+    source: SourceText<'_>,
+    style: &ReportStyle,
+) -> Result<String, ReportError> {
+    let measure = head::measure(&list.header, style)?;
+    let functions = list.rows.iter().zip(&code.assembly.functions);
+    match style.format {
+        ReportFormat::Json => {
+            let rows = functions.map(|(row, function)| document(row, function, code, source));
+            let mut document = json::head(&list.header);
+            document.insert("rows".into(), rows.collect());
+            json::text(document)
+        }
+        ReportFormat::Csv => {
+            let mut table = ReportTable::new(&[
+                ("function", ColumnAlign::Left),
+                ("file", ColumnAlign::Left),
+                ("line", ColumnAlign::Right),
+                ("flat", ColumnAlign::Right),
+                ("cum", ColumnAlign::Right),
+                ("address", ColumnAlign::Right),
+                ("instruction", ColumnAlign::Left),
+                ("binary", ColumnAlign::Left),
+            ]);
+            for (row, function) in functions {
+                for listed in &function.instructions {
+                    table.row(csv_row(row, listed, code.assembly));
+                }
+            }
+            table.render(style)
+        }
+        ReportFormat::Text | ReportFormat::Markdown => {
+            let mut lines = head::lines(&list.header, &measure, style);
+            lines.extend(more_note(list, style));
+            let mut body = String::new();
+            for (row, function) in functions {
+                body.push_str(&function_head(row, &measure, list.header.total));
+                body.push_str(&code_notes(function, code));
+                let text = source(&row.file);
+                if let Err(why) = &text {
+                    body.push_str(&format!("No source: {}\n", printable(why)));
+                }
+                let text = text.as_deref().unwrap_or(&[]);
+                let table = table(row, function, code.assembly, text, &measure);
+                body.push_str(&crate::list::fenced(&table, style)?);
+            }
+            Ok(head::with_head(&lines, &body, style))
+        }
+    }
+}
+
+/// The flat and cum of a line, if it has samples, and its instructions.
+type LineWithCode<'a> = (Option<(i64, i64)>, Vec<&'a ListedInstruction>);
+
+/// Returns the lines of a function by their numbers.
+fn lines<'a>(
+    row: &FunctionListing,
+    function: &'a FunctionAssembly,
+) -> BTreeMap<i64, LineWithCode<'a>> {
+    let mut lines: BTreeMap<i64, LineWithCode<'a>> = BTreeMap::new();
+    for &(line, flat, cum) in &row.lines {
+        lines.entry(line).or_default().0 = Some((flat, cum));
+    }
+    for listed in &function.instructions {
+        lines.entry(listed.line).or_default().1.push(listed);
+    }
+    lines
+}
+
+fn table(
+    row: &FunctionListing,
+    function: &FunctionAssembly,
+    assembly: &ProfileAssembly,
+    source: &[String],
+    measure: &UnitFormatter,
+) -> ReportTable {
+    let mut table = ReportTable::new(&[
+        ("flat", ColumnAlign::Right),
+        ("cum", ColumnAlign::Right),
+        ("line", ColumnAlign::Right),
+        ("address", ColumnAlign::Right),
+        ("source and instructions", ColumnAlign::Left),
+    ]);
+    let shown = |values: Option<(i64, i64)>| match values {
+        Some((flat, cum)) => [measure.show(flat), measure.show(cum)],
+        None => [".".to_string(), ".".to_string()],
+    };
+    for (line, (values, instructions)) in lines(row, function) {
+        let [flat, cum] = shown(values);
+        let number = match line {
+            0 => "?".to_string(),
+            line => line.to_string(),
+        };
+        let text = match source_line(source, line) {
+            ListedSource::Line(text) => text.replace('\t', "    "),
+            ListedSource::Beyond => "(beyond the end of the file)".to_string(),
+            ListedSource::Unknown => String::new(),
+        };
+        table.row(vec![flat, cum, number, String::new(), text]);
+        for listed in instructions {
+            let Some((_, instruction)) = find(assembly, listed) else {
+                continue;
+            };
+            let [flat, cum] = shown(listed.values);
+            let address = format!("{:#x}", instruction.address);
+            let inlined = inlined(row, instruction).map_or(String::new(), |frame| {
+                let file = frame.file.rsplit('/').next().unwrap_or(&frame.file);
+                format!("  # {} {file}:{}", frame.function, frame.line)
+            });
+            let text = format!("    {}{inlined}", instruction.text);
+            table.row(vec![flat, cum, String::new(), address, text]);
+        }
+    }
+    table
+}
+
+/// Returns the lines above the table of a function: where its code is, and what is missing of it.
+fn code_notes(function: &FunctionAssembly, code: &ListAssembly<'_>) -> String {
+    let mut notes = String::new();
+    for piece in pieces(function, code.assembly) {
+        let symbol = piece.symbol.as_deref().unwrap_or("code without a symbol");
+        let cut = match piece.is_cut {
+            true => format!(", cut after {} instructions", piece.instructions.len()),
+            false => String::new(),
+        };
+        notes.push_str(&format!(
+            "Code: {} at {:#x}, {} bytes of {}{cut}\n",
+            printable(symbol),
+            piece.start,
+            piece.end.saturating_sub(piece.start),
+            printable(&piece.binary),
+        ));
+    }
+    if let Some(why) = &function.missing {
+        let advice = if why.wants_file() { code.advice } else { "" };
+        let what = match function.instructions.is_empty() {
+            true => "No instructions",
+            false => "Some instructions are missing",
+        };
+        notes.push_str(&format!(
+            "{what}: {}{advice}\n",
+            printable(&why.to_string())
+        ));
+    }
+    notes
+}
+
+/// Returns the pieces of code that a function has instructions in.
+fn pieces<'a>(
+    function: &'a FunctionAssembly,
+    assembly: &'a ProfileAssembly,
+) -> impl Iterator<Item = &'a CodePiece> {
+    let by_piece = function.instructions.chunk_by(|a, b| a.piece == b.piece);
+    by_piece.filter_map(|listed| assembly.pieces.get(listed.first()?.piece as usize))
+}
+
+/// Returns an instruction and the piece of code that it is in.
+fn find<'a>(
+    assembly: &'a ProfileAssembly,
+    listed: &ListedInstruction,
+) -> Option<(&'a CodePiece, &'a CodeInstruction)> {
+    let piece = assembly.pieces.get(listed.piece as usize)?;
+    let instruction = piece.instructions.get(listed.instruction as usize)?;
+    Some((piece, instruction))
+}
+
+/// Returns the innermost function of an instruction, if it was inlined into the listed one.
+fn inlined<'a>(row: &FunctionListing, instruction: &'a CodeInstruction) -> Option<&'a SourceFrame> {
+    let [innermost, _outer, ..] = &*instruction.frames else {
+        return None;
+    };
+    (*innermost.function != row.function).then_some(innermost)
+}
+
+fn csv_row(
+    row: &FunctionListing,
+    listed: &ListedInstruction,
+    assembly: &ProfileAssembly,
+) -> Vec<String> {
+    let (flat, cum) = listed.values.unwrap_or_default();
+    let numbers = [listed.line, flat, cum].map(|number| number.to_string());
+    let mut cells = vec![row.function.clone(), row.file.clone()];
+    cells.extend(numbers);
+    if let Some((piece, instruction)) = find(assembly, listed) {
+        cells.push(format!("{:#x}", instruction.address));
+        cells.push(instruction.text.to_string());
+        cells.push(piece.binary.to_string());
+    }
+    cells
+}
+
+fn document(
+    row: &FunctionListing,
+    function: &FunctionAssembly,
+    code: &ListAssembly<'_>,
+    source: SourceText<'_>,
+) -> Value {
+    let text = source(&row.file);
+    let of_line = |(line, (values, instructions)): (i64, LineWithCode<'_>)| {
+        let (flat, cum) = values.unwrap_or_default();
+        let source = match source_line(text.as_deref().unwrap_or(&[]), line) {
+            ListedSource::Line(text) => Some(text),
+            _ => None,
+        };
+        let each = instructions.iter();
+        let instructions = each.filter_map(|listed| instruction(listed, code.assembly));
+        let instructions: Vec<Value> = instructions.collect();
+        json!({
+            "line": line,
+            "flat": flat,
+            "cum": cum,
+            "source": source,
+            "instructions": instructions,
+        })
+    };
+    let lines: Vec<Value> = lines(row, function).into_iter().map(of_line).collect();
+    let pieces: Vec<Value> = pieces(function, code.assembly)
+        .map(|piece| {
+            json!({
+                "binary": *piece.binary,
+                "symbol": piece.symbol,
+                "start": piece.start,
+                "end": piece.end,
+                "cut": piece.is_cut,
+            })
+        })
+        .collect();
+    let mut document = json!({
+        "function": row.function,
+        "file": row.file,
+        "flat": row.flat,
+        "cum": row.cum,
+        "code": pieces,
+        "lines": lines,
+    });
+    if let Err(why) = text {
+        document["no_source"] = json!(why);
+    }
+    if let Some(why) = &function.missing {
+        document["no_instructions"] = json!(why.to_string());
+    }
+    document
+}
+
+fn instruction(listed: &ListedInstruction, assembly: &ProfileAssembly) -> Option<Value> {
+    let (piece, instruction) = find(assembly, listed)?;
+    let (flat, cum) = listed.values.unwrap_or_default();
+    let frames = instruction
+        .frames
+        .iter()
+        .map(|frame| json!({"function": *frame.function, "file": *frame.file, "line": frame.line}));
+    let frames: Vec<Value> = frames.collect();
+    Some(json!({
+        "address": instruction.address,
+        "length": instruction.length,
+        "flat": flat,
+        "cum": cum,
+        "text": *instruction.text,
+        "frames": frames,
+        "binary": *piece.binary,
+    }))
+}
