@@ -119,7 +119,7 @@ mod tests {
             1004 4 sub $8, %rsp
             1008 7 mov limit(%rip), %rax
             100f 5 call start
-            1014 6 call *free(%rip)
+            1014 6 callq *free(%rip)
             101a 2 jne start
             101c 6 vmovaps (%rax), %zmm0
             1022 1 (bad)
