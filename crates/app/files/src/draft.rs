@@ -24,6 +24,13 @@ pub enum FileAccess {
     Exactly(u32),
 }
 
+/// Reads the mode of a file in octal digits. Its user must be able to read and replace the file, and
+/// nobody can run it; `None` for any other text.
+pub fn parse_mode(text: &str) -> Option<u32> {
+    let mode = u32::from_str_radix(text, 8).ok();
+    mode.filter(|mode| mode & 0o600 == 0o600 && mode & !0o666 == 0)
+}
+
 /// A new file beside its final place. No other process has it open.
 pub struct FileDraft<'a> {
     folder: BorrowedFd<'a>,
@@ -135,4 +142,19 @@ fn beside(place: &OsStr) -> OsString {
     name.extend_from_slice(&place[..place.len().min(MAX_NAME_BYTES)]);
     name.extend_from_slice(format!(".{process}-{now:08x}-{count}.tmp").as_bytes());
     OsString::from_vec(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes() {
+        for (text, mode) in [("600", 0o600), ("0644", 0o644), ("666", 0o666)] {
+            assert_eq!(parse_mode(text), Some(mode));
+        }
+        for text in ["", "400", "755", "1600", "rw", "-600", "6000", "888"] {
+            assert!(parse_mode(text).is_none(), "{text}");
+        }
+    }
 }

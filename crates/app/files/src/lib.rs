@@ -30,7 +30,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::path::Arg;
 
-pub use draft::{FileAccess, FileDraft};
+pub use draft::{FileAccess, FileDraft, parse_mode};
 pub use owner::{FileOwner, acting};
 pub use typed_path::{TypedPath, TypedPathError, check_writable, resolve_typed};
 pub use walk::{PathTrust, make_folder, open_folder};

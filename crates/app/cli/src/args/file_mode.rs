@@ -49,24 +49,6 @@ const FILE_MODE_VARIABLE: &str = heapprof_abi::environment::FILE_MODE.name;
 const INVALID_MODE_TEXT: &str = "is not a file mode from 600 to 666, such as 640 or 644";
 
 fn file_mode(text: &str) -> Result<FileMode, String> {
-    let mode = u32::from_str_radix(text, 8).ok();
-    // Its user must be able to read and replace it, and nobody can run it.
-    mode.filter(|mode| mode & 0o600 == 0o600 && mode & !0o666 == 0)
-        .map(FileMode)
-        .ok_or_else(|| INVALID_MODE_TEXT.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn modes() {
-        for (text, mode) in [("600", 0o600), ("0644", 0o644), ("666", 0o666)] {
-            assert_eq!(file_mode(text), Ok(FileMode(mode)));
-        }
-        for text in ["", "400", "755", "1600", "rw", "-600", "6000", "888"] {
-            assert!(file_mode(text).is_err(), "{text}");
-        }
-    }
+    let mode = heapprof_files::parse_mode(text).map(FileMode);
+    mode.ok_or_else(|| INVALID_MODE_TEXT.to_string())
 }
