@@ -97,7 +97,6 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
         &[
             "analysis",
             "assembly",
-            "formats",
             "profile",
             "report",
             "sources",

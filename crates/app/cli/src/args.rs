@@ -328,8 +328,8 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     Tui(TuiArgs),
     /// Commands one after the other about a source that stays read
     #[command(
-        after_help = "Type commands without heapprof: top, tree --focus parse, diff before.pb.gz \
-                      after.pb.gz. A command that names no profile is about the source. > FILE \
+        after_help = "Type commands without heapprof: top, list parse, diff old.pb.gz new.pb.gz. \
+                      A command that names no profile is about the source. > FILE \
                       writes a report into a file. The keys Tab and Up help.\n\nExample: \
                       heapprof shell profile.pb.gz"
     )]

@@ -7,8 +7,9 @@ use crate::args::{Cli, CliCommand};
 use crate::{addresses, args};
 
 /// Returns the words of the command line. If the program is called `pprof`, `jeprof` or
-/// `google-pprof`, that name becomes the command. If the first word is a file instead of a command, the command is `top`. If
-/// it is the number of a process, or a core file by `core:`, the command is `why`.
+/// `google-pprof`, that name becomes the command. If the first word is a file instead of a command,
+/// the command is `top`. If it is the number of a process, or a core file by `core:`, the command
+/// is `why`.
 pub(crate) fn words() -> Vec<OsString> {
     let mut args: Vec<OsString> = std::env::args_os().collect();
     let name = args.first().and_then(|arg| Path::new(arg).file_name());

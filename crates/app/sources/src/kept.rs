@@ -3,14 +3,10 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use anyhow::Result;
 use heapprof_analysis::QuestionSource;
 use heapprof_formats::SQLITE_MAGIC;
 use heapprof_text::file_name as name;
-
-use crate::ProfileSources;
 
 /// The source that the commands of a shell ask about, unless they name another one.
 #[derive(Default)]
@@ -23,25 +19,21 @@ pub struct KeptProfiles {
 }
 
 impl KeptProfiles {
-    /// Reads the profiles that the arguments name. A single argument may also be a database, in
-    /// which the commands look up names.
-    ///
-    /// # Errors
-    /// A profile can't be read.
-    pub fn read(sources: &ProfileSources, names: &[String]) -> Result<Self> {
-        if let [one] = names
-            && is_database(one)
-        {
-            return Ok(Self {
-                database: Some(name::path(one)),
-                ..Self::default()
-            });
-        }
-        Ok(Self {
-            names: names.to_vec(),
-            profiles: sources.read_each(names)?,
+    /// Makes the source of profiles that were read, in the order of the arguments.
+    pub(crate) fn of_profiles(names: Vec<String>, profiles: Vec<QuestionSource>) -> Self {
+        Self {
+            names,
+            profiles,
             database: None,
-        })
+        }
+    }
+
+    /// Makes the source of a database.
+    pub(crate) fn of_database(path: PathBuf) -> Self {
+        Self {
+            database: Some(path),
+            ..Self::default()
+        }
     }
 
     /// Returns the arguments that name the source; none if it is a database.
@@ -72,21 +64,6 @@ impl KeptProfiles {
     pub(crate) fn find(&self, argument: &str) -> Option<&QuestionSource> {
         let at = self.names.iter().position(|name| name == argument)?;
         self.profiles.get(at)
-    }
-}
-
-impl ProfileSources {
-    /// Returns these sources with profiles that were read before. They are not read again, and a
-    /// command that names no profile is about them.
-    #[must_use]
-    pub fn with_kept(mut self, kept: Arc<KeptProfiles>) -> Self {
-        if let Some(database) = kept.database()
-            && self.typed_db().is_none()
-        {
-            self.set_db(database.clone());
-        }
-        self.kept = Some(kept);
-        self
     }
 }
 

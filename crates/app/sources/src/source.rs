@@ -24,7 +24,7 @@ use heapprof_text::file_name as name;
 use rustix::process::geteuid;
 
 use crate::host::{ProgressReader, SourceError, SourceHost};
-use crate::kept::KeptProfiles;
+use crate::kept::{KeptProfiles, is_database};
 use crate::own_recording::is_own_recording;
 use crate::{default_profile, fetch};
 
@@ -60,7 +60,7 @@ pub struct ProfileSources {
     settings: SourceSettings,
     host: Arc<dyn SourceHost>,
     /// Profiles that were read before.
-    pub(crate) kept: Option<Arc<KeptProfiles>>,
+    kept: Option<Arc<KeptProfiles>>,
     stdin_read: Cell<bool>,
 }
 
@@ -95,6 +95,34 @@ impl ProfileSources {
             kept: None,
             stdin_read: Cell::new(false),
         }
+    }
+
+    /// Reads the source of a shell: the profiles that the arguments name. A single argument may
+    /// also be a database, in which the commands look up names.
+    ///
+    /// # Errors
+    /// A profile can't be read.
+    pub fn keep(&self, names: &[String]) -> Result<KeptProfiles> {
+        match names {
+            [one] if is_database(one) => Ok(KeptProfiles::of_database(name::path(one))),
+            names => {
+                let profiles = self.read_each(names)?;
+                Ok(KeptProfiles::of_profiles(names.to_vec(), profiles))
+            }
+        }
+    }
+
+    /// Returns these sources with profiles that were read before. They are not read again, and a
+    /// command that names no profile is about them.
+    #[must_use]
+    pub fn with_kept(mut self, kept: Arc<KeptProfiles>) -> Self {
+        if let Some(database) = kept.database()
+            && self.typed_db().is_none()
+        {
+            self.set_db(database.clone());
+        }
+        self.kept = Some(kept);
+        self
     }
 
     /// Returns the options by which files are read.

@@ -20,6 +20,7 @@ mod ranges;
 mod remote;
 mod remote_symbols;
 mod shell;
+mod shown_file;
 mod sources;
 mod symbols;
 mod viewers;

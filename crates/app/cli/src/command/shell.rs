@@ -24,7 +24,7 @@ pub(super) fn run(
     let names = context.sources.or_newest(&args.sources)?;
     let mut commands = SourceCommands {
         sources: &context.sources,
-        kept: Arc::new(KeptProfiles::read(&context.sources, &names)?),
+        kept: Arc::new(context.sources.keep(&names)?),
         names,
         runner,
     };
@@ -61,7 +61,7 @@ impl ShellCommands for SourceCommands<'_> {
     }
 
     fn reload(&mut self) -> Result<()> {
-        self.kept = Arc::new(KeptProfiles::read(self.sources, &self.names)?);
+        self.kept = Arc::new(self.sources.keep(&self.names)?);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use heapprof_symbolize::program::object_file;
 
 use super::flags::PprofArguments;
-use super::viewers::ShownFile;
+use super::shown_file::ShownFile;
 use crate::host::DropinHost;
 use crate::kind::FlagKind;
 use crate::pprof::flag_table::{FlagGroup, flags_in_group};

@@ -4,9 +4,7 @@
 //! can be started gets its path. Source: google/pprof, internal/driver/commands.go.
 
 use std::env;
-use std::fs::File;
 use std::io::{ErrorKind, Write};
-use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::thread::sleep;
@@ -16,6 +14,7 @@ use anyhow::{Result, bail};
 
 use super::config::PprofConfig;
 use super::profile_copy::{FileReaders, create_numbered};
+use super::shown_file::ShownFile;
 
 /// Time that a viewer gets to open its file. It may be a script that starts another program and
 /// ends at once.
@@ -50,9 +49,6 @@ fn viewer(format: &str) -> Option<(&'static str, Viewer)> {
         _ => return None,
     })
 }
-
-/// A temporary file for a viewer, which only the user may read.
-pub(super) type ShownFile = Arc<(PathBuf, File)>;
 
 /// The temporary files of viewers. They are removed at the end: viewers that run on have opened
 /// theirs.

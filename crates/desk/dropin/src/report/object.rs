@@ -104,8 +104,8 @@ pub trait ObjectFile {
     fn frames(&self, address: u64) -> Result<Vec<InlinedFrame>, String>;
 }
 
-/// Reads an address as Go reads numbers in source code: `4096`, `0x1000`, `0o10`, `0b1`, `010`, with
-/// underscores between digits. Returns `None` for other texts.
+/// Reads an address as Go reads numbers in source code: `4096`, `0x1000`, `0o10`, `0b1`, `010`,
+/// with underscores between digits. Returns `None` for other texts.
 pub(super) fn parse_address(text: &str) -> Option<u64> {
     let lower = text.to_ascii_lowercase();
     let prefixes = [("0x", 16), ("0o", 8), ("0b", 2)];

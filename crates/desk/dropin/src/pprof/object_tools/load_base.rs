@@ -1,8 +1,8 @@
-//! Computes how far an object file was moved when it was loaded: the address in the profile minus the
-//! address in the file.
+//! Computes how far an object file was moved when it was loaded: the address in the profile minus
+//! the address in the file.
 //!
-//! The rules are those of google/pprof (internal/elfexec and internal/binutils), including those for
-//! kernels.
+//! The rules are those of google/pprof (internal/elfexec and internal/binutils), including those
+//! for kernels.
 
 use heapprof_symbolize::layout::{LoadSegment, ObjectKind, ObjectLayout};
 

@@ -1,5 +1,5 @@
-//! Functions, files and lines of addresses from llvm-symbolizer, or from addr2line. The tool runs as
-//! long as its owner exists, and answers one question after the other.
+//! Functions, files and lines of addresses from llvm-symbolizer, or from addr2line. The tool runs
+//! as long as its owner exists, and answers one question after the other.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -17,8 +17,8 @@ const MAX_LINE: u64 = 16 << 20;
 /// Maximum number of lines of an answer of addr2line. An address with more inlined calls is not
 /// real.
 const MAX_FRAMES: usize = 10_000;
-/// An address that no file has. addr2line gets it after each address, and its answer shows where the
-/// answer before it ends.
+/// An address that no file has. addr2line gets it after each address, and its answer shows where
+/// the answer before it ends.
 const SENTINEL: u64 = u64::MAX;
 
 /// A tool that finds the lines of a file.
