@@ -272,6 +272,7 @@ pub(crate) fn answer(
         body: Some(answer.0),
         tag: None,
         notes: notes.into_inner(),
+        ..ApiAnswer::default()
     })
 }
 

@@ -46,6 +46,7 @@ pub(crate) fn answer(
         body: Some(text),
         tag: None,
         notes,
+        ..ApiAnswer::default()
     })
 }
 

@@ -112,6 +112,7 @@ impl ReportViews {
             body: Some(packed),
             tag: Some(tag),
             notes: made.notes.clone(),
+            ..ApiAnswer::default()
         })
     }
 
@@ -141,6 +142,7 @@ impl ReportViews {
             body: Some(self.pack_report(&view.key, found)?),
             tag: None,
             notes: made.notes.clone(),
+            ..ApiAnswer::default()
         })
     }
 

@@ -3,7 +3,8 @@
 //! [`WebReport`] has the rows. [`ReportContainer::pack`] packs them. [`page()`] puts the container
 //! into a self-contained file, and [`served_page`] makes a page that requests containers from a
 //! server. [`PageServer`] sends this page to a browser on this machine, and an [`ApiHandler`]
-//! answers its requests. The crate must not depend on SQL, profile files or a command line.
+//! answers its requests. [`ViewPage`] is a page with one of pprof's views. The crate must not
+//! depend on SQL, profile files or a command line.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -17,6 +18,7 @@ mod head;
 mod page;
 mod report;
 mod server;
+mod view_page;
 
 pub use crate::{
     columns::MAX_VALUE,
@@ -32,4 +34,5 @@ pub use crate::{
         API_PATH, AcceptedBody, ApiAnswer, ApiHandler, ApiRefusal, ApiRequest, JSON_MEDIA_TYPE,
         PageServer, ServerStop,
     },
+    view_page::{UrlParameters, ViewBody, ViewBox, ViewField, ViewFlame, ViewLink, ViewPage},
 };

@@ -63,7 +63,7 @@ fn policy(connect: &str) -> String {
     )
 }
 
-fn hash_of(text: &str) -> String {
+pub(crate) fn hash_of(text: &str) -> String {
     format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)))
 }
 
@@ -92,7 +92,7 @@ fn fill_template(policy: &str, meta: &str, title: &str, data: &[u8]) -> String {
 }
 
 /// Escapes a text for an HTML element or attribute.
-fn escape_html(text: &str) -> String {
+pub(crate) fn escape_html(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

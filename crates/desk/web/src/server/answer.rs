@@ -4,11 +4,19 @@ use crate::ServedPage;
 
 /// Media type of JSON.
 pub const JSON_MEDIA_TYPE: &str = "application/json";
+/// Media type of a page.
+pub(super) const HTML_MEDIA_TYPE: &str = "text/html; charset=utf-8";
 
 /// Answers the requests of a page.
 pub trait ApiHandler: Send + Sync + 'static {
     /// Returns the page itself.
     fn page(&self) -> ServedPage;
+
+    /// Whether there is something at a path outside of the API, such as `/top`. Requests to such a
+    /// path are checked like requests to the API.
+    fn has_path(&self, _path: &str) -> bool {
+        false
+    }
 
     /// Returns the kind of body that a path of the API accepts; `None` if the path accepts no body.
     ///
@@ -35,8 +43,11 @@ pub struct AcceptedBody {
 /// A request to the API.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ApiRequest {
-    /// The path below `API_PATH`, such as `top`.
+    /// The path below `API_PATH`, such as `top`, or a whole path outside of the API, such as
+    /// `/top`.
     pub path: String,
+    /// The token, for the links of a page.
+    pub token: String,
     /// The parameters in the order of the URL, without the token.
     pub parameters: Vec<(String, String)>,
     /// The body; empty if the path accepts none.
@@ -67,9 +78,35 @@ pub struct ApiAnswer {
     pub tag: Option<String>,
     /// Notes for the user.
     pub notes: Vec<String>,
+    /// The content security policy of a page; empty for an answer that is no page.
+    pub policy: String,
+    /// The name of the file in which the browser saves the body.
+    pub file_name: Option<&'static str>,
+    /// The address to which the client is sent instead.
+    pub location: Option<String>,
 }
 
 impl ApiAnswer {
+    /// Makes an answer with a page.
+    #[must_use]
+    pub fn page(page: ServedPage) -> Self {
+        Self {
+            media: HTML_MEDIA_TYPE,
+            body: Some(page.html.into_bytes()),
+            policy: page.policy,
+            ..Self::default()
+        }
+    }
+
+    /// Makes an answer that sends the client to another address of this server.
+    #[must_use]
+    pub fn redirect(location: String) -> Self {
+        Self {
+            location: Some(location),
+            ..Self::default()
+        }
+    }
+
     /// Makes an answer with a JSON body.
     #[must_use]
     pub fn json(body: &serde_json::Value) -> Self {

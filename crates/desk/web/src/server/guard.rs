@@ -67,7 +67,10 @@ impl RequestGuard {
                 "Open the address that heapprof web printed",
             ));
         }
-        if head.uri.path() == "/" {
+        // Without parameters, or if there is nothing else at /, it is the page.
+        let whole = head.uri.path();
+        let is_other = answers.has_path(whole) && (whole != "/" || !parameters.is_empty());
+        if whole == "/" && !is_other {
             return match head.method {
                 Method::GET | Method::HEAD => Ok(RequestTarget::Page),
                 _ => Err(method_refusal("GET", "GET, HEAD")),
@@ -75,13 +78,12 @@ impl RequestGuard {
         }
         self.check_origin(&head.headers)?;
         check_once(&parameters)?;
-        let path = head
-            .uri
-            .path()
+        let below = whole
             .strip_prefix(API_PATH)
             .and_then(|rest| rest.strip_prefix('/'));
         let is_plain = |path: &&str| path.bytes().all(|b| b.is_ascii_lowercase());
-        let Some(path) = path.filter(is_plain) else {
+        let other = is_other.then_some(whole);
+        let Some(path) = other.or_else(|| below.filter(is_plain)) else {
             return Err(ApiRefusal::new(
                 404,
                 "There is nothing at this path",
@@ -90,6 +92,7 @@ impl RequestGuard {
         };
         let mut asked = ApiRequest {
             path: path.to_string(),
+            token: self.token.text().to_string(),
             parameters,
             ..ApiRequest::default()
         };
@@ -255,9 +258,13 @@ mod tests {
             served_page("page", &PageServerInfo::default())
         }
 
+        fn has_path(&self, path: &str) -> bool {
+            matches!(path, "/" | "/top" | "/save")
+        }
+
         fn accepted_body(&self, path: &str) -> Result<Option<AcceptedBody>, ApiRefusal> {
             match path {
-                "load" => Ok(Some(LIMIT)),
+                "load" | "/save" => Ok(Some(LIMIT)),
                 "closed" => Err(ApiRefusal::new(409, "It is closed", "Open it")),
                 _ => Ok(None),
             }
@@ -433,6 +440,34 @@ mod tests {
         );
         let twice = "/api/v1/top?n=1&token=TOKEN&n=2";
         assert_eq!(status("GET", twice, &[HERE]), 400);
+    }
+
+    #[test]
+    fn paths_outside_of_the_api_have_the_same_rules() {
+        let foreign = [HERE, ("sec-fetch-site", "cross-site")];
+        for (method, address, headers, expected) in [
+            ("GET", "/top?token=TOKEN&f=a", &[HERE][..], 200),
+            ("GET", "/top?f=a", &[HERE], 403),
+            ("GET", "/top?token=TOKEN&f=a&f=b", &[HERE], 400),
+            ("GET", "/top?token=TOKEN", &foreign, 403),
+            ("POST", "/top?token=TOKEN", &[HERE], 405),
+            ("GET", "/save?token=TOKEN", &[HERE], 405),
+            ("POST", "/save?token=TOKEN", &[HERE], 415),
+            ("GET", "/topp?token=TOKEN", &[HERE], 404),
+            ("GET", "/api/v1//top?token=TOKEN", &[HERE], 404),
+        ] {
+            assert_eq!(
+                status(method, address, headers),
+                expected,
+                "{method} {address}"
+            );
+        }
+        let page = check("GET", "/?token=TOKEN", &[HERE]);
+        assert!(matches!(page, Ok(RequestTarget::Page)));
+        let Ok(RequestTarget::Answer(asked)) = check("GET", "/?token=TOKEN&f=a", &[HERE]) else {
+            panic!("it is allowed");
+        };
+        assert_eq!((asked.path.as_str(), asked.token.len()), ("/", 32));
     }
 
     #[test]

@@ -10,13 +10,16 @@ use std::sync::Arc;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderName, HeaderValue,
-    REFERRER_POLICY, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    ALLOW, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
+    HeaderName, HeaderValue, LOCATION, REFERRER_POLICY, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+    X_FRAME_OPTIONS,
 };
 use hyper::{Request, Response, StatusCode};
 use tokio::sync::Semaphore;
 
-use super::answer::{AcceptedBody, ApiAnswer, ApiHandler, ApiRefusal, ApiRequest, JSON_MEDIA_TYPE};
+use super::answer::{
+    AcceptedBody, ApiAnswer, ApiHandler, ApiRefusal, ApiRequest, HTML_MEDIA_TYPE, JSON_MEDIA_TYPE,
+};
 use super::guard::{RequestGuard, RequestTarget, too_large_refusal};
 
 /// Maximum number of requests that are being answered or wait for an answer. Further requests are
@@ -66,10 +69,9 @@ impl RequestDesk {
         let asked = match self.guard.check_request(&head, &*self.answers)? {
             RequestTarget::Page => {
                 let page = self.answers.page();
-                let html = "text/html; charset=utf-8";
                 return Ok(build_reply(
                     StatusCode::OK,
-                    html,
+                    HTML_MEDIA_TYPE,
                     &page.policy,
                     page.html.into(),
                 ));
@@ -137,11 +139,25 @@ async fn receive_body(body: Incoming, takes: AcceptedBody) -> Result<Vec<u8>, Ap
 }
 
 fn answer_reply(answer: ApiAnswer) -> HttpReply {
-    let (status, body) = match answer.body {
-        Some(body) => (StatusCode::OK, body),
-        None => (StatusCode::NOT_MODIFIED, Vec::new()),
+    let (status, body) = match (answer.body, &answer.location) {
+        (_, Some(_)) => (StatusCode::TEMPORARY_REDIRECT, Vec::new()),
+        (Some(body), None) => (StatusCode::OK, body),
+        (None, None) => (StatusCode::NOT_MODIFIED, Vec::new()),
     };
-    let mut reply = build_reply(status, answer.media, NON_PAGE_POLICY, body.into());
+    let policy = match answer.policy.as_str() {
+        "" => NON_PAGE_POLICY,
+        policy => policy,
+    };
+    let mut reply = build_reply(status, answer.media, policy, body.into());
+    let file = answer
+        .file_name
+        .map(|name| format!("attachment; filename={name}"));
+    for (name, value) in [(CONTENT_DISPOSITION, file), (LOCATION, answer.location)] {
+        let value = value.and_then(|value| HeaderValue::from_str(&value).ok());
+        if let Some(value) = value {
+            reply.headers_mut().insert(name, value);
+        }
+    }
     let tag = answer.tag.and_then(|tag| HeaderValue::from_str(&tag).ok());
     if let Some(tag) = tag {
         reply.headers_mut().insert(ETAG, tag);
@@ -314,6 +330,35 @@ mod tests {
         assert_eq!(header(&reply, "etag"), "\"7\"");
         assert_eq!(header(&reply, "content-type"), "");
         assert_eq!(body(reply), "");
+    }
+
+    #[test]
+    fn a_page_has_its_policy_and_a_file_its_name() {
+        let page = crate::ServedPage {
+            html: "<p>".to_string(),
+            policy: "default-src 'none'; form-action 'self'".to_string(),
+        };
+        let reply = answer_reply(ApiAnswer::page(page.clone()));
+        assert_eq!(header(&reply, "content-security-policy"), page.policy);
+        assert_eq!(header(&reply, "content-type"), HTML_MEDIA_TYPE);
+        let reply = answer_reply(ApiAnswer::redirect("/top?f=a".to_string()));
+        assert_eq!(
+            (reply.status().as_u16(), header(&reply, "location").as_str()),
+            (307, "/top?f=a")
+        );
+        assert_eq!(header(&reply, "content-security-policy"), NON_PAGE_POLICY);
+        // A line break can't add a header.
+        let reply = answer_reply(ApiAnswer::redirect("/\r\nset-cookie: a=b".to_string()));
+        assert_eq!(
+            (header(&reply, "location"), header(&reply, "set-cookie")),
+            Default::default()
+        );
+        let reply = answer_reply(ApiAnswer {
+            file_name: Some("profile.pb.gz"),
+            ..ApiAnswer::json(&serde_json::json!(1))
+        });
+        let wanted = "attachment; filename=profile.pb.gz";
+        assert_eq!(header(&reply, "content-disposition"), wanted);
     }
 
     /// Tests that a tag is left out of the reply if it is no valid header.
