@@ -54,7 +54,8 @@ const OWNED: &[(&str, &str)] = &[
     ),
     ("inferno", "heapprof-report"),
     // heapprof-page writes the lists of the server's API with it, heapprof-analysis reads
-    // ClickHouse's answers, and heapprof-dropin those of llvm-symbolizer.
+    // ClickHouse's answers, and heapprof-dropin those of llvm-symbolizer and the settings of
+    // pprof's page.
     (
         "serde_json",
         "heapprof-formats heapprof-report heapprof-web heapprof-page heapprof-analysis \

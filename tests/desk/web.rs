@@ -3,6 +3,7 @@
 
 mod answers;
 mod hostile;
+mod pprof;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

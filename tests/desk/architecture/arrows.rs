@@ -97,6 +97,8 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
         &[
             "analysis",
             "assembly",
+            "dropin",
+            "files",
             "profile",
             "report",
             "sources",

@@ -269,13 +269,165 @@ fn requests(server: &Server) -> Vec<(String, Vec<u8>, &'static [u16])> {
     all
 }
 
+/// Returns about 150 requests to pprof's paths, each with the allowed statuses of its answer.
+fn pprof_requests(server: &Server) -> Vec<(String, Vec<u8>, &'static [u16])> {
+    let (host, token) = (server.host.as_str(), server.token.as_str());
+    let paths = [
+        "/top",
+        "/ui/flamegraph",
+        "/peek",
+        "/source",
+        "/download",
+        "/saveconfig",
+        "/ui/",
+        "/deleteconfig",
+        "/ui/flamegraph2",
+    ];
+    let mut all: Vec<(String, Vec<u8>, &'static [u16])> = Vec::new();
+    let mut add = |method: &str, target: &str, headers: &[(&str, &str)], statuses| {
+        let what = format!("{method} {target:.100} {headers:?}");
+        all.push((what, head(method, target, headers), statuses));
+    };
+    for path in paths {
+        for name in ["evil.example", "127.0.0.1:1", "localhost", "[::1]", ""] {
+            add(
+                "GET",
+                &format!("{path}?token={token}"),
+                &[("Host", name)],
+                &[400, 421],
+            );
+        }
+        for query in [
+            String::new(),
+            "token=".to_string(),
+            format!("token={token}0"),
+            format!("token={token}&token={token}"),
+            format!("f=x&Token={token}"),
+        ] {
+            add("GET", &format!("{path}?{query}"), &[("Host", host)], &[403]);
+        }
+        let target = format!("{path}?token={token}&config=x");
+        for foreign in [
+            ("Origin", "http://evil.example"),
+            ("Origin", "null"),
+            ("Sec-Fetch-Site", "cross-site"),
+        ] {
+            add("GET", &target, &[("Host", host), foreign], &[403]);
+            add("POST", &target, &[("Host", host), foreign], &[403]);
+        }
+        for method in ["PUT", "DELETE", "OPTIONS", "X"] {
+            add(method, &target, &[("Host", host)], &[405]);
+        }
+    }
+    // Only a POST with the type of JSON changes the settings, and other paths take no POST.
+    for (method, path, statuses) in [
+        ("GET", "/saveconfig", &[405][..]),
+        ("GET", "/ui/deleteconfig", &[405]),
+        ("POST", "/saveconfig", &[415]),
+        ("POST", "/deleteconfig", &[415]),
+        ("POST", "/top", &[405]),
+        ("POST", "/download", &[405]),
+    ] {
+        let target = format!("{path}?token={token}&config=x");
+        add(method, &target, &[("Host", host)], statuses);
+    }
+    let large = [
+        ("Host", host),
+        ("Content-Type", "application/json"),
+        ("Content-Length", "9"),
+    ];
+    add(
+        "POST",
+        &format!("/saveconfig?token={token}&config=x"),
+        &large,
+        &[413],
+    );
+    for path in [
+        "/top/",
+        "/top/..",
+        "/ui/../top",
+        "/ui//top",
+        "//top",
+        "/ui/ui/top",
+        "/%74op",
+        "/top%00",
+        "/TOP",
+        "/ui/%2e%2e/etc/passwd",
+        "/download/../../etc/passwd",
+        "/settings.json",
+        "/uix",
+    ] {
+        add(
+            "GET",
+            &format!("{path}?token={token}"),
+            &[("Host", host)],
+            &[400, 404],
+        );
+    }
+    for query in [
+        "x=1",
+        "output=/tmp/x",
+        "source_path=/",
+        "trim_path=/",
+        "symbolize=local",
+        "config=x",
+        "f=(",
+        "f=%28%3F",
+        "f=%FF(",
+        "n=x",
+        "n=99999999999999999999",
+        "nf=NaN",
+        "ef=inf",
+        "trim=2",
+        "g=atoms",
+        "sort=name",
+        "si=9",
+        "si=-1",
+        "tf=99999999999999999999",
+        "h=*",
+        "f=a&f=b",
+        "f=a%7B99999%7D",
+        "unit=x&%00=1",
+        "prunefrom=%5B",
+    ] {
+        let target = format!("/top?token={token}&{query}");
+        add("GET", &target, &[("Host", host)], &[400]);
+    }
+    for size in [9_000, 1_000_000] {
+        for key in ["f", "tf", "unit", "x"] {
+            let target = format!("/top?token={token}&{key}={}", "x".repeat(size));
+            add("GET", &target, &[("Host", host)], &[414, 431]);
+        }
+    }
+    let many = format!("/top?token={token}{}", "&f=1".repeat(500));
+    add("GET", &many, &[("Host", host)], &[414]);
+    all
+}
+
 #[test]
 fn two_hundred_hostile_requests_get_a_line_each() {
     let server = server();
-    let before = server.most_memory();
     let requests = requests(&server);
     assert!(requests.len() >= 200, "{}", requests.len());
-    for (what, bytes, statuses) in &requests {
+    send_all(&server, &requests);
+}
+
+#[test]
+fn hostile_requests_to_the_paths_of_pprof_get_a_line_each() {
+    let home = tempfile::tempdir().unwrap();
+    let go = sample_profiles().join("valid/go.indexer.indexed.pb.gz");
+    let server = super::pprof::serve(home.path(), &[go.to_str().unwrap()]);
+    let requests = pprof_requests(&server);
+    assert!(requests.len() >= 150, "{}", requests.len());
+    send_all(&server, &requests);
+    // Nothing was saved.
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
+}
+
+/// Sends each request, and checks that it gets one of its statuses and a short line.
+fn send_all(server: &Server, requests: &[(String, Vec<u8>, &'static [u16])]) {
+    let before = server.most_memory();
+    for (what, bytes, statuses) in requests {
         let reply = server.raw(bytes);
         assert!(
             statuses.contains(&reply.status),

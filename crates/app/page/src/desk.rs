@@ -15,6 +15,7 @@ use serde_json::json;
 use crate::host::PageHost;
 use crate::library::{ProfileLibrary, REFRESH_INTERVAL_MS};
 use crate::parameters::allow;
+use crate::pprof_pages::{PprofPages, PprofTarget};
 use crate::settings::PageSettings;
 use crate::views::{BINARY_MEDIA_TYPE, ReportViews};
 use crate::{commands, statement};
@@ -33,6 +34,8 @@ pub struct PageDesk {
     /// The lock of the running statement: only one statement runs at a time, so that a worker stays
     /// free for the page.
     statement: Mutex<()>,
+    /// The pages at pprof's paths, if there are any.
+    pprof: Option<PprofPages>,
     title: String,
 }
 
@@ -47,6 +50,7 @@ impl PageDesk {
         Ok(Self {
             views: ReportViews::new(&settings, host.clone()),
             statement: Mutex::default(),
+            pprof: settings.pprof.clone().map(PprofPages::new),
             title: library.title(),
             library,
             settings,
@@ -75,6 +79,10 @@ impl ApiHandler for PageDesk {
         heapprof_web::served_page(&format!("{} - heapprof", printable(&title)), &server)
     }
 
+    fn has_path(&self, path: &str) -> bool {
+        self.pprof.is_some() && PprofTarget::parse(path).is_some()
+    }
+
     fn accepted_body(&self, path: &str) -> Result<Option<AcceptedBody>, ApiRefusal> {
         match path {
             "sql" => Ok(Some(AcceptedBody {
@@ -94,6 +102,12 @@ impl ApiHandler for PageDesk {
                 "This server does not accept profiles",
                 self.host.words().upload,
             )),
+            // The body is empty. But because of its type, a browser asks this server before it
+            // sends such a request of another page.
+            _ if PprofTarget::changes_settings(path) => Ok(Some(AcceptedBody {
+                media: JSON_MEDIA_TYPE,
+                max_bytes: 0,
+            })),
             _ => Ok(None),
         }
     }
@@ -128,7 +142,10 @@ impl ApiHandler for PageDesk {
                 let name = self.library.take(asked.parameter("name"), &asked.body)?;
                 Ok(ApiAnswer::json(&json!({ "name": name })))
             }
-            _ => commands::answer(&self.library, asked, &self.settings, &*self.host),
+            path => match self.pprof.as_ref().zip(PprofTarget::parse(path)) {
+                Some((pages, target)) => pages.answer(target, asked, &*self.host),
+                None => commands::answer(&self.library, asked, &self.settings, &*self.host),
+            },
         }
     }
 }

@@ -15,6 +15,8 @@
 //! * `views.rs`: the sessions of the last views. A view is a choice of profiles with filters. The
 //!   page requests its report, and later parts of the report's tree.
 //! * `statement.rs`: statements of the user, which may only read, within a time limit.
+//! * `pprof_pages.rs`: the pages at pprof's paths, with pprof's parameters and saved
+//!   configurations.
 //! * `rows.rs`: the rows of a page, both for a file and for an answer.
 //! * `browser.rs`: opens the page in the user's browser.
 //!
@@ -32,6 +34,7 @@ mod host;
 mod library;
 mod parameters;
 mod paths;
+mod pprof_pages;
 mod process;
 mod question;
 mod rows;

@@ -1,5 +1,9 @@
 //! The settings of a server of a page.
 
+use std::sync::Arc;
+
+use heapprof_dropin::PprofViews;
+
 use crate::source_file::SourceFolders;
 
 /// The settings of a server of a page: which profiles it shows, and how.
@@ -19,4 +23,6 @@ pub struct PageSettings {
     pub has_source: bool,
     /// Where to find source files.
     pub source_folders: SourceFolders,
+    /// The views at pprof's paths, if the server has any.
+    pub pprof: Option<Arc<dyn PprofViews>>,
 }

@@ -3,11 +3,14 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
 use heapprof_formats::ProfileReading;
 use heapprof_profile::Profile;
+
+use crate::views::PprofViews;
 
 /// Function that converts the result of reading a file to the profile that a tool works on.
 pub type ProfileConverter = fn(ProfileReading) -> Profile;
@@ -42,7 +45,7 @@ pub struct FetchOptions {
 }
 
 /// Request of a drop-in to its host: the web page to serve.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct WebPageRequest {
     /// The port to listen on; 0 is any free port.
     pub port: u16,
@@ -56,6 +59,8 @@ pub struct WebPageRequest {
     pub focus: String,
     /// Regular expression: stacks with a matching frame are left out. Empty leaves out none.
     pub ignore: String,
+    /// The views at pprof's paths.
+    pub views: Option<Arc<dyn PprofViews>>,
 }
 
 /// Function that completes the end of a line.

@@ -16,6 +16,7 @@ mod name_numbers;
 mod pprof;
 pub mod report;
 pub mod reshape;
+mod views;
 
 pub use crate::{
     callgrind::callgrind,
@@ -28,4 +29,7 @@ pub use crate::{
         google_pprof_help, help as jeprof_help, run as jeprof, run_google_pprof as google_pprof,
     },
     pprof::{help as pprof_help, run as pprof},
+    views::{
+        ConfigLink, PPROF_VIEWS, PercentRow, PprofView, PprofViewBody, PprofViewReport, PprofViews,
+    },
 };

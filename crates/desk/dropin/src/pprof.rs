@@ -24,16 +24,20 @@ mod shown_file;
 mod sources;
 mod symbols;
 mod viewers;
+mod views;
+
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
 
 use heapprof_formats::{ProfileFormat, ProfileReading};
 use heapprof_profile::Profile;
 
-use crate::host::{DropinHost, ToolReadOptions};
+use crate::host::{DropinHost, ToolReadOptions, WebPageRequest};
 use crate::reshape;
 use config::PprofConfig;
 use flags::{FlagError, PprofArguments};
+use views::LoadedViews;
 
 /// Runs a pprof command line.
 ///
@@ -66,9 +70,6 @@ pub(crate) fn run_with(
         bail!("no profile source specified");
     }
     let mut config = PprofConfig::new(host, typed)?;
-    if config.format == "http" {
-        return host.serve(&page::page_request(&config)?);
-    }
     // These formats do not read stacks unless a filter does. Adding up profiles does read them.
     let passed_on = matches!(config.format, "proto" | "tags" | "comments")
         && config.sources.len() == 1
@@ -78,9 +79,20 @@ pub(crate) fn run_with(
         stacks_as_written: passed_on,
         threads_as_counted,
     };
+    let page = match config.format {
+        "http" => Some(page::page_request(&config)?),
+        _ => None,
+    };
     let profile = load::load(&config, load::PprofFrameSelection::AsRequested(how))?;
     if config.format == "shell" {
         return shell::run(profile, &config);
+    }
+    if let Some(page) = page {
+        let views = Arc::new(LoadedViews::new(profile, &config)?);
+        return host.serve(&WebPageRequest {
+            views: Some(views),
+            ..page
+        });
     }
     let mut shown = viewers::ShownFiles::default();
     config.shown = shown.reserve(&config)?;

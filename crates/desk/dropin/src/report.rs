@@ -21,7 +21,9 @@ mod object;
 mod options;
 mod proto;
 mod raw;
+mod script_number;
 mod short_name;
+mod stacks;
 mod tags;
 mod text;
 mod top;
@@ -38,6 +40,7 @@ use heapprof_profile::Profile;
 use self::unit::output_unit;
 use crate::error::DropinError;
 
+pub(crate) use self::script_number::to_fixed;
 pub use self::{
     callgrind::callgrind,
     comments::comments,
@@ -52,8 +55,9 @@ pub use self::{
     options::{PprofReportOptions, PprofValueFormatter},
     proto::proto,
     raw::raw,
+    stacks::{FlameBox, FlameFrame, FlameGraph},
     tags::tags,
-    top::top,
+    top::{TopRow, top, top_rows},
     topproto::topproto,
     traces::traces,
     tree::tree,

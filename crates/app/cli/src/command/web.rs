@@ -8,6 +8,7 @@ mod host;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use heapprof_dropin::WebPageRequest;
 use heapprof_page::{PageDesk, PageSettings, open_in_browser};
 use heapprof_recorder::inherited_state;
 use heapprof_sources::ProfileSources;
@@ -25,11 +26,11 @@ pub(super) fn run(context: CommandContext, args: &WebArgs) -> Result<()> {
     let settings = PageSettings {
         profiles: args.profiles.profiles.clone(),
         base: args.base.clone(),
-        is_sum: false,
         takes_profiles: args.upload,
         max_nodes: args.max_nodes,
         has_source: args.source,
         source_folders: args.source_files.folders(),
+        ..PageSettings::default()
     };
     let start = ServerStart {
         port: args.port,
@@ -40,10 +41,7 @@ pub(super) fn run(context: CommandContext, args: &WebArgs) -> Result<()> {
 }
 
 /// Serves the page for the command `pprof -http`.
-pub(super) fn serve_for_pprof(
-    sources: &ProfileSources,
-    page: &heapprof_dropin::WebPageRequest,
-) -> Result<()> {
+pub(super) fn serve_for_pprof(sources: &ProfileSources, page: &WebPageRequest) -> Result<()> {
     let filters = [("focus", &page.focus), ("ignore", &page.ignore)];
     let mut state = form_urlencoded::Serializer::new(String::new());
     state.extend_pairs(filters.iter().filter(|(_, pattern)| !pattern.is_empty()));
@@ -53,6 +51,7 @@ pub(super) fn serve_for_pprof(
         is_sum: true,
         max_nodes: MAX_NODES,
         source_folders: SourceArgs::default().folders(),
+        pprof: page.views.clone(),
         ..PageSettings::default()
     };
     let start = ServerStart {

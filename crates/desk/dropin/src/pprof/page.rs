@@ -1,4 +1,5 @@
-//! `-http`: the page that heapprof serves instead of pprof's.
+//! `-http`: the page that heapprof serves. Its first view is heapprof's; pprof's views are at
+//! pprof's paths.
 
 use anyhow::{Result, bail};
 
@@ -8,10 +9,12 @@ use crate::pprof::remote;
 
 /// Names of this machine in `-http=HOST:PORT`. As in pprof, an empty host is this machine.
 const LOCAL_HOSTS: [&str; 4] = ["", "localhost", "127.0.0.1", "[::1]"];
-/// Flags that have an effect on the page. A note to the user names the flags without an effect.
+/// Flags that have an effect on heapprof's own page. A note to the user names the other flags. All
+/// flags have an effect on pprof's views.
 const SUPPORTED_FLAGS: [&str; 6] = ["base", "diff_base", "focus", "http", "ignore", "no_browser"];
 
-/// Returns the request for the page that the flags describe.
+/// Returns the request for the page that the flags describe, without pprof's views, because the
+/// profile is not read yet.
 pub(super) fn page_request(config: &PprofConfig<'_>) -> Result<WebPageRequest> {
     let (flags, host) = (&config.flags, config.host);
     let place = flags.text("http");
@@ -39,7 +42,8 @@ pub(super) fn page_request(config: &PprofConfig<'_>) -> Result<WebPageRequest> {
     if !others.is_empty() {
         let others = others.join(", ");
         host.note(&format!(
-            "{others}: no effect on the page, which has its own controls"
+            "{others}: no effect on the page at /, which has its own controls, but on pprof's \
+             views, such as /top"
         ));
     }
     let url = |source: &String| {
@@ -54,5 +58,6 @@ pub(super) fn page_request(config: &PprofConfig<'_>) -> Result<WebPageRequest> {
         base: config.base.as_ref().map(url),
         focus: flags.text("focus").to_string(),
         ignore: flags.text("ignore").to_string(),
+        views: None,
     })
 }

@@ -19,26 +19,7 @@ use super::{filters, image, viewers};
 
 /// Filters the profile and prints the requested report.
 pub(super) fn report(mut profile: Profile, config: &PprofConfig<'_>) -> Result<()> {
-    let units = reshape::label_units(&profile);
-    for (key, ignored) in &units.ignored {
-        let ignored: Vec<&str> = ignored.iter().map(String::as_str).collect();
-        config.host.note(&format!(
-            "For tag {key} used unit {}, also encountered unit(s) {}",
-            units.units[key],
-            ignored.join(", ")
-        ));
-    }
-    let limits = NodeLimits::new(config);
-    filters::label_frames(&mut profile, config);
-    let relative = config.flags.is_on("relative_percentages");
-    if relative {
-        filters::apply(&mut profile, &units, config)?;
-    }
-    let options = options(&profile, &units, &limits, config)?;
-    if !relative {
-        filters::apply(&mut profile, &units, config)?;
-    }
-    filters::aggregate(&mut profile, limits.granularity, config);
+    let options = prepare(&mut profile, config)?;
     let file = config.flags.text("output");
     if let Some(shown) = &config.shown {
         let mut report = Vec::new();
@@ -81,6 +62,35 @@ pub(super) fn profile_labels(
     Ok((labels, options.total))
 }
 
+/// Filters and aggregates the profile for the report that `config` requests. Returns the options of
+/// the report.
+pub(super) fn prepare(
+    profile: &mut Profile,
+    config: &PprofConfig<'_>,
+) -> Result<PprofReportOptions> {
+    let units = reshape::label_units(profile);
+    for (key, ignored) in &units.ignored {
+        let ignored: Vec<&str> = ignored.iter().map(String::as_str).collect();
+        config.host.note(&format!(
+            "For tag {key} used unit {}, also encountered unit(s) {}",
+            units.units[key],
+            ignored.join(", ")
+        ));
+    }
+    let limits = NodeLimits::new(config);
+    filters::label_frames(profile, config);
+    let relative = config.flags.is_on("relative_percentages");
+    if relative {
+        filters::apply(profile, &units, config)?;
+    }
+    let options = options(profile, &units, &limits, config)?;
+    if !relative {
+        filters::apply(profile, &units, config)?;
+    }
+    filters::aggregate(profile, limits.granularity, config);
+    Ok(options)
+}
+
 /// Returns the file name extension for a format; empty for a format that may be shown in a
 /// terminal.
 fn file_extension(format: &str) -> &'static str {
@@ -97,7 +107,7 @@ fn file_extension(format: &str) -> &'static str {
 }
 
 /// Prints the report. Its bytes are pprof's, except that control characters in texts are replaced.
-fn print(
+pub(super) fn print(
     profile: Profile,
     format: &str,
     options: &PprofReportOptions,

@@ -141,6 +141,25 @@ impl UnitScale {
         (sign * scaled, unit)
     }
 
+    /// Returns `ratio` times the absolute value `size` in the unit that the scripts of pprof's page
+    /// choose, and the printed name of this unit. The value takes the same steps as there, because
+    /// each step rounds it.
+    pub(super) fn apply_as_script(&self, size: f64, ratio: f64) -> (f64, &'static str) {
+        let UnitConversion::Auto { worth, family } = &self.conversion else {
+            return (size * ratio, "");
+        };
+        let family = &UNIT_FAMILIES[*family];
+        let factor = family.fallback.1;
+        let base = size * (worth / factor * ratio) * factor;
+        let mut best = ("", 1.0);
+        for &(name, _, factor) in family.units {
+            if best.0.is_empty() || factor <= base {
+                best = (name, factor);
+            }
+        }
+        (base / best.1, best.0)
+    }
+
     /// Returns the value as text with its unit. It has two decimals unless both are zero. A zero is
     /// `0` without a unit.
     pub fn label(&self, value: i64) -> String {
@@ -253,6 +272,20 @@ mod tests {
                 expected,
                 "{value} {from} {to}"
             );
+        }
+    }
+
+    /// Checks texts against those of the script in pprof's page.
+    #[test]
+    fn script_values() {
+        for (size, from, expected) in [
+            (37105.0, "nanoseconds", (37.105000000000004, "us")),
+            (0.0, "nanoseconds", (0.0, "ns")),
+            (1536.0, "bytes", (1.5, "kB")),
+            (7.0, "count", (7.0, "")),
+        ] {
+            let found = UnitScale::new(from, "auto").apply_as_script(size, 1.0);
+            assert_eq!(found, expected, "{size} {from}");
         }
     }
 

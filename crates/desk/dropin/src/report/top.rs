@@ -1,4 +1,4 @@
-//! `pprof -text`, `-top`: one row for each node.
+//! `pprof -text`, `-top`, and the rows of the page's view Top: one row for each node.
 
 use std::io::Write;
 
@@ -50,12 +50,9 @@ pub fn top(
     for &node in graph.shown() {
         let (flat, cum) = (graph.flat(node), graph.cum(node));
         sum = sum.wrapping_add(flat);
-        let inlined = graph.callers(node).any(|edge| edge.inline);
-        let called = graph.callers(node).any(|edge| !edge.inline);
-        let mark = match (inlined, called) {
-            (true, true) => " (partial-inline)",
-            (true, false) => " (inline)",
-            (false, _) => "",
+        let mark = match inline_label(&graph, node) {
+            "" => String::new(),
+            label => format!(" {label}"),
         };
         writeln!(
             writer,
@@ -69,4 +66,52 @@ pub fn top(
         )?;
     }
     Ok(())
+}
+
+/// Returns whether the calls of a node were inlined, in words; empty if none was.
+fn inline_label(graph: &CallGraph<'_>, node: u32) -> &'static str {
+    let inlined = graph.callers(node).any(|edge| edge.inline);
+    let called = graph.callers(node).any(|edge| !edge.inline);
+    match (inlined, called) {
+        (true, true) => "(partial-inline)",
+        (true, false) => "(inline)",
+        (false, _) => "",
+    }
+}
+
+/// A row of the page's view Top.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopRow {
+    /// The printable name of the node.
+    pub name: String,
+    /// Whether calls of the node were inlined, in words; empty if none was.
+    pub inline_label: &'static str,
+    /// The node's own value.
+    pub flat: i64,
+    /// The node's value with everything that it called.
+    pub cum: i64,
+    /// `flat` with its unit.
+    pub flat_text: String,
+    /// `cum` with its unit.
+    pub cum_text: String,
+}
+
+/// Returns the lines above a report, and its rows in the report's order.
+pub fn top_rows(
+    profile: &Profile,
+    options: &PprofReportOptions,
+) -> Result<(Vec<String>, Vec<TopRow>), DropinError> {
+    let (graph, values, labels) = graph_with_header(profile, options, true)?;
+    let row = |&node: &u32| {
+        let (flat, cum) = (graph.flat(node), graph.cum(node));
+        TopRow {
+            name: graph.name(node).to_string(),
+            inline_label: inline_label(&graph, node),
+            flat,
+            cum,
+            flat_text: values.show(flat),
+            cum_text: values.show(cum),
+        }
+    };
+    Ok((labels, graph.shown().iter().map(row).collect()))
 }
