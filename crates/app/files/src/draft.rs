@@ -24,8 +24,8 @@ pub enum FileAccess {
     Exactly(u32),
 }
 
-/// Reads the mode of a file in octal digits; `None` for any other text. The file's user must be able
-/// to read and replace the file, and nobody can run it.
+/// Reads the mode of a file in octal digits; `None` for any other text. The file's user must be
+/// able to read and replace the file, and nobody can run it.
 pub fn parse_mode(text: &str) -> Option<u32> {
     let mode = u32::from_str_radix(text, 8).ok();
     mode.filter(|mode| mode & 0o600 == 0o600 && mode & !0o666 == 0)

@@ -108,8 +108,8 @@ mod tests {
     fn outputs_of_both_objdumps() {
         let gnu = "\n/tmp/a.out:     file format elf64-x86-64\n\n\nDisassembly of section \
                    .text:\n\n0000000000001139 <main>:\nmain():\n/tmp/a.c:5\n    1139:\tpush   \
-                   %rbp\n/tmp/a.c:6 (discriminator 3)\n    113a:\tcall   1030 <malloc@plt>\n\t...\n  \
-                   2000:\tnop\n";
+                   %rbp\n/tmp/a.c:6 (discriminator 3)\n    113a:\tcall   1030 <malloc@plt>\n\t...\n\
+                   \x20 2000:\tnop\n";
         assert_eq!(
             parse(gnu),
             [

@@ -87,8 +87,8 @@ impl InstructionMap {
         self.texts.get(id)
     }
 
-    /// Adds the instructions around the addresses that are in object files. Of too many ranges, those
-    /// with the greatest flats are taken.
+    /// Adds the instructions around the addresses that are in object files. Of too many ranges,
+    /// those with the greatest flats are taken.
     pub(super) fn add_disassembled(
         &mut self,
         samples: &SampledAddresses<'_>,
@@ -131,8 +131,8 @@ impl InstructionMap {
         }
     }
 
-    /// Adds the instructions of a range. `base` is what its addresses in the profile are above those
-    /// in the object file.
+    /// Adds the instructions of a range. `base` is what its addresses in the profile are above
+    /// those in the object file.
     fn add_range(
         &mut self,
         samples: &SampledAddresses<'_>,
@@ -254,8 +254,8 @@ impl InstructionMap {
     }
 }
 
-/// Returns the ranges of addresses to disassemble, in ascending order. Addresses near each other are
-/// in one range.
+/// Returns the ranges of addresses to disassemble, in ascending order. Addresses near each other
+/// are in one range.
 fn ranges<'a>(samples: &'a SampledAddresses<'_>) -> Vec<AddressRange<'a>> {
     let profile = samples.profile;
     let objects: HashMap<u64, usize> = samples
