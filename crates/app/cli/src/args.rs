@@ -326,7 +326,7 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       runs.\n\nExample: heapprof tui profile.pb.gz"
     )]
     Tui(TuiArgs),
-    /// Commands one after the other about a source that stays read
+    /// Commands one after the other, about one source
     #[command(
         after_help = "Type commands without heapprof: top, list parse, diff old.pb.gz new.pb.gz. \
                       A command that names no profile is about the source. > FILE \

@@ -513,7 +513,8 @@ fn real_tools_read_a_program() {
     assert!(lines[3].ends_with(";made made.c:1"), "{found}");
     assert!(found.contains(";made made.c:2\n"), "{found}");
 
-    let found = report(&["-weblist=made", "-symbolize=none", &gnu]);
+    let output = "-output=made.html";
+    let found = report(&["-weblist=made", "-symbolize=none", output, &gnu]);
     assert!(found.contains("<h2>made</h2>"), "{found}");
     let first = "<span class=line>      1</span> <span class=livesrc>       1000B      1000B           int made(int x) {";
     assert!(found.contains(first), "{found}");
