@@ -32,6 +32,12 @@ struct GoRegexTranslator<'a> {
     out: String,
 }
 
+/// Names of the classes that `[:name:]` stands for.
+const POSIX_CLASSES: [&str; 14] = [
+    "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct",
+    "space", "upper", "word", "xdigit",
+];
+
 /// Maximum number of repetitions in an expression.
 const MAX_REPETITIONS: u32 = 1000;
 
@@ -127,8 +133,15 @@ impl<'a> GoRegexTranslator<'a> {
         let Some(after) = self.rest.strip_prefix('?') else {
             return Ok(());
         };
-        if after.starts_with("P<") || after.starts_with('<') {
-            self.copy(1);
+        let named = after.strip_prefix("P<").or(after.strip_prefix('<'));
+        if let Some(named) = named {
+            // Names do not matter for a match, and Go allows more of them.
+            let end = named.find('>').unwrap_or(0);
+            let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            if end == 0 || !named[..end].chars().all(is_word) {
+                return Err("a group has no valid name".to_string());
+            }
+            self.rest = &named[end + 1..];
             return Ok(());
         }
         let flags = after
@@ -194,10 +207,14 @@ impl<'a> GoRegexTranslator<'a> {
         let mut first = true;
         while first || !self.rest.starts_with(']') {
             first = false;
-            if self.rest.starts_with("[:")
-                && let Some(end) = self.rest.find(":]")
+            if let Some(named) = self.rest.strip_prefix("[:")
+                && let Some(end) = named.find(":]")
             {
-                self.copy(end + 2);
+                let name = &named[..end];
+                if !POSIX_CLASSES.contains(&name.strip_prefix('^').unwrap_or(name)) {
+                    return Err(format!("[:{name}:] is no class of characters"));
+                }
+                self.copy(end + 4);
                 continue;
             }
             self.member()?;
@@ -244,6 +261,8 @@ mod tests {
             ("[a-]", "-"),
             (r"[^\d]", "x"),
             (r"[[:alpha:]_]", "_"),
+            ("[[:]]", ":]"),
+            ("[[:^digit:]]", "x"),
             (r"\<T\>", "<T>"),
             (r"\Qa.b(\E.", "a.b(c"),
             (r"\Qa.b", "a.b"),
@@ -252,6 +271,7 @@ mod tests {
             (r"\_\/", "_/"),
             (r"(?i:MAIN)", "main"),
             (r"(?P<n>a)(?<m>b)", "ab"),
+            ("(?P<1>a)(?P<1>b)", "ab"),
             (r"\p{Greek}\pL", "αb"),
             (r"operator new\(", "operator new(unsigned long)"),
             ("^$", ""),
@@ -269,8 +289,29 @@ mod tests {
     #[test]
     fn errors_are_one_line() {
         let wrong = [
-            "(", ")", "[", "[a", "a**", "a+*", "a{2}{3}", "a{1001}", "a{2,1}", r"\1", r"\y", r"\",
-            "(?x)a", "(?=a)", r"\pX1", "*", r"[b-a]", r"\Z",
+            "(",
+            ")",
+            "[",
+            "[a",
+            "a**",
+            "a+*",
+            "a{2}{3}",
+            "a{1001}",
+            "a{2,1}",
+            r"\1",
+            r"\y",
+            r"\",
+            "(?x)a",
+            "(?=a)",
+            r"\pX1",
+            "*",
+            r"[b-a]",
+            r"\Z",
+            "[[:nope:]]",
+            "[[:^ALPHA:]]",
+            "(?P<n",
+            "(?P<>x)",
+            "(?P<a b>x)",
         ];
         for pattern in wrong {
             let error = go_regex(pattern).expect_err(pattern);
