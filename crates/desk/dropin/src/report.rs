@@ -50,7 +50,8 @@ pub use self::{
     list::{SourceReader, list},
     measurement::{UnitScale, convertible, label, percentage, scale, scaled_label},
     object::{
-        InlinedFrame, Instruction, ObjectFile, ObjectMapping, ObjectSymbol, ObjectTool, SymbolQuery,
+        InlinedFrame, Instruction, ObjectFile, ObjectMapping, ObjectProblem, ObjectSymbol,
+        ObjectTool, SymbolQuery,
     },
     options::{PprofReportOptions, PprofValueFormatter},
     proto::proto,

@@ -16,7 +16,7 @@ use std::rc::Rc;
 use anyhow::{Result, bail};
 use expect_test::{Expect, expect};
 use heapprof_dropin::report::{
-    InlinedFrame, Instruction, ObjectFile, ObjectMapping, ObjectSymbol, ObjectTool,
+    InlinedFrame, Instruction, ObjectFile, ObjectMapping, ObjectProblem, ObjectSymbol, ObjectTool,
     PprofReportOptions, SymbolQuery, disasm, weblist,
 };
 use heapprof_dropin::{
@@ -191,8 +191,8 @@ fn options(symbol: &str) -> PprofReportOptions {
 
 fn disassembled(profile: &Profile, options: &PprofReportOptions) -> Result<String, String> {
     let mut out = Vec::new();
-    let note = |text: &str| panic!("{text}");
-    match disasm(profile, options, &MadeTool, &note, &mut out) {
+    let problem = |problem: ObjectProblem| panic!("{problem:?}");
+    match disasm(profile, options, &MadeTool, &problem, &mut out) {
         Ok(()) => Ok(String::from_utf8(out).unwrap().replace('\t', "→")),
         Err(error) => {
             assert!(out.is_empty());

@@ -100,10 +100,19 @@ pub(super) fn aggregate(profile: &mut Profile, granularity: &str, config: &Pprof
     reshape::aggregate(profile, detail);
 }
 
+/// Compiles a regular expression. As in Go, bytes that are not UTF-8 are an error; U+FFFD replaced
+/// them when the text was read.
+pub(super) fn compile(text: &str) -> Result<Regex, String> {
+    match text.contains(char::REPLACEMENT_CHARACTER) {
+        true => Err("not a regular expression: it has bytes that are not UTF-8".to_string()),
+        false => go_regex(text),
+    }
+}
+
 fn regex(config: &PprofConfig<'_>, name: &str) -> Result<Option<Regex>> {
     match config.flags.text(name) {
         "" => Ok(None),
-        text => with_flag_name(name, text, go_regex(text)).map(Some),
+        text => with_flag_name(name, text, compile(text)).map(Some),
     }
 }
 

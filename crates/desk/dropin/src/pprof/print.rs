@@ -1,15 +1,16 @@
 //! Prints the report: computes options as pprof's driver does, filters, aggregates, prints.
 
+use std::cell::RefCell;
 use std::io::Write;
 use std::path::Path;
 
 use crate::graph;
 use crate::host::DropinHost;
-use crate::report::{self, PprofReportOptions, ReportTimeZone};
-use crate::reshape::{self, LabelUnits, go_regex};
+use crate::report::{self, ObjectProblem, PprofReportOptions, ReportTimeZone};
+use crate::reshape::{self, LabelUnits};
 use anyhow::{Result, anyhow, bail};
 use heapprof_profile::Profile;
-use heapprof_text::{ControlReplacement, escaping};
+use heapprof_text::{ControlReplacement, escaping, printable};
 
 use super::config::PprofConfig;
 use super::object_tools::ObjectTools;
@@ -150,7 +151,24 @@ fn text(
         }
         "disasm" => {
             let tools = ObjectTools::new(config);
-            report::disasm(&profile, options, &tools, &note, out)?;
+            // As in pprof, why a file can't be opened stands above the report, even if that goes
+            // into another file.
+            let print_line = |text: String| {
+                let body = move |out: &mut dyn Write| Ok(writeln!(out, "{}", printable(&text))?);
+                config.host.write(None, Box::new(body))
+            };
+            let unprinted = RefCell::new(Ok(()));
+            let report_problem = |problem| match problem {
+                ObjectProblem::NotOpened(why) => {
+                    let printed = print_line(why);
+                    if printed.is_err() {
+                        *unprinted.borrow_mut() = printed;
+                    }
+                }
+                ObjectProblem::NoSymbols(why) => note(&why),
+            };
+            report::disasm(&profile, options, &tools, &report_problem, out)?;
+            unprinted.into_inner()?;
         }
         "weblist" => {
             let tools = ObjectTools::new(config);
@@ -233,9 +251,9 @@ fn options(
     }
     let symbol = match &config.about {
         None => None,
-        Some(text) => {
-            Some(go_regex(text).map_err(|why| anyhow!("-{} {text:?}: {why}", config.format))?)
-        }
+        Some(text) => Some(
+            filters::compile(text).map_err(|why| anyhow!("-{} {text:?}: {why}", config.format))?,
+        ),
     };
     let r#type = profile.sample_type[column];
     let name = profile.text(r#type.r#type);

@@ -12,7 +12,8 @@ use heapprof_profile::Profile;
 
 use super::measurement::percentage;
 use super::object::{
-    Instruction, ObjectFile, ObjectMapping, ObjectSymbol, ObjectTool, SymbolQuery, parse_address,
+    Instruction, ObjectFile, ObjectMapping, ObjectProblem, ObjectSymbol, ObjectTool, SymbolQuery,
+    parse_address,
 };
 use super::options::PprofReportOptions;
 use super::{GraphPurpose, graph};
@@ -22,12 +23,12 @@ use crate::error::DropinError;
 const LONG_INSTRUCTION: usize = 40;
 
 /// Prints the functions whose name matches [`PprofReportOptions::symbol`]. If that is an address,
-/// also prints the functions there. `note` prints a note for the user.
+/// also prints the functions there. `report_problem` gets the problems with object files.
 pub fn disasm(
     profile: &Profile,
     options: &PprofReportOptions,
     tool: &dyn ObjectTool,
-    note: &dyn Fn(&str),
+    report_problem: &dyn Fn(ObjectProblem),
     out: &mut dyn Write,
 ) -> Result<(), DropinError> {
     let Some(pattern) = options.symbol.clone() else {
@@ -41,7 +42,7 @@ pub fn disasm(
         pattern,
         address: address.unwrap_or(0),
     };
-    let found = find_symbols(profile, &graph, &query, address, tool, note);
+    let found = find_symbols(profile, &graph, &query, address, tool, report_problem);
     let mut shown: Vec<SampledSymbol<'_>> = found
         .iter()
         .flat_map(|file| file.symbols.iter().map(move |symbol| (file, symbol)))
@@ -90,7 +91,7 @@ fn find_symbols<'a>(
     query: &SymbolQuery,
     address: Option<u64>,
     tool: &dyn ObjectTool,
-    note: &dyn Fn(&str),
+    report_problem: &dyn Fn(ObjectProblem),
 ) -> Vec<SearchedFile<'a>> {
     let nodes = graph.shown().iter();
     let matching = nodes.filter(|&&node| query.pattern.is_match(graph.name(node)));
@@ -112,7 +113,7 @@ fn find_symbols<'a>(
         let object = match tool.open(name, place) {
             Ok(object) => object,
             Err(why) => {
-                note(&why);
+                report_problem(ObjectProblem::NotOpened(why));
                 continue;
             }
         };
@@ -122,7 +123,7 @@ fn find_symbols<'a>(
                 symbols,
                 nodes: place_nodes(graph, object.as_ref(), place),
             }),
-            Err(why) => note(&why),
+            Err(why) => report_problem(ObjectProblem::NoSymbols(why)),
         }
     }
     found

@@ -104,6 +104,15 @@ pub trait ObjectFile {
     fn frames(&self, address: u64) -> Result<Vec<InlinedFrame>, String>;
 }
 
+/// A problem with an object file, which a report does without. The text is in one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ObjectProblem {
+    /// The file can't be opened. pprof prints the reason above its report.
+    NotOpened(String),
+    /// The symbols of the file can't be read. pprof says nothing.
+    NoSymbols(String),
+}
+
 /// Reads an address as Go reads numbers in source code: `4096`, `0x1000`, `0o10`, `0b1`, `010`,
 /// with underscores between digits. Returns `None` for other texts.
 pub(super) fn parse_address(text: &str) -> Option<u64> {
