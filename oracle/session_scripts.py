@@ -182,7 +182,7 @@ WRITTEN = [
     ("UTF-8", "focus=é|日本\no\ntop\ntöp\nfocus=\nunit=µs\ntop 3\ntop >é.txt\npeek 日本\n"),
     (
         "bytes that are not UTF-8",
-        "focus=\udcff\no\ntop\nfocus=\n\udcff\ntop >\udcfe\nx\udcc3=1\npeek \udcff\n",
+        "focus=\udcff\no\ntop\nfocus=\n\udcff\nx\udcc3=1\npeek \udcff\n",
     ),
     ("width of options", "focus=éééééééééééééééé\nhide=日本日本\nunit=\udcff\no\n"),
     ("spaces of Unicode", "\xa0top\xa03\u2003-cum\u3000\nfocus\xa0=\u2003x\xa0\no\n\x85top\x852\n"),
