@@ -96,31 +96,46 @@ fn run_example(line: &str, options: &str, folder: &Path, db: &Path) -> String {
 const PROMPTS: [&str; 3] = ["(pprof) ", "(jeprof) ", "(heapprof) "];
 
 /// Runs a session of a shell with the lines that `expected` has behind its prompts. Returns the
-/// greeting, and stdout with these lines.
+/// greeting, and these lines with what stdout has for each.
 fn run_session(line: &str, expected: &str, folder: &Path) -> String {
     let first = expected.lines().find_map(|line| {
         let mut prompts = PROMPTS.into_iter();
         prompts.find(|prompt| line.starts_with(prompt))
     });
     let prompt = first.unwrap_or_else(|| panic!("{line}: no line is typed"));
-    let typed = || expected.lines().filter_map(|l| l.strip_prefix(prompt));
-    let script: String = typed().map(|line| format!("{line}\n")).collect();
-    let input = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(input.path(), script).unwrap();
+    let typed: Vec<&str> = expected
+        .lines()
+        .filter_map(|l| l.strip_prefix(prompt))
+        .collect();
     let words = shell_words(line);
     assert_eq!(words[0], "heapprof", "{line}");
-    let output = command(folder)
-        .env("TZ", "UTC")
-        .args(&words[1..])
-        .stdin(input.reopen().unwrap())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{line}");
-    let mut text = String::from_utf8(output.stderr).unwrap();
-    let answers = String::from_utf8(output.stdout).unwrap();
-    let mut answers = answers.split(prompt);
-    text += answers.next().unwrap();
-    for (line, answer) in typed().zip(answers) {
+    let run = |lines: &[&str]| {
+        let input = tempfile::NamedTempFile::new().unwrap();
+        let script: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        std::fs::write(input.path(), script).unwrap();
+        let output = command(folder)
+            .env("TZ", "UTC")
+            .args(&words[1..])
+            .stdin(input.reopen().unwrap())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{line}");
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (text(output.stdout), text(output.stderr))
+    };
+    let (whole, said) = run(&typed);
+    let mut text = said.split(prompt).next().unwrap_or_default().to_string();
+    let answers: Vec<String> = match whole.contains(prompt) {
+        true => whole.split(prompt).skip(1).map(str::to_string).collect(),
+        // The prompts are on stderr, so what a line adds to stdout is its answer.
+        false => (1..=typed.len())
+            .map(|count| {
+                let before = run(&typed[..count - 1]).0.len();
+                run(&typed[..count]).0.split_off(before)
+            })
+            .collect(),
+    };
+    for (line, answer) in typed.iter().zip(answers) {
         text += &format!("{prompt}{line}\n{answer}");
     }
     text

@@ -31,8 +31,8 @@ use regex::Regex;
 /// Where the object file is loaded in most tests.
 const BASE: u64 = 0x7000_0000;
 
-/// An object file with two functions. `keep` begins at 0x2000. At 0x2010, `copy` is inlined into it,
-/// and the instruction at 0x2018 has no line. `late` begins at 0x2100.
+/// An object file with two functions. `keep` begins at 0x2000. At 0x2010, `copy` is inlined into
+/// it, and the instruction at 0x2018 has no line. `late` begins at 0x2100.
 struct MadeTool;
 
 impl ObjectTool for MadeTool {
@@ -137,8 +137,8 @@ impl ObjectFile for MadeFile {
 }
 
 /// A profile of the made program: `late` calls `keep`, which allocates in itself and in `copy`. Its
-/// last sample has a location without an address and a file. `base` is the distance between addresses
-/// in the profile and in the object file.
+/// last sample has a location without an address and a file. `base` is the distance between
+/// addresses in the profile and in the object file.
 fn profile(base: u64) -> Profile {
     let mut builder = ProfileBuilder::new(&[("objects", "count"), ("space", "bytes")]);
     let [file, source] = ["/bin/made", "/src/keep.c"].map(|text| builder.text(text));
@@ -445,8 +445,8 @@ impl DropinHost for TestHost<'_> {
     }
 }
 
-/// The program has a function whose address is known, because the file is not loaded: the mapping of
-/// the profile is the whole address space.
+/// The program has a function whose address is known, because the file is not loaded: the mapping
+/// of the profile is the whole address space.
 #[test]
 fn real_tools_read_a_program() {
     if !have(&["gcc", "objdump", "nm", "addr2line"]) {

@@ -1,9 +1,10 @@
 //! `-weblist`: a web page with the source lines of matching functions, and below each line its
 //! instructions with their values and inlined calls.
 //!
-//! The steps come in pprof's order: find the addresses of samples whose functions match, disassemble
-//! the code around these addresses, assign each instruction to the lines of its functions, cut the
-//! lines into functions, write the page. Source: google/pprof, internal/report/source.go.
+//! The steps come in pprof's order: find the addresses of samples whose functions match,
+//! disassemble the code around these addresses, assign each instruction to the lines of its
+//! functions, cut the lines into functions, write the page. Source: google/pprof,
+//! internal/report/source.go.
 
 mod cut;
 mod instructions;

@@ -1,8 +1,8 @@
 //! Writes the page of `-weblist`.
 //!
-//! The text around the listing is in `page.html`. It is pprof's, so that the page has pprof's bytes:
-//! Copyright 2014, 2017 Google Inc., licensed under the Apache License, Version 2.0 (LICENSE-APACHE
-//! in this repository), from google/pprof, internal/driver/html/source.html and
+//! The text around the listing is in `page.html`. It is pprof's, so that the page has pprof's
+//! bytes: Copyright 2014, 2017 Google Inc., licensed under the Apache License, Version 2.0
+//! (LICENSE-APACHE in this repository), from google/pprof, internal/driver/html/source.html and
 //! internal/report/source_html.go. Only the parts for a page alone were taken, and its variable
 //! parts were replaced by the two marks below.
 
