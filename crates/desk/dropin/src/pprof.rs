@@ -10,6 +10,7 @@ mod config;
 mod filters;
 mod flag_table;
 mod flags;
+mod go_numbers;
 mod image;
 mod load;
 mod object_tools;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use crate::kind::FlagKind;
 use crate::pprof::flag_table::{PprofFlag, find_flag};
+use crate::pprof::go_numbers::parse_float;
 
 /// A parsed command line of pprof: the values of the flags, and the words after them.
 #[derive(Clone, Debug, Default)]
@@ -105,7 +106,7 @@ impl PprofArguments {
 
     /// Returns the value of a flag as a number that may have a fraction.
     pub(super) fn float(&self, name: &str) -> f64 {
-        real(self.text(name)).unwrap_or(0.0)
+        parse_float(self.text(name)).unwrap_or(0.0)
     }
 }
 
@@ -118,7 +119,7 @@ fn check(flag: &PprofFlag, value: &str) -> Result<(), String> {
         }
         FlagKind::Bool => true,
         FlagKind::Int => integer(value).is_some(),
-        FlagKind::Float => real(value).is_some(),
+        FlagKind::Float => parse_float(value).is_some(),
     };
     match good {
         true => Ok(()),
@@ -159,11 +160,6 @@ fn integer(text: &str) -> Option<i64> {
     }
     let size = i128::from_str_radix(&digits, base).ok()?;
     i64::try_from(if negative { -size } else { size }).ok()
-}
-
-/// Reads a number that may have a fraction.
-pub(super) fn real(text: &str) -> Option<f64> {
-    text.parse().ok()
 }
 
 #[cfg(test)]
