@@ -97,10 +97,10 @@ class Surroundings:
             code, stdout, stderr = "none after 120 s", e.stdout or b"", e.stderr or b""
         first = {"exit code": str(code).encode()}
         lines = dict(enumerate(session.script.split(b"\n"), 1))
-        blocks = {
-            f"stdout of line {i}, {shown(lines.get(i, b''))}": block
-            for i, block in enumerate(stdout.split(PROMPT))
-        }
+        blocks = {}
+        for i, block in enumerate(stdout.split(PROMPT)):
+            part = f"stdout of line {i}, {shown(lines.get(i, b''))}"
+            blocks[part] = stated(part, block)
         if session.joined:
             return first | self.files(), {f"joined {k}": v for k, v in blocks.items()}
         notes = {f"stderr line {i + 1}": v for i, v in enumerate(stderr.split(b"\n"))}
