@@ -100,12 +100,17 @@ pub(super) fn aggregate(profile: &mut Profile, granularity: &str, config: &Pprof
     reshape::aggregate(profile, detail);
 }
 
-/// Compiles a regular expression. As in Go, bytes that are not UTF-8 are an error; U+FFFD replaced
-/// them when the text was read.
+/// Compiles a regular expression. As in Go, bytes that are not UTF-8 are an error.
 pub(super) fn compile(text: &str) -> Result<Regex, String> {
+    check_bytes(text)?;
+    go_regex(text)
+}
+
+/// Fails if an expression had bytes that are not UTF-8. U+FFFD replaced them when it was read.
+fn check_bytes(text: &str) -> Result<(), String> {
     match text.contains(char::REPLACEMENT_CHARACTER) {
         true => Err("not a regular expression: it has bytes that are not UTF-8".to_string()),
-        false => go_regex(text),
+        false => Ok(()),
     }
 }
 
@@ -125,6 +130,7 @@ fn label_filter(
     if text.is_empty() {
         return Ok(None);
     }
+    with_flag_name(name, text, check_bytes(text))?;
     let read = |value: &str| {
         let test = parse_range(value, units)?;
         if test.is_some() {

@@ -77,7 +77,7 @@ fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
 }
 
 /// Returns the text of a system error as Go writes it.
-fn go_error_text(error: &std::io::Error) -> String {
+pub(super) fn go_error_text(error: &std::io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text);
     let mut letters = text.chars();

@@ -11,6 +11,7 @@ use super::places::ToolPlaces;
 use super::run::{MAX_SYMBOL_BYTES, ToolCommand, file_argument};
 use super::source_lines::LineFinder;
 use super::symbol_list::SymbolFinder;
+use crate::pprof::sources::go_error_text;
 use crate::report::{InlinedFrame, ObjectFile, ObjectMapping, ObjectSymbol, SymbolQuery};
 
 /// The symbol at the start of a kernel's code.
@@ -54,6 +55,10 @@ impl MappedFile {
     ) -> Result<Self, String> {
         let path = PathBuf::from(name);
         let symbol = needs_kernel_symbol(name, mapping).then_some(KERNEL_SYMBOL);
+        // As in pprof, a report has this reason.
+        if let Err(error) = std::fs::metadata(&path) {
+            return Err(format!("open {name}: {}", go_error_text(&error)));
+        }
         let layout = read_layout(&path, symbol).map_err(|warning| warning.to_string())?;
         check_base(&layout, mapping)
             .map_err(|why| format!("could not identify base for {name}: {why}"))?;
