@@ -5,7 +5,6 @@
 
 mod configs;
 mod fields;
-mod go_number;
 mod limited_text;
 mod notes;
 mod rows;
@@ -22,6 +21,7 @@ use self::limited_text::LimitedText;
 use self::notes::ReportNotes;
 use self::rows::{in_page_order, with_percent};
 use super::config::PprofConfig;
+use super::flag_table::{FlagGroup, flags_in_group};
 use super::flags::PprofArguments;
 use super::print;
 use crate::report::{self, FlameGraph};
@@ -299,8 +299,9 @@ fn check_parameters(
     }
 }
 
-/// Returns a granularity as the name of its flag.
+/// Returns a granularity as the name of its flag; empty if there is no such flag.
 fn granularity(name: &str) -> &'static str {
-    let all = ["functions", "filefunctions", "files", "lines", "addresses"];
-    all.into_iter().find(|known| *known == name).unwrap_or("")
+    let mut flags = flags_in_group(FlagGroup::Granularity);
+    let found = flags.find(|flag| flag.name == name);
+    found.map_or("", |flag| flag.name)
 }

@@ -6,7 +6,7 @@ use crate::kind::FlagKind;
 use crate::pprof::config::PprofConfig;
 use crate::pprof::flag_table::{FlagGroup, PprofFlag, find_flag, flags_in_group};
 use crate::pprof::flags::boolean;
-use crate::pprof::go_numbers::parse_float;
+use crate::pprof::go_numbers::{go_text, parse_float};
 
 /// A group of flags of which one is chosen: its name, and the group.
 const CHOICES: [(&str, FlagGroup); 2] = [
@@ -147,9 +147,7 @@ fn set_value(flag: &'static PprofFlag, config: &mut PprofConfig<'_>, value: &str
             .parse::<i64>()
             .map_err(|_| invalid("a whole number"))?
             .to_string(),
-        FlagKind::Float => parse_float(value)
-            .ok_or_else(|| invalid("a number"))?
-            .to_string(),
+        FlagKind::Float => go_text(parse_float(value).ok_or_else(|| invalid("a number"))?),
         FlagKind::Text | FlagKind::Regex => value.to_string(),
     };
     match flag.name {

@@ -3,7 +3,7 @@
 //!
 //! Source of names, order and defaults: google/pprof, internal/driver/config.go.
 
-use super::go_number::go_text;
+use crate::pprof::go_numbers::{go_text, parse_float};
 
 /// The kind of value of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,8 +195,8 @@ impl ConfigField {
                 Ok(number) => Ok(number.to_string()),
                 Err(_) => Err(format!("{name} is a whole number, not {value:?}")),
             },
-            Float => match value.parse::<f64>() {
-                Ok(number) if number.is_finite() => Ok(go_text(number)),
+            Float => match parse_float(value) {
+                Some(number) if number.is_finite() => Ok(go_text(number)),
                 _ => Err(format!("{name} is a number, not {value:?}")),
             },
         }

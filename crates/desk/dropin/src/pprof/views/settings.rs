@@ -7,7 +7,7 @@
 use serde_json::Value;
 
 use super::fields::{ConfigField, FieldKind, ViewConfig};
-use super::go_number::go_json;
+use crate::pprof::go_numbers::go_json;
 
 /// A named configuration.
 #[derive(Clone, Debug)]
