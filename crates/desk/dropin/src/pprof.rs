@@ -21,7 +21,6 @@ mod ranges;
 mod remote;
 mod remote_symbols;
 mod shell;
-mod shown_file;
 mod sources;
 mod symbols;
 mod viewers;
@@ -70,7 +69,7 @@ pub(crate) fn run_with(
         host.print_lines(&host.help());
         bail!("no profile source specified");
     }
-    let mut config = PprofConfig::new(host, typed)?;
+    let config = PprofConfig::new(host, typed)?;
     // These formats do not read stacks unless a filter does. Adding up profiles does read them.
     let passed_on = matches!(config.format, "proto" | "tags" | "comments")
         && config.sources.len() == 1
@@ -96,8 +95,8 @@ pub(crate) fn run_with(
         });
     }
     let mut shown = viewers::ShownFiles::default();
-    config.shown = shown.reserve(&config)?;
-    print::report(profile, &config)
+    let shown = shown.reserve(&config)?;
+    print::report(profile, &config, shown)
 }
 
 /// Converts the result of reading a file to the profile that pprof works on, without empty labels.

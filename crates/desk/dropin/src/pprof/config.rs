@@ -4,7 +4,6 @@ use anyhow::{Result, bail};
 use heapprof_symbolize::program::object_file;
 
 use super::flags::PprofArguments;
-use super::shown_file::ShownFile;
 use crate::host::DropinHost;
 use crate::kind::FlagKind;
 use crate::pprof::flag_table::{FlagGroup, flags_in_group};
@@ -31,8 +30,6 @@ pub(super) struct PprofConfig<'h> {
     pub(super) diff: bool,
     /// Whether a command of the shell makes the request.
     pub(super) is_shell: bool,
-    /// The file that a viewer gets, if the format is shown.
-    pub(super) shown: Option<ShownFile>,
     /// The values of all flags, as they were parsed.
     pub(super) flags: PprofArguments,
 }
@@ -96,19 +93,15 @@ impl<'h> PprofConfig<'h> {
             base,
             diff,
             is_shell: false,
-            shown: None,
             flags,
         })
     }
 
-    /// Returns the same request for another host.
-    pub(super) fn on_host<'o>(&self, host: &'o dyn DropinHost) -> PprofConfig<'o>
-    where
-        'h: 'o,
-    {
-        PprofConfig {
-            host,
-            ..self.clone()
+    /// Prints a note about the report. In the shell, it is a line of the dialogue.
+    pub(super) fn note(&self, text: &str) {
+        match self.is_shell {
+            true => self.host.print_lines(text),
+            false => self.host.note(text),
         }
     }
 }

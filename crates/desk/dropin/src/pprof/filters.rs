@@ -134,7 +134,7 @@ fn label_filter(
     let read = |value: &str| {
         let test = parse_range(value, units)?;
         if test.is_some() {
-            config.host.note(&format!(
+            config.note(&format!(
                 "{name}: Interpreted '{value}' as range, not regexp"
             ));
         }
@@ -149,8 +149,6 @@ fn with_flag_name<T>(name: &str, text: &str, result: Result<T, String>) -> Resul
 
 fn note_unmatched(config: &PprofConfig<'_>, flag: &str, matched: bool, name: &str) {
     if !matched && !config.flags.text(flag).is_empty() {
-        config
-            .host
-            .note(&format!("{name} expression matched no samples"));
+        config.note(&format!("{name} expression matched no samples"));
     }
 }

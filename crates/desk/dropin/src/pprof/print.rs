@@ -5,7 +5,6 @@ use std::io::Write;
 use std::path::Path;
 
 use crate::graph;
-use crate::host::DropinHost;
 use crate::report::{self, ObjectProblem, PprofReportOptions, ReportTimeZone};
 use crate::reshape::{self, LabelUnits};
 use anyhow::{Result, anyhow, bail};
@@ -16,13 +15,19 @@ use super::config::PprofConfig;
 use super::object_tools::ObjectTools;
 use super::profile_copy::{FileReaders, create_numbered};
 use super::sources::SourceFileCache;
+use super::viewers::ShownFile;
 use super::{filters, image, viewers};
 
-/// Filters the profile and prints the requested report.
-pub(super) fn report(mut profile: Profile, config: &PprofConfig<'_>) -> Result<()> {
+/// Filters the profile and prints the requested report, or shows it in a viewer, which gets the file
+/// `shown`.
+pub(super) fn report(
+    mut profile: Profile,
+    config: &PprofConfig<'_>,
+    shown: Option<&ShownFile>,
+) -> Result<()> {
     let options = prepare(&mut profile, config)?;
     let file = config.flags.text("output");
-    if let Some(shown) = &config.shown {
+    if let Some(shown) = shown {
         let mut report = Vec::new();
         print(profile, config.format, &options, config, &mut report)?;
         return viewers::show(config, shown, &report);
@@ -36,16 +41,14 @@ pub(super) fn report(mut profile: Profile, config: &PprofConfig<'_>) -> Result<(
         let extension = file_extension(config.format);
         let (path, file) =
             create_numbered(Path::new(""), "profile", extension, FileReaders::Umask)?;
-        config
-            .host
-            .note(&format!("Generating report in {}", path.display()));
+        config.note(&format!("Generating report in {}", path.display()));
         let name = path.display().to_string();
         return config
             .host
             .write_into(&name, file, Box::new(|out| Ok(out.write_all(&report)?)));
     }
     if !file.is_empty() {
-        config.host.note(&format!("Generating report in {file}"));
+        config.note(&format!("Generating report in {file}"));
     }
     let file = (!file.is_empty()).then(|| config.host.path(file));
     let body = |out: &mut dyn Write| print(profile, config.format, &options, config, out);
@@ -72,7 +75,7 @@ pub(super) fn prepare(
     let units = reshape::label_units(profile);
     for (key, ignored) in &units.ignored {
         let ignored: Vec<&str> = ignored.iter().map(String::as_str).collect();
-        config.host.note(&format!(
+        config.note(&format!(
             "For tag {key} used unit {}, also encountered unit(s) {}",
             units.units[key],
             ignored.join(", ")
@@ -136,7 +139,7 @@ fn text(
     config: &PprofConfig<'_>,
     out: &mut dyn Write,
 ) -> Result<()> {
-    let note = |text: &str| config.host.note(text);
+    let note = |text: &str| config.note(text);
     match format {
         "raw" => report::raw(&profile, &options.zone, out)?,
         "traces" => report::traces(&profile, options, out)?,
@@ -281,7 +284,7 @@ fn options(
         total: match config.format {
             // These formats show no total, so a total beyond 64 bits does not matter.
             "raw" | "proto" | "comments" => 0,
-            _ => total(config.host, profile, column, mean_divisor),
+            _ => total(config, profile, column, mean_divisor),
         },
         intel_syntax: flags.is_on("intel_syntax"),
         symbol,
@@ -294,13 +297,13 @@ fn options(
 /// Returns the total for percentages. A sum beyond 64 bits wraps, as in pprof, and a note tells the
 /// user.
 fn total(
-    host: &dyn DropinHost,
+    config: &PprofConfig<'_>,
     profile: &Profile,
     column: usize,
     mean_divisor: Option<usize>,
 ) -> i64 {
     if !graph::fits(profile, column) {
-        host.note(&format!(
+        config.note(&format!(
             "the total of {} does not fit in 64 bits, so none of its numbers can be trusted; as in \
              pprof, sums wrap around",
             profile.text(profile.sample_type[column].r#type)

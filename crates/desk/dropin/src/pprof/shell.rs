@@ -8,7 +8,6 @@ mod command_table;
 mod completion;
 mod help;
 mod line;
-mod session_host;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -21,9 +20,8 @@ use heapprof_profile::Profile;
 use super::config::PprofConfig;
 use super::print;
 use super::viewers::ShownFiles;
-use crate::host::{CommandProcess, CommandReader, DropinHost, PromptStream};
+use crate::host::{CommandProcess, CommandReader, PromptStream};
 use completion::ShellCompleter;
-use session_host::SessionHost;
 use settings::ShellOption;
 
 const PROMPT: &str = "(pprof) ";
@@ -43,14 +41,12 @@ pub(super) fn run(profile: Profile, config: &PprofConfig<'_>) -> Result<()> {
         config
             .host
             .command_reader("pprof", PromptStream::Output, Box::new(completer))?;
-    let host = SessionHost(config.host);
-    let mut settings = config.on_host(&host);
+    let mut settings = config.clone();
     settings.is_shell = true;
     settings.flags.set("compact_labels", "true".to_string());
     let mut shell = PprofShell {
         shortcuts: shortcuts(&profile),
         profile,
-        host: &host,
         settings,
         shown: ShownFiles::default(),
     };
@@ -61,7 +57,6 @@ pub(super) fn run(profile: Profile, config: &PprofConfig<'_>) -> Result<()> {
 /// State of the shell between two commands.
 struct PprofShell<'a> {
     profile: Profile,
-    host: &'a SessionHost<'a>,
     /// The options as they are now.
     settings: PprofConfig<'a>,
     /// Lines that stand for other lines.
@@ -88,7 +83,7 @@ impl PprofShell<'_> {
                 match self.execute(&line) {
                     Ok(AfterLine::Continue) => {}
                     Ok(AfterLine::End) => return Ok(()),
-                    Err(error) => self.host.print_lines(&format!("{error:#}")),
+                    Err(error) => self.settings.host.print_lines(&format!("{error:#}")),
                 }
             }
         }
@@ -105,19 +100,19 @@ impl PprofShell<'_> {
             [] => {}
             ["o" | "options", ..] => {
                 let list = help::option_list(&self.profile, &self.settings);
-                self.host.print_lines(&list);
+                self.settings.host.print_lines(&list);
             }
             ["exit" | "quit" | "q", ..] => return Ok(AfterLine::End),
             ["help", ref topic @ ..] => {
                 let topic = topic.join(" ");
                 match help::help(&topic) {
-                    Some(text) => self.host.print_lines(&text),
+                    Some(text) => self.settings.host.print_lines(&text),
                     None => bail!("Unknown command: {topic}"),
                 }
             }
             _ => {
-                let mut request = line::parse_command(&words, &self.settings)?;
-                return self.report(&mut request);
+                let request = line::parse_command(&words, &self.settings)?;
+                return self.report(&request);
             }
         }
         Ok(AfterLine::Continue)
@@ -125,15 +120,14 @@ impl PprofShell<'_> {
 
     /// Prints or shows a report. Another process has a copy of the profile, so the report may
     /// change it.
-    fn report(&mut self, request: &mut PprofConfig<'_>) -> Result<AfterLine> {
-        request.shown = self.shown.reserve(request)?;
-        let host = self.host;
-        let goes_on = host.run_apart(&mut |process| {
+    fn report(&mut self, request: &PprofConfig<'_>) -> Result<AfterLine> {
+        let shown = self.shown.reserve(request)?;
+        let goes_on = request.host.run_apart(&mut |process| {
             let profile = match process {
                 CommandProcess::Copy => std::mem::take(&mut self.profile),
                 CommandProcess::Shell => self.profile.clone(),
             };
-            print::report(profile, request)
+            print::report(profile, request, shown)
         });
         Ok(match goes_on? {
             true => AfterLine::Continue,
@@ -158,15 +152,15 @@ impl PprofShell<'_> {
     /// Says what the profile is, and how to go on.
     fn greet(&self) {
         if let Ok((labels, total)) = print::profile_labels(&self.profile, &self.settings) {
-            self.host.print_lines(&labels.join("\n"));
+            self.settings.host.print_lines(&labels.join("\n"));
             if total == 0 && self.profile.sample_type.len() > 1 {
-                self.host.print_lines(
+                self.settings.host.print_lines(
                     "No samples were found with the default sample value type.\nTry \
                      \"sample_index\" command to analyze different sample values.\n",
                 );
             }
         }
-        self.host.print_lines(
+        self.settings.host.print_lines(
             "Entering interactive mode (type \"help\" for commands, \"o\" for options)",
         );
     }

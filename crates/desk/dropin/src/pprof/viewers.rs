@@ -4,9 +4,10 @@
 //! can be started gets its path. Source: google/pprof, internal/driver/commands.go.
 
 use std::env;
+use std::fs::File;
 use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
 use std::process::{Child, Command};
-use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -14,7 +15,6 @@ use anyhow::{Result, bail};
 
 use super::config::PprofConfig;
 use super::profile_copy::{FileReaders, create_numbered};
-use super::shown_file::ShownFile;
 
 /// Time that a viewer gets to open its file. It may be a script that starts another program and
 /// ends at once.
@@ -50,6 +50,9 @@ fn viewer(format: &str) -> Option<(&'static str, Viewer)> {
     })
 }
 
+/// A temporary file for a viewer, which only the user may read: its path, and the open file.
+pub(super) type ShownFile = (PathBuf, File);
+
 /// The temporary files of viewers. They are removed at the end: viewers that run on have opened
 /// theirs.
 #[derive(Default)]
@@ -58,7 +61,7 @@ pub(super) struct ShownFiles(Vec<ShownFile>);
 impl ShownFiles {
     /// Makes the file for a request whose format is shown; `None` for any other request. A file
     /// that stayed empty, because its report failed, is used again.
-    pub(super) fn reserve(&mut self, config: &PprofConfig<'_>) -> Result<Option<ShownFile>> {
+    pub(super) fn reserve(&mut self, config: &PprofConfig<'_>) -> Result<Option<&ShownFile>> {
         let is_unused = |shown: &ShownFile| shown.1.metadata().is_ok_and(|file| file.len() == 0);
         if let Some(unused) = self.0.pop_if(|last| is_unused(last)) {
             // A failure means that the file is gone already.
@@ -72,17 +75,16 @@ impl ShownFiles {
         }
         let folder = env::temp_dir();
         let made = create_numbered(&folder, "pprof", extension, FileReaders::Owner)?;
-        let shown = Arc::new(made);
-        self.0.push(Arc::clone(&shown));
-        Ok(Some(shown))
+        self.0.push(made);
+        Ok(self.0.last())
     }
 }
 
 impl Drop for ShownFiles {
     fn drop(&mut self) {
-        for shown in &self.0 {
+        for (path, _) in &self.0 {
             // The user or a viewer may have removed the file, so a failure does not matter.
-            let _ = std::fs::remove_file(&shown.0);
+            let _ = std::fs::remove_file(path);
         }
     }
 }

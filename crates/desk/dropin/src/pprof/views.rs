@@ -178,7 +178,6 @@ impl PprofViews for LoadedViews {
             base: None,
             diff: false,
             is_shell: false,
-            shown: None,
             flags: self.flags_of(&settings),
         };
         let mut profile = self.profile.clone();
