@@ -33,7 +33,7 @@ use super::report;
 use super::rows::RowStyle;
 use super::stacks::{JeprofStacks, StackFilters};
 use crate::host::{DropinHost, PromptStream};
-use code::{CodeReport, InstructionCleaner};
+use code::{CodeReport, FoundRoutine, InstructionCleaner};
 use command::{CommandWords, PictureViewer, ShellCommand};
 use completion::ShellCompleter;
 use disassembly::share;
@@ -253,18 +253,16 @@ impl<'a> Shell<'a> {
     }
 
     fn list(&mut self, stacks: Cow<'_, JeprofStacks>, head: &str, pattern: &str) -> Result<()> {
-        self.print(|out| Ok(out.write_all(head.as_bytes())?))?;
         let host = self.host;
-        let sections = self.with_code(&stacks, |report, _, _| {
-            let mut sections = Vec::new();
-            for found in report.routines(pattern)? {
-                if let Some(lines) = lines_of(host, report, &found) {
-                    report.list(&found.routine.name, &lines, &mut sections)?;
-                }
-            }
-            Ok(sections)
-        })?;
-        self.print(|out| Ok(out.write_all(&sections)?))
+        self.print_routines(
+            stacks,
+            head,
+            pattern,
+            |report, found, _, out| match lines_of(host, report, found) {
+                Some(lines) => Ok(report.list(&found.routine.name, &lines, out)?),
+                None => Ok(()),
+            },
+        )
     }
 
     fn disassemble(
@@ -273,12 +271,31 @@ impl<'a> Shell<'a> {
         head: &str,
         pattern: &str,
     ) -> Result<()> {
-        self.print(|out| Ok(out.write_all(head.as_bytes())?))?;
         let host = self.host;
+        self.print_routines(stacks, head, pattern, |report, found, sources, out| {
+            report.disassemble(host, found, sources, out)
+        })
+    }
+
+    /// Prints the head of a report and, when all are complete, the sections that `section` writes
+    /// for the routines that match.
+    fn print_routines(
+        &mut self,
+        stacks: Cow<'_, JeprofStacks>,
+        head: &str,
+        pattern: &str,
+        section: impl Fn(
+            &CodeReport<'_>,
+            &FoundRoutine<'_>,
+            &mut SourceLineCache,
+            &mut Vec<u8>,
+        ) -> Result<()>,
+    ) -> Result<()> {
+        self.print(|out| Ok(out.write_all(head.as_bytes())?))?;
         let sections = self.with_code(&stacks, |report, sources, _| {
             let mut sections = Vec::new();
             for found in report.routines(pattern)? {
-                report.disassemble(host, &found, sources, &mut sections)?;
+                section(report, &found, sources, &mut sections)?;
             }
             Ok(sections)
         })?;
@@ -326,7 +343,7 @@ impl<'a> Shell<'a> {
 fn lines_of(
     host: &dyn DropinHost,
     report: &CodeReport<'_>,
-    found: &code::FoundRoutine<'_>,
+    found: &FoundRoutine<'_>,
 ) -> Option<RoutineLines> {
     let lines = RoutineLines::new(
         found.object,
