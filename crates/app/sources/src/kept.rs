@@ -49,12 +49,8 @@ impl KeptProfiles {
     /// Returns the names of all functions, sorted, each once.
     pub fn function_names(&self) -> Vec<String> {
         let profiles = self.profiles.iter().map(|source| &source.profile);
-        let mut names: Vec<String> = profiles
-            .flat_map(|profile| {
-                let functions = profile.function.iter();
-                functions.map(|function| profile.text(function.name).to_string())
-            })
-            .collect();
+        let names = profiles.flat_map(|profile| profile.function_names());
+        let mut names: Vec<String> = names.map(str::to_string).collect();
         names.sort_unstable();
         names.dedup();
         names

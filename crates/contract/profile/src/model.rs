@@ -475,6 +475,15 @@ impl Profile {
         &self.line[location.line.start as usize..location.line.end as usize]
     }
 
+    /// Returns the names of all functions, sorted, each once.
+    pub fn function_names(&self) -> Vec<&str> {
+        let functions = self.function.iter();
+        let mut names: Vec<&str> = functions.map(|function| self.text(function.name)).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
     /// Returns the file name of a location's mapping, without folders and without square brackets
     /// around it.
     pub fn binary_name(&self, location: &Location) -> Option<&str> {

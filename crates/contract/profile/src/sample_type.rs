@@ -95,7 +95,8 @@ impl Profile {
         self.default_sample_type = self.strings.intern(name);
     }
 
-    fn type_names(&self) -> Vec<&str> {
+    /// Returns the names of the sample types, in their order.
+    pub fn type_names(&self) -> Vec<&str> {
         let types = self.sample_type.iter();
         types.map(|t| self.text(t.r#type)).collect()
     }

@@ -315,11 +315,7 @@ fn total(
 /// Returns the index of the sample type whose number or name is `index`. If `index` is empty,
 /// returns the profile's default type, or the last type if there is no default.
 pub(super) fn column(profile: &Profile, index: &str) -> Result<usize> {
-    let types: Vec<&str> = profile
-        .sample_type
-        .iter()
-        .map(|t| profile.text(t.r#type))
-        .collect();
+    let types = profile.type_names();
     let Some(last) = types.len().checked_sub(1) else {
         bail!("profile has no samples");
     };

@@ -33,9 +33,10 @@ const CLEAR_FILTERS: (&str, [&str; 5]) = (
 
 /// Runs the shell until its input ends or the person ends it.
 pub(super) fn run(profile: Profile, config: &PprofConfig<'_>) -> Result<()> {
+    let owned = |names: Vec<&str>| names.into_iter().map(str::to_string).collect();
     let completer = ShellCompleter {
-        functions: function_names(&profile),
-        sample_types: sample_types(&profile),
+        functions: owned(profile.function_names()),
+        sample_types: owned(profile.type_names()),
     };
     let mut reader =
         config
@@ -172,30 +173,13 @@ fn shortcuts(profile: &Profile) -> HashMap<String, Vec<String>> {
     let (clear, lines) = CLEAR_FILTERS;
     let mut shortcuts = HashMap::new();
     shortcuts.insert(clear.to_string(), lines.map(str::to_string).to_vec());
-    for name in sample_types(profile) {
+    for name in profile.type_names() {
         let choose = format!("sample_index={name}");
         for (shortcut, mean) in [("total_", "mean=0"), ("mean_", "mean=1")] {
             let lines = vec![mean.to_string(), choose.clone()];
             shortcuts.insert(format!("{shortcut}{name}"), lines);
         }
-        shortcuts.insert(name, vec![choose]);
+        shortcuts.insert(name.to_string(), vec![choose]);
     }
     shortcuts
-}
-
-fn sample_types(profile: &Profile) -> Vec<String> {
-    let types = profile.sample_type.iter();
-    types
-        .map(|r#type| profile.text(r#type.r#type).to_string())
-        .collect()
-}
-
-fn function_names(profile: &Profile) -> Vec<String> {
-    let functions = profile.function.iter();
-    let mut names: Vec<String> = functions
-        .map(|function| profile.text(function.name).to_string())
-        .collect();
-    names.sort_unstable();
-    names.dedup();
-    names
 }

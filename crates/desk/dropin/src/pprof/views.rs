@@ -231,13 +231,12 @@ impl PprofViews for LoadedViews {
             Ok(()) => print::column(&self.profile, settings.get("sample_index")),
             Err(_) => return String::new(),
         };
-        let name = |column: usize| self.profile.text(self.profile.sample_type[column].r#type);
-        column.map_or_else(|_| String::new(), |column| name(column).to_string())
+        let name = |column: usize| self.profile.type_names()[column].to_string();
+        column.map_or_else(|_| String::new(), name)
     }
 
     fn sample_types(&self) -> Vec<&str> {
-        let types = self.profile.sample_type.iter();
-        types.map(|one| self.profile.text(one.r#type)).collect()
+        self.profile.type_names()
     }
 
     fn values(&self, parameters: &[(String, String)]) -> Result<Vec<(&'static str, String)>> {

@@ -51,11 +51,7 @@ fn overview() -> String {
 
 /// Returns the list of the options with their values, as pprof prints it.
 pub(super) fn option_list(profile: &Profile, config: &PprofConfig<'_>) -> String {
-    let types: Vec<&str> = profile
-        .sample_type
-        .iter()
-        .map(|r#type| profile.text(r#type.r#type))
-        .collect();
+    let types = profile.type_names();
     let mut lines: Vec<String> = ShellOption::with_values()
         .filter(|option| option.name() != "source_path")
         .map(|option| option_line(option, &types, config))
