@@ -1,14 +1,52 @@
-//! Reads the lines at the end of a profile of Google's Java agent, which name the frames.
+//! Reads the samples of a profile of Google's Java agent, and the lines at its end, which name the
+//! frames.
 //!
 //! The samples have numbers instead of addresses, which are left out of the profile. Frames with
 //! the same name are one function, even if their files differ.
 
 use foldhash::{HashMap, HashMapExt};
-use heapprof_profile::{Line, ProfileBuilder, StringId};
+use heapprof_profile::{LabelSetIndex, Line, Profile, ProfileBuilder, StringId};
 
+use crate::counted_stack::CountedStack;
 use crate::error::{FormatError, shortened};
 use crate::lines::LineReader;
+use crate::reading::FormatReadOptions;
 use crate::stacks::{self, AddressLocations};
+
+/// Reads all samples, and then the names of their frames. `values` returns the values and the labels
+/// of a sample.
+pub(crate) fn read(
+    lines: &mut LineReader<'_>,
+    builder: &mut ProfileBuilder,
+    options: &FormatReadOptions,
+    mut values: impl FnMut(
+        &CountedStack<'_>,
+        &LineReader<'_>,
+        &mut Profile,
+    ) -> Result<([i64; 2], LabelSetIndex), FormatError>,
+) -> Result<(), FormatError> {
+    let mut locations = AddressLocations::new(options);
+    let mut stack = Vec::new();
+    while lines.advance()? {
+        if lines.trimmed().is_empty() {
+            continue;
+        }
+        let Some(sample) = CountedStack::read(lines)? else {
+            lines.stay();
+            break;
+        };
+        let profile = &mut builder.profile;
+        let (values, labels) = values(&sample, lines, profile)?;
+        stack.clear();
+        for id in sample.stack {
+            let id = id.map_err(|text| lines.wrong_part("an id of 64 bits", shortened(text)))?;
+            stack.push(locations.get(profile, id)?);
+        }
+        locations.count_sample(stack.len(), || profile.memory())?;
+        profile.samples.push(stack.iter().copied(), &values, labels);
+    }
+    names(lines, builder, &mut locations)
+}
 
 /// Reads the names of the frames, and sets the functions of the locations.
 pub(crate) fn names(

@@ -9,7 +9,7 @@ mod header;
 
 use crate::counted_stack::CountedStack;
 use crate::cut_frames;
-use crate::error::{FormatError, shortened};
+use crate::error::FormatError;
 use crate::format::ProfileFormat;
 use crate::go_stacks::GoStackReader;
 use crate::heap_samples::push_calls;
@@ -17,7 +17,6 @@ use crate::java_frames;
 use crate::lines::LineReader;
 use crate::mapped_files;
 use crate::reading::{FormatReadOptions, ProfileReading};
-use crate::stacks::AddressLocations;
 
 use heapprof_profile::{Profile, ProfileBuilder};
 
@@ -91,28 +90,9 @@ fn java(
     let mut builder = ProfileBuilder::default();
     builder.profile = header.profile();
     let labels = builder.label_set(&mut []);
-    let mut locations = AddressLocations::new(options);
-    let mut stack = Vec::new();
-    while lines.advance()? {
-        if lines.trimmed().is_empty() {
-            continue;
-        }
-        let Some(sample) = CountedStack::read(lines)? else {
-            lines.stay();
-            break;
-        };
-        let values = values(&sample, header, lines)?;
-        let profile = &mut builder.profile;
-        stack.clear();
-        for id in sample.stack {
-            let id = id.map_err(|text| lines.wrong_part("an id of 64 bits", shortened(text)))?;
-            stack.push(locations.get(profile, id)?);
-        }
-        locations.count_sample(stack.len(), || profile.memory())?;
-        let stack = stack.iter().copied();
-        profile.samples.push(stack, &values, labels);
-    }
-    java_frames::names(lines, &mut builder, &mut locations)?;
+    java_frames::read(lines, &mut builder, options, |sample, lines, _| {
+        Ok((values(sample, header, lines)?, labels))
+    })?;
     let mut profile = builder.finish();
     cut_frames::add_lock_frames(&mut profile);
     Ok(profile)

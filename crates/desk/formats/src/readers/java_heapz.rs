@@ -5,16 +5,14 @@
 
 use heapprof_profile::ProfileBuilder;
 
-use crate::counted_stack::CountedStack;
 use crate::cut_frames;
-use crate::error::{FormatError, shortened};
+use crate::error::FormatError;
 use crate::format::ProfileFormat;
 use crate::heap_samples::size_label;
 use crate::java_frames;
 use crate::lines::LineReader;
 use crate::reading::{FormatReadOptions, ProfileReading};
 use crate::sampling::Unsampler;
-use crate::stacks::AddressLocations;
 
 const FIRST_LINE: &str = "--- heapz 1 ---";
 /// Sampling period of the agent in bytes. The file does not contain it.
@@ -32,17 +30,8 @@ pub(crate) fn read(
     lines.advance()?;
     let unit = attributes(lines)?;
     let mut builder = ProfileBuilder::new(&[("inuse_objects", "count"), ("inuse_space", &unit)]);
-    let mut locations = AddressLocations::new(options);
     let mut unsampler = Unsampler::new(SAMPLING_PERIOD, options.as_pprof);
-    let mut stack = Vec::new();
-    while lines.advance()? {
-        if lines.trimmed().is_empty() {
-            continue;
-        }
-        let Some(sample) = CountedStack::read(lines)? else {
-            lines.stay();
-            break;
-        };
+    java_frames::read(lines, &mut builder, options, |sample, lines, profile| {
         let (bytes, count) = (sample.value, sample.count);
         if count == 0 {
             return Err(lines.wrong("`BYTES COUNT @ 0xID …` with a count over 0"));
@@ -57,19 +46,10 @@ pub(crate) fn read(
                 found,
             )
         })?;
-        let profile = &mut builder.profile;
-        stack.clear();
-        for id in sample.stack {
-            let id = id.map_err(|text| lines.wrong_part("an id of 64 bits", shortened(text)))?;
-            stack.push(locations.get(profile, id)?);
-        }
-        locations.count_sample(stack.len(), || profile.memory())?;
         let label = size_label(profile, bytes / count);
         let labels = profile.label_sets.intern(&mut [label], &profile.strings);
-        let values = [values.0, values.1];
-        profile.samples.push(stack.iter().copied(), &values, labels);
-    }
-    java_frames::names(lines, &mut builder, &mut locations)?;
+        Ok(([values.0, values.1], labels))
+    })?;
     let mut profile = builder.finish();
     cut_frames::add_pprof_frames(&mut profile);
     let rule = format!("heapz 1, count and bytes divided by 1 - exp(-mean size/{SAMPLING_PERIOD})");
