@@ -128,12 +128,16 @@ fn run_session(line: &str, expected: &str, folder: &Path) -> String {
     let answers: Vec<String> = match whole.contains(prompt) {
         true => whole.split(prompt).skip(1).map(str::to_string).collect(),
         // The prompts are on stderr, so what a line adds to stdout is its answer.
-        false => (1..=typed.len())
-            .map(|count| {
-                let before = run(&typed[..count - 1]).0.len();
-                run(&typed[..count]).0.split_off(before)
-            })
-            .collect(),
+        false => {
+            let mut before = run(&[]).0.len();
+            let answer = |count| {
+                let mut printed = run(&typed[..count]).0;
+                let answer = printed.split_off(before);
+                before = printed.len() + answer.len();
+                answer
+            };
+            (1..=typed.len()).map(answer).collect()
+        }
     };
     for (line, answer) in typed.iter().zip(answers) {
         text += &format!("{prompt}{line}\n{answer}");

@@ -8,11 +8,11 @@ use std::process::Command;
 use heapprof_tests::harness::{command, sample_profiles};
 
 /// A folder with programs that a test made. `PATH` consists of it.
-struct Desktop {
+struct ViewerDesktop {
     folder: tempfile::TempDir,
 }
 
-impl Desktop {
+impl ViewerDesktop {
     /// Makes a desktop with a `dot` and these viewers.
     fn new(viewers: &[&str]) -> Self {
         let desktop = Self {
@@ -67,7 +67,7 @@ fn each_viewer_gets_its_kind_of_file() {
         ("-web", "firefox", 1, ".svg", "-Tsvg\n"),
         ("-kcachegrind", "kcachegrind", 1, ".grind", "positions: "),
     ] {
-        let desktop = Desktop::new(&[viewer]);
+        let desktop = ViewerDesktop::new(&[viewer]);
         let run = desktop.pprof(&[flag]).output().unwrap();
         let err = String::from_utf8_lossy(&run.stderr);
         assert!(run.status.success(), "{flag}: {err}");
@@ -86,7 +86,7 @@ fn each_viewer_gets_its_kind_of_file() {
 
 #[test]
 fn without_a_viewer_the_way_out_is_named() {
-    let desktop = Desktop::new(&[]);
+    let desktop = ViewerDesktop::new(&[]);
     let run = desktop.pprof(&["-gv"]).output().unwrap();
     assert_eq!(run.status.code(), Some(2));
     let err = String::from_utf8(run.stderr).unwrap();
@@ -99,7 +99,7 @@ fn without_a_viewer_the_way_out_is_named() {
 
 #[test]
 fn a_named_file_is_not_shown() {
-    let desktop = Desktop::new(&["gv"]);
+    let desktop = ViewerDesktop::new(&["gv"]);
     let run = desktop.pprof(&["-gv", "-output=graph.ps"]).output();
     assert!(run.unwrap().status.success());
     let written = std::fs::read_to_string(desktop.path("graph.ps")).unwrap();

@@ -155,12 +155,12 @@ mod tests {
 
     /// Commands that end with the number that is typed, or by a signal.
     #[derive(Default)]
-    struct Numbers {
+    struct NumberCommands {
         reloads: usize,
         errors: std::cell::RefCell<Vec<String>>,
     }
 
-    impl ShellCommands for Numbers {
+    impl ShellCommands for NumberCommands {
         fn run(&self, words: Vec<String>) -> u8 {
             words[0].parse().unwrap_or(77)
         }
@@ -183,7 +183,7 @@ mod tests {
             ("5\nquit\n3\n", 5, ""),
             ("list 'x\n", FAILURE, "a quote in the line has no end"),
         ] {
-            let mut commands = Numbers::default();
+            let mut commands = NumberCommands::default();
             let mut reader = PipedReader::new(script.as_bytes(), Vec::new());
             let last = run_shell("> ", &mut reader, &mut commands).unwrap();
             assert_eq!(last, code, "{script}");

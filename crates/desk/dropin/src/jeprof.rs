@@ -30,7 +30,7 @@ use options::JeprofArguments;
 use parts::ThreadProfiles;
 use prepared::PreparedReport;
 use rows::RowStyle;
-use shell::Shell;
+use shell::PerlShell;
 use tool::PerlTool;
 
 pub use option_table::{google_pprof_help, help};
@@ -83,7 +83,7 @@ fn run_tool(host: &dyn DropinHost, tool: PerlTool, args: &[String]) -> Result<()
             let report = PreparedReport::new(host, &flags, &typed, tool)?;
             for (place, &total) in report.totals.iter().enumerate() {
                 let stacks = report.stacks_of_thread(place);
-                let mut shell = Shell::new(host, &report, &stacks, &typed, total);
+                let mut shell = PerlShell::new(host, &report, &stacks, &typed, total);
                 match format {
                     "interactive" => shell.run()?,
                     format => shell.run_once(format)?,

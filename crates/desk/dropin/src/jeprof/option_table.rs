@@ -94,8 +94,10 @@ pub(crate) const JEPROF_OPTIONS: &[JeprofOption] = &[
     option("show_bytes", Bool, Here, "Show bytes instead of megabytes"),
     option("focus", Text, Here, "Keep only stacks with a match"),
     option("ignore", Text, Here, "Leave out stacks with a match"),
-    option("retain", Text, Here, "Keep only matching functions in each stack").only(PerlTool::Jeprof),
-    option("exclude", Text, Here, "Leave matching functions out of each stack").only(PerlTool::Jeprof),
+    option("retain", Text, Here, "Keep only matching functions in each stack")
+        .only(PerlTool::Jeprof),
+    option("exclude", Text, Here, "Leave matching functions out of each stack")
+        .only(PerlTool::Jeprof),
     option("thread", Text, Here, "Show one thread, or each one with *").only(PerlTool::Jeprof),
     option("nodecount", Int, Passed, "Show at most this many functions in a graph"),
     option("nodefraction", Float, Passed, "Hide functions below this share in a graph"),
@@ -106,8 +108,10 @@ pub(crate) const JEPROF_OPTIONS: &[JeprofOption] = &[
     option("seconds", Int, Passed, "How many seconds a server should collect"),
     option("help", Bool, Here, "This text"),
     option("version", Bool, Here, "Version"),
-    option("show_addresses", Bool, Here, "Show addresses behind functions and lines").only(PerlTool::GooglePprof),
-    option("no_strip_temp", Bool, Here, "Keep template arguments in names").only(PerlTool::GooglePprof),
+    option("show_addresses", Bool, Here, "Show addresses behind functions and lines")
+        .only(PerlTool::GooglePprof),
+    option("no_strip_temp", Bool, Here, "Keep template arguments in names")
+        .only(PerlTool::GooglePprof),
     option("stacks", Bool, Instead(STACKS_MESSAGE), "").only(PerlTool::GooglePprof),
     option("no-auto-signal-frm", Bool, NoEffect, "").only(PerlTool::GooglePprof),
     option("symbols", Bool, Instead("heapprof convert symbolize gives a profile's addresses their names"), ""),

@@ -44,7 +44,7 @@ use values::AddressValues;
 use viewers::ViewedFiles;
 
 /// The shell for one profile, or for one of its threads.
-pub(super) struct Shell<'a> {
+pub(super) struct PerlShell<'a> {
     host: &'a dyn DropinHost,
     report: &'a PreparedReport,
     stacks: &'a JeprofStacks,
@@ -56,7 +56,7 @@ pub(super) struct Shell<'a> {
     objects: Option<Vec<MappedObject>>,
 }
 
-impl<'a> Shell<'a> {
+impl<'a> PerlShell<'a> {
     /// Makes a shell for stacks of a report. `total` is their total before any filter.
     pub(super) fn new(
         host: &'a dyn DropinHost,

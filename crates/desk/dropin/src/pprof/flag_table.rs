@@ -62,7 +62,7 @@ const PPROF_FLAGS: &[PprofFlag] = &[
     flag(Format, Bool, "tree", "false", "Each function with its callers and callees"),
     flag(Format, Regex, "peek", "", "Like -tree, but only functions that match"),
     flag(Format, Regex, "list", "", "Source lines of functions that match"),
-    flag(Format, Regex, "disasm", "", "Instructions of functions that match (needs objdump and nm)"),
+    flag(Format, Regex, "disasm", "", "Instructions of functions that match (needs objdump, nm)"),
     flag(Format, Bool, "traces", "false", "Each sample with its stack"),
     flag(Format, Bool, "tags", "false", "Labels and their values"),
     flag(Format, Bool, "raw", "false", "Everything in the profile"),

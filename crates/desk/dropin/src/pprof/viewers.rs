@@ -31,21 +31,21 @@ const BROWSERS: [&str; 5] = [
 
 /// Kind of program that shows a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Viewer {
+enum GraphViewer {
     Browser,
     Program(&'static [&'static str]),
 }
 
 /// Returns the file name extension and the viewer of a format that is shown; `None` for a format
 /// that is printed.
-fn viewer(format: &str) -> Option<(&'static str, Viewer)> {
+fn viewer(format: &str) -> Option<(&'static str, GraphViewer)> {
     Some(match format {
-        "web" => (".svg", Viewer::Browser),
-        "weblist" => (".html", Viewer::Browser),
-        "eog" => (".svg", Viewer::Program(&["eog"])),
-        "evince" => (".pdf", Viewer::Program(&["evince"])),
-        "gv" => (".ps", Viewer::Program(&["gv", "--noantialias"])),
-        "kcachegrind" => (".grind", Viewer::Program(&["kcachegrind"])),
+        "web" => (".svg", GraphViewer::Browser),
+        "weblist" => (".html", GraphViewer::Browser),
+        "eog" => (".svg", GraphViewer::Program(&["eog"])),
+        "evince" => (".pdf", GraphViewer::Program(&["evince"])),
+        "gv" => (".ps", GraphViewer::Program(&["gv", "--noantialias"])),
+        "kcachegrind" => (".grind", GraphViewer::Program(&["kcachegrind"])),
         _ => return None,
     })
 }
@@ -141,11 +141,11 @@ fn wait_for(mut child: Child, config: &PprofConfig<'_>) -> Result<()> {
 }
 
 /// Returns the command lines to try, each as its words.
-fn commands(viewer: Viewer) -> Vec<Vec<String>> {
+fn commands(viewer: GraphViewer) -> Vec<Vec<String>> {
     let words = |line: &str| line.split(' ').map(str::to_string).collect();
     match viewer {
-        Viewer::Program(line) => vec![line.iter().map(ToString::to_string).collect()],
-        Viewer::Browser => {
+        GraphViewer::Program(line) => vec![line.iter().map(ToString::to_string).collect()],
+        GraphViewer::Browser => {
             let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
             let own = set("BROWSER").map(|line| words(&line));
             let desktop = set("DISPLAY").map(|_| words("xdg-open"));
@@ -161,10 +161,10 @@ mod tests {
 
     #[test]
     fn each_shown_format_has_a_viewer() {
-        let gv = commands(Viewer::Program(&["gv", "--noantialias"]));
+        let gv = commands(GraphViewer::Program(&["gv", "--noantialias"]));
         assert_eq!(gv, [["gv", "--noantialias"]]);
         assert!(viewer("web").is_some() && viewer("svg").is_none());
-        let browsers = commands(Viewer::Browser);
+        let browsers = commands(GraphViewer::Browser);
         assert!(browsers.iter().any(|words| words == &["chromium"]));
     }
 }

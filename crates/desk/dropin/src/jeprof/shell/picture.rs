@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use super::Shell;
+use super::PerlShell;
 use super::command::PictureViewer;
 use super::viewers;
 use crate::jeprof::options::JeprofArguments;
@@ -49,7 +49,7 @@ impl PictureLimits {
     }
 }
 
-impl Shell<'_> {
+impl PerlShell<'_> {
     /// Draws the call graph and shows it. With `waits`, the picture is shown before this returns.
     pub(super) fn show_picture(
         &mut self,

@@ -41,9 +41,9 @@ impl MemoryHost {
 }
 
 /// The commands of a session.
-struct Script(std::str::Lines<'static>);
+struct ScriptReader(std::str::Lines<'static>);
 
-impl CommandReader for Script {
+impl CommandReader for ScriptReader {
     fn read_line(&mut self, _: &str) -> Result<Option<String>> {
         Ok(self.0.next().map(str::to_string))
     }
@@ -113,7 +113,7 @@ impl DropinHost for MemoryHost {
         _: Box<dyn LineCompleter>,
     ) -> Result<Box<dyn CommandReader>> {
         assert_eq!(prompts, PromptStream::Messages);
-        Ok(Box::new(Script(self.commands.lines())))
+        Ok(Box::new(ScriptReader(self.commands.lines())))
     }
 
     fn run_apart(&self, _: &mut dyn FnMut(CommandProcess) -> Result<()>) -> Result<bool> {

@@ -23,12 +23,12 @@ struct ScriptedHost {
     is_interrupted: bool,
 }
 
-struct Script {
+struct ScriptReader {
     lines: std::vec::IntoIter<&'static str>,
     printed: Rc<RefCell<String>>,
 }
 
-impl CommandReader for Script {
+impl CommandReader for ScriptReader {
     fn read_line(&mut self, prompt: &str) -> Result<Option<String>> {
         let line = self.lines.next();
         *self.printed.borrow_mut() += &format!("{prompt}{}\n", line.unwrap_or("(end)"));
@@ -77,7 +77,7 @@ impl DropinHost for ScriptedHost {
         _: Box<dyn LineCompleter>,
     ) -> Result<Box<dyn CommandReader>> {
         assert_eq!(shell, "pprof");
-        Ok(Box::new(Script {
+        Ok(Box::new(ScriptReader {
             lines: self.lines.clone().into_iter(),
             printed: Rc::clone(&self.printed),
         }))
