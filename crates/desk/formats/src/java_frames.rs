@@ -13,8 +13,8 @@ use crate::lines::LineReader;
 use crate::reading::FormatReadOptions;
 use crate::stacks::{self, AddressLocations};
 
-/// Reads all samples, and then the names of their frames. `values` returns the values and the labels
-/// of a sample.
+/// Reads all samples, and then the names of their frames. `values` returns the values and the
+/// labels of a sample.
 pub(crate) fn read(
     lines: &mut LineReader<'_>,
     builder: &mut ProfileBuilder,

@@ -1,4 +1,5 @@
-//! Numbers with a fraction, as Go reads and writes them: flags, options and saved settings have them.
+//! Numbers with a fraction, as Go reads and writes them: flags, options and saved settings have
+//! them.
 
 /// Reads a number as Go's `strconv.ParseFloat` does, with underscores between digits and in
 /// hexadecimal, too; `None` if it is none, or too large.

@@ -18,8 +18,8 @@ use super::sources::SourceFileCache;
 use super::viewers::ShownFile;
 use super::{filters, image, viewers};
 
-/// Filters the profile and prints the requested report, or shows it in a viewer, which gets the file
-/// `shown`.
+/// Filters the profile and prints the requested report, or shows it in a viewer, which gets the
+/// file `shown`.
 pub(super) fn report(
     mut profile: Profile,
     config: &PprofConfig<'_>,
