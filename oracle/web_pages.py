@@ -55,7 +55,10 @@ URLS = [
     "peek?f=nobody",
     "source?f=pars|put|walk|main",
     "source?f=nobody",
+    "source?f=main&si=0&unit=kb",
     "disasm?f=nobody",
+    "disasm?f=main",
+    "disasm?f=pars|put|walk&intel=t",
     "download",
     "?f=main",
 ]
@@ -269,17 +272,14 @@ def text_of(page):
 
 
 def source_rows(page):
-    """Name, file and totals of each function of a listing, from pprof's or heapprof's page."""
-    functions = re.findall(
-        r"<h2>(.*?)</h2><p class=\"filename\">(.*?)</p>.*?Total:\s+(\S+)\s+(\S+) \(flat, cum\)",
-        page,
-        re.S,
-    )
-    if not functions:
-        functions = re.findall(
-            r"ROUTINE =+ (.*?) in (.*?)\n\s*(\S+)\s+(\S+) \(flat, cum\)", page
-        )
-    return sorted(tuple(map(html.unescape, one)) for one in functions)
+    """The words of each line of a listing, from pprof's or heapprof's page: functions, sums, lines,
+    instructions."""
+    page = re.sub(r"(?s)<(script|style).*?</\1>", "", page)
+    found = re.findall(r"(?s)<h2>.*?(?:</pre>|</section>)", page)
+    text = re.sub(r"</?(h2|p|div|pre|summary|details|section)\b[^>]*>", "\n", "\n".join(found))
+    text = re.sub(r"<span class=asm>", "\n", text)
+    text = html.unescape(html.unescape(re.sub(r"<[^>]*>", "", text)))
+    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
 
 
 def first_difference(want, got):
@@ -311,7 +311,8 @@ def compare(path, pprof, heapprof):
         boxes = boxes_of_pprof(want, query.get("p"))
         return compare_boxes(boxes, boxes_of_heapprof(got))
     if view == "source":
-        return first_difference(source_rows(want), source_rows(got))
+        # The order of files with the same flat is not defined.
+        return first_difference(sorted(source_rows(want)), sorted(source_rows(got)))
     return first_difference(text_of(want).splitlines(), text_of(got).splitlines())
 
 

@@ -11,7 +11,7 @@ use super::{Reply, Server};
 const GO: &str = "valid/go.leaky.after.pb.gz";
 const BEFORE: &str = "valid/go.leaky.before.pb.gz";
 
-fn sample(name: &str) -> String {
+pub(super) fn sample(name: &str) -> String {
     sample_profiles().join(name).display().to_string()
 }
 
@@ -26,7 +26,7 @@ pub(super) fn serve(home: &Path, words: &[&str]) -> Server {
 }
 
 /// Returns a text without the escapes of HTML.
-fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     let escapes = [
         ("&lt;", "<"),
         ("&gt;", ">"),
@@ -39,7 +39,7 @@ fn plain(text: &str) -> String {
     })
 }
 
-fn page(server: &Server, path: &str, query: &str) -> String {
+pub(super) fn page(server: &Server, path: &str, query: &str) -> String {
     let reply = server.get(path, query);
     let text = String::from_utf8(reply.body).unwrap();
     assert_eq!(reply.status, 200, "{path}?{query}: {text}");
@@ -47,7 +47,7 @@ fn page(server: &Server, path: &str, query: &str) -> String {
 }
 
 /// Returns the parts of a text between `before` and `after`.
-fn parts<'a>(text: &'a str, before: &str, after: &str) -> Vec<&'a str> {
+pub(super) fn parts<'a>(text: &'a str, before: &str, after: &str) -> Vec<&'a str> {
     let rest = text.split(before).skip(1);
     rest.map(|rest| rest.split(after).next().unwrap()).collect()
 }
@@ -230,7 +230,6 @@ fn what_a_view_cannot_do_is_said() {
         ("/top", "f=a&f=b", "The parameter \"f\" is given twice"),
         ("/peek", "f=nobody", "no matches found for regexp: nobody"),
         ("/flamegraph", "p=(", "p \"(\": "),
-        ("/disasm", "f=main", "the page has no instructions"),
     ] {
         let reply = server.get(path, query);
         assert_eq!(reply.status, 400, "{path}?{query}");

@@ -4,6 +4,7 @@
 //! `heapprof-dropin` makes the rows, and `heapprof-web` writes the page. This module decides what
 //! is at a path, and makes the links.
 
+mod listing;
 mod settings_file;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -175,6 +176,7 @@ impl PprofPages {
             PprofViewBody::Text(text) => {
                 ViewBody::Text(String::from_utf8_lossy(&text).into_owned())
             }
+            PprofViewBody::Listing(rows) => ViewBody::Listing(listing::functions(rows)),
             PprofViewBody::Flame(graph) => {
                 let shown = graph.shown.0 - graph.shown.1;
                 notes.push(format!(
@@ -358,8 +360,6 @@ fn link_to(text: &str, path: &str, parameters: UrlParameters) -> ViewLink {
 fn view_links(current: PprofView, parameters: &UrlParameters) -> Vec<ViewLink> {
     let mut links: Vec<ViewLink> = PPROF_VIEWS
         .iter()
-        // No link leads to the view that this server does not have.
-        .filter(|(view, _, _)| *view != PprofView::Disasm)
         .map(|(view, name, title)| {
             let mut kept = parameters.clone();
             // Only the flame graph has a pivot.

@@ -12,6 +12,7 @@ mod flag_table;
 mod flags;
 mod go_numbers;
 mod image;
+mod listings;
 mod load;
 mod object_tools;
 mod page;

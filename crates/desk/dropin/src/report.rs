@@ -62,7 +62,10 @@ pub use self::{
     topproto::topproto,
     traces::traces,
     tree::tree,
-    weblist::weblist,
+    weblist::{
+        InstructionRow, LineCode, ListingFunction, ListingLine, ListingOrder, ListingRow,
+        source_listing, weblist,
+    },
     zone::ReportTimeZone,
 };
 

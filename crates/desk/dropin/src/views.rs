@@ -5,7 +5,7 @@ use std::io::Write;
 
 use anyhow::Result;
 
-use crate::report::{FlameGraph, TopRow};
+use crate::report::{FlameGraph, ListingRow, TopRow};
 
 /// A view of pprof's page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +51,8 @@ pub enum PprofViewBody {
     Flame(Box<FlameGraph>),
     /// A text of lines.
     Text(Vec<u8>),
+    /// Source lines of functions, with the instructions of each line.
+    Listing(Vec<ListingRow>),
 }
 
 /// A row of Top, with its shares of the total in percent.

@@ -16,8 +16,8 @@ use std::rc::Rc;
 use anyhow::{Result, bail};
 use expect_test::{Expect, expect};
 use heapprof_dropin::report::{
-    InlinedFrame, Instruction, ObjectFile, ObjectMapping, ObjectProblem, ObjectSymbol, ObjectTool,
-    PprofReportOptions, SymbolQuery, disasm, weblist,
+    InlinedFrame, Instruction, ListingOrder, ObjectFile, ObjectMapping, ObjectProblem,
+    ObjectSymbol, ObjectTool, PprofReportOptions, SymbolQuery, disasm, weblist,
 };
 use heapprof_dropin::{
     CommandProcess, CommandReader, DropinHost, FetchOptions, LineCompleter, PromptStream,
@@ -190,9 +190,17 @@ fn options(symbol: &str) -> PprofReportOptions {
 }
 
 fn disassembled(profile: &Profile, options: &PprofReportOptions) -> Result<String, String> {
+    disassembled_in(ListingOrder::Name, profile, options)
+}
+
+fn disassembled_in(
+    order: ListingOrder,
+    profile: &Profile,
+    options: &PprofReportOptions,
+) -> Result<String, String> {
     let mut out = Vec::new();
     let problem = |problem: ObjectProblem| panic!("{problem:?}");
-    match disasm(profile, options, &MadeTool, &problem, &mut out) {
+    match disasm(profile, options, order, &MadeTool, &problem, &mut out) {
         Ok(()) => Ok(String::from_utf8(out).unwrap().replace('\t', "→")),
         Err(error) => {
             assert!(out.is_empty());
@@ -237,6 +245,24 @@ fn instructions_have_values_and_places() {
                  .          .       2108: RET                                     ;late keep.c:41
     "#]],
     );
+}
+
+/// A page shows the functions with the largest flat first, up to a number.
+#[test]
+fn pages_begin_with_the_largest_function() {
+    let titles = |order: ListingOrder| -> Vec<String> {
+        let text = disassembled_in(order, &profile(BASE), &options(".")).unwrap();
+        let lines = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("ROUTINE ="));
+        lines
+            .map(|line| line.trim_start_matches('=').trim().to_string())
+            .collect()
+    };
+    assert_eq!(titles(ListingOrder::Name), ["keep", "late"]);
+    assert_eq!(titles(ListingOrder::Largest(500)), ["keep", "late"]);
+    assert_eq!(titles(ListingOrder::Largest(1)), ["keep"]);
+    assert!(titles(ListingOrder::Largest(0)).is_empty());
 }
 
 /// As in pprof, an address selects a function only if the file is loaded where it was linked.

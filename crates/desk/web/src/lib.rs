@@ -34,5 +34,8 @@ pub use crate::{
         API_PATH, AcceptedBody, ApiAnswer, ApiHandler, ApiRefusal, ApiRequest, JSON_MEDIA_TYPE,
         PageServer, ServerStop,
     },
-    view_page::{UrlParameters, ViewBody, ViewBox, ViewField, ViewFlame, ViewLink, ViewPage},
+    view_page::{
+        UrlParameters, ViewBody, ViewBox, ViewField, ViewFlame, ViewFunction, ViewInstruction,
+        ViewLine, ViewLink, ViewPage,
+    },
 };

@@ -1,6 +1,7 @@
 //! Writes a view of pprof's page as HTML. Its links and its form work without a script.
 
 mod flame;
+mod listing;
 
 use std::fmt::Write;
 
@@ -8,7 +9,10 @@ use form_urlencoded::Serializer;
 
 use crate::page::{ServedPage, escape_html, hash_of};
 
-pub use self::flame::{ViewBox, ViewFlame};
+pub use self::{
+    flame::{ViewBox, ViewFlame},
+    listing::{ViewFunction, ViewInstruction, ViewLine},
+};
 
 const VIEW_STYLE: &str = include_str!("../page/views/style.css");
 const VIEW_SCRIPT: &str = include_str!("../page/views/script.js");
@@ -78,6 +82,8 @@ pub enum ViewBody {
     Table(&'static [&'static str], Vec<Vec<String>>),
     /// A text of lines.
     Text(String),
+    /// Source lines of functions, with their instructions.
+    Listing(Vec<ViewFunction>),
     /// A flame graph.
     Flame(ViewFlame),
 }
@@ -121,6 +127,7 @@ impl ViewPage {
                 html += &escape_lines(text);
                 html += "</pre>\n";
             }
+            ViewBody::Listing(functions) => Self::push_listing(&mut html, functions),
             ViewBody::Flame(flame) => flame.push_svg(&mut html, self),
         }
         html += &format!("</main>\n<script>{VIEW_SCRIPT}</script>\n</body>\n</html>\n");
@@ -284,9 +291,27 @@ mod tests {
                 share: None,
             }],
         };
+        let row = ViewInstruction {
+            text: evil.clone(),
+            place: evil.clone(),
+            is_call: false,
+        };
+        let function = ViewFunction {
+            name: evil.clone(),
+            file: evil.clone(),
+            sums: evil.clone(),
+            lines: [vec![], vec![row]]
+                .map(|instructions| ViewLine {
+                    text: evil.clone(),
+                    has_code: true,
+                    instructions,
+                })
+                .to_vec(),
+        };
         for body in [
             ViewBody::Table(&["Name"], vec![vec![evil.clone()]]),
             ViewBody::Text(format!("a\n{evil}")),
+            ViewBody::Listing(vec![function]),
             ViewBody::Flame(flame),
         ] {
             let served = page(body).html();

@@ -1,22 +1,19 @@
 //! Prints the report: computes options as pprof's driver does, filters, aggregates, prints.
 
-use std::cell::RefCell;
 use std::io::Write;
 use std::path::Path;
 
 use crate::graph;
-use crate::report::{self, ObjectProblem, PprofReportOptions, ReportTimeZone};
+use crate::report::{self, ListingOrder, PprofReportOptions, ReportTimeZone};
 use crate::reshape::{self, LabelUnits};
 use anyhow::{Result, anyhow, bail};
 use heapprof_profile::Profile;
-use heapprof_text::{ControlReplacement, escaping, printable};
+use heapprof_text::{ControlReplacement, escaping};
 
 use super::config::PprofConfig;
-use super::object_tools::ObjectTools;
 use super::profile_copy::{FileReaders, create_numbered};
-use super::sources::SourceFileCache;
 use super::viewers::ShownFile;
-use super::{filters, image, viewers};
+use super::{filters, image, listings, viewers};
 
 /// Filters the profile and prints the requested report, or shows it in a viewer, which gets the
 /// file `shown`.
@@ -139,7 +136,6 @@ fn text(
     config: &PprofConfig<'_>,
     out: &mut dyn Write,
 ) -> Result<()> {
-    let note = |text: &str| config.note(text);
     match format {
         "raw" => report::raw(&profile, &options.zone, out)?,
         "traces" => report::traces(&profile, options, out)?,
@@ -148,37 +144,9 @@ fn text(
         "text" | "top" => report::top(&profile, options, out)?,
         "tree" | "peek" => report::tree(&profile, options, out)?,
         "callgrind" | "kcachegrind" => report::callgrind(&profile, options, out)?,
-        "list" => {
-            let sources = SourceFileCache::new(options)?;
-            report::list(&profile, options, &|file| sources.read(file), out)?;
-        }
-        "disasm" => {
-            let tools = ObjectTools::new(config);
-            // As in pprof, why a file can't be opened stands above the report, even if that goes
-            // into another file.
-            let print_line = |text: String| {
-                let body = move |out: &mut dyn Write| Ok(writeln!(out, "{}", printable(&text))?);
-                config.host.write(None, Box::new(body))
-            };
-            let unprinted = RefCell::new(Ok(()));
-            let report_problem = |problem| match problem {
-                ObjectProblem::NotOpened(why) => {
-                    let printed = print_line(why);
-                    if printed.is_err() {
-                        *unprinted.borrow_mut() = printed;
-                    }
-                }
-                ObjectProblem::NoSymbols(why) => note(&why),
-            };
-            report::disasm(&profile, options, &tools, &report_problem, out)?;
-            unprinted.into_inner()?;
-        }
-        "weblist" => {
-            let tools = ObjectTools::new(config);
-            let sources = SourceFileCache::new(options)?;
-            let read = |file: &str| sources.read(file);
-            report::weblist(&profile, options, &tools, &read, &note, out)?;
-        }
+        "list" => listings::list(&profile, options, out)?,
+        "disasm" => listings::disasm(&profile, options, ListingOrder::Name, config, out)?,
+        "weblist" => listings::weblist(&profile, options, config, out)?,
         _ => report::dot(&profile, options, out)?,
     }
     Ok(())

@@ -5,7 +5,7 @@
 
 mod configs;
 mod fields;
-mod limited_text;
+mod limits;
 mod notes;
 mod rows;
 mod settings;
@@ -17,19 +17,21 @@ use anyhow::{Result, anyhow, bail};
 use heapprof_profile::{EncodeOptions, Gzip, Profile, encode_with};
 
 use self::fields::{CONFIG_FIELDS, ViewConfig};
-use self::limited_text::LimitedText;
+use self::limits::{LimitedRows, LimitedText};
 use self::notes::ReportNotes;
 use self::rows::{in_page_order, with_percent};
 use super::config::PprofConfig;
 use super::flag_table::{FlagGroup, flags_in_group};
 use super::flags::PprofArguments;
-use super::print;
-use crate::report::{self, FlameGraph};
+use super::{listings, print};
+use crate::report::{self, FlameGraph, ListingOrder};
 use crate::reshape::go_regex;
 use crate::views::{ConfigLink, PprofView, PprofViewBody, PprofViewReport, PprofViews};
 
 /// The number of rows of the view Top, whatever the parameter `n` says.
 const TOP_ROWS: &str = "500";
+/// The number of source files of the view Source, and of functions of the view Disassembly.
+const LISTING_ROWS: usize = 500;
 /// The parameter of the flame graph that chooses frames.
 const PIVOT_PARAMETER: &str = "p";
 
@@ -148,11 +150,8 @@ impl PprofViews for LoadedViews {
             PprofView::Top => ("top", &[("nodecount", TOP_ROWS)]),
             PprofView::Flame => ("svg", &[("call_tree", "t"), ("trim", "f")]),
             PprofView::Peek => ("peek", &[("granularity", "lines")]),
-            PprofView::Source => ("list", &[("noinlines", "f")]),
-            PprofView::Disasm => bail!(
-                "the page has no instructions; heapprof pprof -disasm={:?} shows them",
-                given("f")
-            ),
+            PprofView::Source => ("weblist", &[("noinlines", "f")]),
+            PprofView::Disasm => ("disasm", &[("noinlines", "t")]),
         };
         let ineffective = self.ineffective_parameters(view, &settings);
         for (name, value) in overrides {
@@ -163,7 +162,8 @@ impl PprofViews for LoadedViews {
             set.map_err(|why| anyhow!(why))?;
         }
         // The same parameter also filters, so these views show only stacks with a match.
-        let about = matches!(view, PprofView::Peek | PprofView::Source).then(|| given("f"));
+        let has_functions = !matches!(view, PprofView::Top | PprofView::Flame);
+        let about = has_functions.then(|| given("f"));
         let host = ReportNotes::default();
         let config = PprofConfig {
             host: &host,
@@ -199,10 +199,26 @@ impl PprofViews for LoadedViews {
                 let graph = FlameGraph::new(&profile, &options, pivot.as_ref());
                 (graph.labels.clone(), PprofViewBody::Flame(Box::new(graph)))
             }
-            PprofView::Peek | PprofView::Source | PprofView::Disasm => {
+            PprofView::Peek => {
                 let mut text = LimitedText::new(max_bytes);
                 print::print(profile, format, &options, &config, &mut text)?;
                 (Vec::new(), PprofViewBody::Text(text.text))
+            }
+            PprofView::Source => {
+                let order = ListingOrder::Largest(LISTING_ROWS);
+                let mut rows = LimitedRows::new(max_bytes);
+                let mut show = |row| rows.push(row);
+                listings::source_rows(&profile, &options, order, &config, &mut show)?;
+                let mut labels = report::profile_labels(&profile, &options, &options.values());
+                labels.push(format!("Total: {}", options.values().show(options.total)));
+                (labels, PprofViewBody::Listing(rows.rows))
+            }
+            PprofView::Disasm => {
+                let order = ListingOrder::Largest(LISTING_ROWS);
+                let mut text = LimitedText::new(max_bytes);
+                listings::disasm(&profile, &options, order, &config, &mut text)?;
+                let labels = report::profile_labels(&profile, &options, &options.values());
+                (labels, PprofViewBody::Text(text.text))
             }
         };
         drop(config);

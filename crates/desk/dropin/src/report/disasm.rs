@@ -4,6 +4,7 @@
 //! the mapping of the file. This code begins with an address inside. Source: google/pprof,
 //! internal/report/report.go.
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::io::Write;
 
@@ -16,6 +17,7 @@ use super::object::{
     parse_address,
 };
 use super::options::PprofReportOptions;
+use super::weblist::ListingOrder;
 use super::{GraphPurpose, graph};
 use crate::error::DropinError;
 
@@ -27,6 +29,7 @@ const LONG_INSTRUCTION: usize = 40;
 pub fn disasm(
     profile: &Profile,
     options: &PprofReportOptions,
+    order: ListingOrder,
     tool: &dyn ObjectTool,
     report_problem: &dyn Fn(ObjectProblem),
     out: &mut dyn Write,
@@ -64,6 +67,10 @@ pub fn disasm(
             names.then(a.start.cmp(&b.start))
         },
     );
+    if let ListingOrder::Largest(count) = order {
+        shown.sort_by_key(|one| Reverse(one.sums(&graph).0));
+        shown.truncate(count);
+    }
     // Nothing is printed if the disassembler fails.
     let mut text = format!("Total: {}\n", values.show(options.total)).into_bytes();
     for one in shown {
@@ -174,6 +181,16 @@ impl<'a> SampledSymbol<'a> {
             nodes: file.nodes.get(range).unwrap_or_default(),
         }
     }
+
+    /// Returns the sums of flat and of cum.
+    fn sums(&self, graph: &CallGraph<'_>) -> (i64, i64) {
+        let (mut flat, mut cum) = ((0, 0), (0, 0));
+        for &(_, node) in self.nodes {
+            add(&mut flat, graph.flats(node), false);
+            add(&mut cum, graph.cums(node), false);
+        }
+        (flat.0, cum.0)
+    }
 }
 
 /// Returns a node as Go prints its structure. pprof compares these texts.
@@ -216,11 +233,7 @@ fn write_symbol(
 ) -> Result<(), DropinError> {
     let values = options.values();
     let has_divisor = options.mean_divisor.is_some();
-    let (mut flat, mut cum) = ((0, 0), (0, 0));
-    for &(_, node) in one.nodes {
-        add(&mut flat, graph.flats(node), false);
-        add(&mut cum, graph.cums(node), false);
-    }
+    let (flat, cum) = one.sums(graph);
     for (at, name) in one.symbol.names.iter().enumerate() {
         let title = if at == 0 { "ROUTINE" } else { "    AKA" };
         writeln!(out, "{title} ======================== {name}")?;
@@ -228,9 +241,9 @@ fn write_symbol(
     writeln!(
         out,
         "{:>10} {:>10} (flat, cum) {} of Total",
-        values.show(flat.0),
-        values.show(cum.0),
-        percentage(cum.0, options.total)
+        values.show(flat),
+        values.show(cum),
+        percentage(cum, options.total)
     )?;
     let mut nodes = one.nodes.iter().peekable();
     let mut place = ("", "", 0);

@@ -8,17 +8,24 @@
 
 mod cut;
 mod instructions;
+mod listing;
 mod page;
 mod samples;
 mod text;
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use heapprof_profile::Profile;
 
+pub use self::listing::{
+    InstructionRow, LineCode, ListingFunction, ListingLine, ListingOrder, ListingRow,
+};
+
 use self::instructions::InstructionMap;
-use self::page::ListingPage;
+use self::listing::SourceListing;
+use self::page::{page_end, page_start, push_row};
 use self::samples::SampledAddresses;
+use super::header::profile_labels;
 use super::list::SourceReader;
 use super::object::ObjectTool;
 use super::options::PprofReportOptions;
@@ -34,6 +41,33 @@ pub fn weblist(
     note: &dyn Fn(&str),
     out: &mut dyn Write,
 ) -> Result<(), DropinError> {
+    let values = options.values();
+    let legend = profile_labels(profile, options, &values);
+    let mut text = page_start(&legend, &values.show(options.total));
+    let mut show = |row: ListingRow| {
+        push_row(&row, &mut text);
+        out.write_all(&text)?;
+        text.clear();
+        Ok(())
+    };
+    let order = ListingOrder::Name;
+    source_listing(profile, options, order, tool, read, note, &mut show)?;
+    // A page without functions has no row yet.
+    out.write_all(&text)?;
+    Ok(out.write_all(page_end())?)
+}
+
+/// Gives each row of the listing to `show`: the functions that [`weblist`] prints. `note` gets what
+/// the user should know about the rows.
+pub fn source_listing(
+    profile: &Profile,
+    options: &PprofReportOptions,
+    order: ListingOrder,
+    tool: &dyn ObjectTool,
+    read: SourceReader<'_>,
+    note: &dyn Fn(&str),
+    show: &mut dyn FnMut(ListingRow) -> io::Result<()>,
+) -> Result<(), DropinError> {
     let samples = SampledAddresses::new(profile, options, tool, note);
     if !samples.is_matched() {
         let symbol = options.symbol.as_ref().map(ToString::to_string);
@@ -43,12 +77,11 @@ pub fn weblist(
     map.add_disassembled(&samples, options, tool, note);
     map.add_unmapped(&samples);
     map.add_values(&samples);
-    ListingPage {
-        profile,
+    let listing = SourceListing {
         options,
         samples: &samples,
         map: &map,
         read,
-    }
-    .write(out)
+    };
+    listing.visit(order, show)
 }

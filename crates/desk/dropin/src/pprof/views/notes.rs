@@ -12,8 +12,8 @@ use crate::host::{
     ReportBody, ToolReadOptions, WebPageRequest,
 };
 
-/// A host that keeps the notes of a report. The profile is read already, so the host refuses to
-/// read or write anything.
+/// A host that keeps the notes of a report, and what the report prints above its rows. The profile
+/// is read already, so the host refuses to read or write any file.
 #[derive(Default)]
 pub(super) struct ReportNotes(RefCell<Vec<String>>);
 
@@ -70,8 +70,16 @@ impl DropinHost for ReportNotes {
         false
     }
 
-    fn write(&self, _: Option<&Path>, _: ReportBody<'_>) -> Result<()> {
-        bail!(CLOSED)
+    fn write(&self, file: Option<&Path>, body: ReportBody<'_>) -> Result<()> {
+        if file.is_some() {
+            bail!(CLOSED);
+        }
+        let mut text = Vec::new();
+        body(&mut text)?;
+        for line in String::from_utf8_lossy(&text).lines() {
+            self.note(line);
+        }
+        Ok(())
     }
 
     fn write_into(&self, _: &str, _: File, _: ReportBody<'_>) -> Result<()> {
