@@ -1,8 +1,7 @@
 //! The tools that read object files for `-disasm` and `-weblist`: objdump, nm, llvm-symbolizer and
 //! addr2line, found and called as pprof does.
 //!
-//! The tools are called without a shell. What they print is data: it is read line by line up to a
-//! limit. pprof also disassembles files of macOS and Windows; heapprof reads ELF files. Source:
+//! pprof also disassembles files of macOS and Windows; heapprof reads ELF files. Source:
 //! google/pprof, internal/binutils.
 
 mod address_names;
@@ -10,7 +9,6 @@ mod disassembly;
 mod file;
 mod load_base;
 mod places;
-mod run;
 mod source_lines;
 mod symbol_list;
 
@@ -18,11 +16,11 @@ use std::ops::Range;
 use std::path::Path;
 
 use crate::report::{Instruction, ObjectFile, ObjectMapping, ObjectTool};
+use crate::tool_process::{MAX_INSTRUCTION_BYTES, ToolCommand};
 
 use self::disassembly::InstructionParser;
 use self::file::{LineMethod, MappedFile};
 use self::places::ToolPlaces;
-use self::run::{MAX_INSTRUCTION_BYTES, ToolCommand, file_argument};
 use super::config::PprofConfig;
 
 /// The outside tools that pprof uses.
@@ -105,7 +103,7 @@ impl ObjectTool for ObjectTools {
                 command.arg("intel");
             }
         }
-        command.arg(file_argument(Path::new(file)));
+        command.file(Path::new(file));
         let mut parser = InstructionParser::default();
         command.run(MAX_INSTRUCTION_BYTES, &mut |line| parser.add(line))?;
         Ok(parser.finish())

@@ -2,15 +2,13 @@
 //! the source lines of addresses (addr2line).
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdout, Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use regex::Regex;
 
 use crate::jeprof::names::NameShortener;
+use crate::tool_process::{MAX_INSTRUCTION_BYTES, MAX_SYMBOL_BYTES, ToolCommand, ToolError};
 
 /// A function of a file, as nm lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,8 +50,8 @@ pub(super) fn routines(file: &Path, wanted: &Regex, names: &NameShortener) -> Re
     let mut table = RoutineTable::default();
     for options in [&["-n", "--demangle"][..], &["-D", "-n", "--demangle"]] {
         let mut lines = SymbolLines::new(wanted);
-        let arguments = options.iter().map(OsStr::new).chain([file.as_os_str()]);
-        run("nm", arguments, None, |line| lines.read(line))?;
+        let command = command("nm", options, &file);
+        run(&command, MAX_SYMBOL_BYTES, &mut |line| lines.read(line))?;
         let (found, has_fini) = lines.finish();
         table.has_fini |= has_fini;
         if !found.is_empty() {
@@ -163,8 +161,8 @@ pub(super) fn debug_file(file: &Path) -> Option<PathBuf> {
 /// 0 if the file has no such section.
 pub(super) fn code_shift(file: &Path) -> Result<u64> {
     let mut shift = None;
-    let arguments = [OsStr::new("-h"), file.as_os_str()];
-    run("objdump", arguments.into_iter(), None, |line| {
+    let command = command("objdump", &["-h"], file);
+    run(&command, MAX_SYMBOL_BYTES, &mut |line| {
         let words: Vec<&str> = line.split_whitespace().collect();
         if let [_, ".text", _, address, _, offset, ..] = words[..]
             && let (Ok(address), Ok(offset)) = (
@@ -188,8 +186,8 @@ pub(super) fn instructions(file: &Path, routine: &Routine, bias: u64) -> Result<
     let begin = format!("--start-address=0x{:016x}", routine.begin);
     let end = format!("--stop-address=0x{:016x}", routine.end);
     let options = ["-C", "-d", "-l", "--no-show-raw-insn", &begin, &end];
-    let arguments = options.iter().map(OsStr::new).chain([file.as_os_str()]);
-    run("objdump", arguments, None, |line| {
+    let command = command("objdump", &options, file);
+    run(&command, MAX_INSTRUCTION_BYTES, &mut |line| {
         if let Some(found) = place.captures(line) {
             file_name = found[1].to_string();
             number = found[2].parse().unwrap_or(i64::MAX);
@@ -226,11 +224,14 @@ pub(super) fn places(file: &Path, addresses: &[u64], inlines: bool) -> Result<Ve
         true => &["-a", "-f", "-C", "-i", "-e"],
         false => &["-a", "-f", "-C", "-e"],
     };
-    let arguments = options.iter().map(OsStr::new).chain([file.as_os_str()]);
+    let mut command = command("addr2line", options, file);
+    command.input(input);
     // An address is followed by two lines for each function: its name and its place.
     let mut is_place = false;
-    run("addr2line", arguments, Some(input), |line| {
-        match line.strip_prefix("0x") {
+    run(
+        &command,
+        MAX_SYMBOL_BYTES,
+        &mut |line| match line.strip_prefix("0x") {
             Some(digits) if !is_place && digits.bytes().all(|b| b.is_ascii_hexdigit()) => {
                 places.push(String::new());
             }
@@ -242,62 +243,40 @@ pub(super) fn places(file: &Path, addresses: &[u64], inlines: bool) -> Result<Ve
                 }
                 is_place = !is_place;
             }
-        }
-    })?;
+        },
+    )?;
     Ok(places)
+}
+
+/// Makes the command line of a tool that reads a file.
+fn command(tool: &str, options: &[&str], file: &Path) -> ToolCommand {
+    let mut command = ToolCommand::new(tool);
+    for option in options {
+        command.arg(option);
+    }
+    command.file(file);
+    command
 }
 
 /// Runs a tool, and calls `read` with each line that it prints, without line ends. A tool that
 /// fails has printed nothing that can be read.
-fn run<'a>(
-    tool: &str,
-    arguments: impl Iterator<Item = &'a OsStr>,
-    input: Option<String>,
-    mut read: impl FnMut(&str),
-) -> Result<()> {
-    let child = Command::new(tool)
-        .args(arguments)
-        .stdin(match input {
-            Some(_) => Stdio::piped(),
-            None => Stdio::null(),
-        })
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn();
-    let mut child = match child {
-        Err(error) if error.kind() == ErrorKind::NotFound => bail!(
-            "{tool} is not installed, and this command reads code with it; install the package \
-             binutils, or use top --lines"
-        ),
-        child => child.with_context(|| format!("{tool} cannot be run"))?,
-    };
-    let (to_tool, from_tool) = (child.stdin.take(), child.stdout.take());
-    // The tool may answer before it has read all input, so the input is written at the same time.
-    let lines = std::thread::scope(|scope| {
-        if let (Some(input), Some(mut pipe)) = (input, to_tool) {
-            // The tool has ended if its input can't be written.
-            scope.spawn(move || drop(pipe.write_all(input.as_bytes())));
+fn run(command: &ToolCommand, most: u64, read: &mut dyn FnMut(&str)) -> Result<()> {
+    let ran = command.run(most, &mut |line| {
+        let line = line.strip_suffix('\n').unwrap_or(line);
+        match line.contains('\r') {
+            true => read(&line.replace('\r', "")),
+            false => read(line),
         }
-        from_tool.map_or(Ok(()), |pipe| read_lines(pipe, &mut read))
     });
-    child
-        .wait()
-        .and(lines)
-        .with_context(|| format!("{tool}: its output cannot be read"))
-}
-
-fn read_lines(pipe: ChildStdout, read: &mut impl FnMut(&str)) -> std::io::Result<()> {
-    let mut pipe = BufReader::new(pipe);
-    let mut line = Vec::new();
-    while pipe.read_until(b'\n', &mut line)? > 0 {
-        if line.last() == Some(&b'\n') {
-            line.pop();
-        }
-        line.retain(|&byte| byte != b'\r');
-        read(&String::from_utf8_lossy(&line));
-        line.clear();
+    match ran {
+        Ok(()) | Err(ToolError::Failed(_)) => Ok(()),
+        Err(ToolError::NotInstalled(_)) => bail!(
+            "{} is not installed, and this command reads code with it; install the package \
+             binutils, or use top --lines",
+            command.name()
+        ),
+        Err(error) => Err(error.into()),
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -358,8 +337,8 @@ mod tests {
 
     #[test]
     fn a_tool_that_is_not_there() {
-        let none = std::iter::empty();
-        let error = run("heapprof-no-such-tool", none, None, |_| {}).unwrap_err();
+        let command = command("heapprof-no-such-tool", &[], Path::new("file"));
+        let error = run(&command, 1, &mut |_| {}).unwrap_err();
         assert!(format!("{error:#}").contains("install the package binutils"));
     }
 }

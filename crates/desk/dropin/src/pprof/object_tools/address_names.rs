@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::run::{MAX_SYMBOL_BYTES, ToolCommand, file_argument};
+use crate::tool_process::{MAX_SYMBOL_BYTES, ToolCommand};
 
 /// Types of symbols that are data.
 const DATA_TYPES: &str = "bBdDrRvVW";
@@ -24,7 +24,7 @@ impl AddressNames {
         for argument in ["--numeric-sort", "--print-size", "--format=posix"] {
             command.arg(argument);
         }
-        command.arg(file_argument(file));
+        command.file(file);
         let mut names = Self(Vec::new());
         command.run(MAX_SYMBOL_BYTES, &mut |line| names.add(line, base))?;
         Ok(names)

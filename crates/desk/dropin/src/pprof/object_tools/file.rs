@@ -8,11 +8,11 @@ use heapprof_symbolize::layout::{ObjectLayout, read_layout};
 use super::address_names::AddressNames;
 use super::load_base::{base_at, check_base, needs_kernel_symbol};
 use super::places::ToolPlaces;
-use super::run::{MAX_SYMBOL_BYTES, ToolCommand, file_argument};
 use super::source_lines::LineFinder;
 use super::symbol_list::SymbolFinder;
 use crate::pprof::sources::go_error_text;
 use crate::report::{InlinedFrame, ObjectFile, ObjectMapping, ObjectSymbol, SymbolQuery};
+use crate::tool_process::{MAX_SYMBOL_BYTES, ToolCommand};
 
 /// The symbol at the start of a kernel's code.
 const KERNEL_SYMBOL: &str = "_stext";
@@ -105,7 +105,7 @@ impl ObjectFile for MappedFile {
         };
         let mut command = ToolCommand::new(nm);
         command.arg("-n");
-        command.arg(file_argument(&self.path));
+        command.file(&self.path);
         let mut finder = SymbolFinder::new(query);
         command.run(MAX_SYMBOL_BYTES, &mut |line| finder.add(line))?;
         Ok(finder.finish())

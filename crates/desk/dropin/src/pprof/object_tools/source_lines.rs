@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::address_names::AddressNames;
 use super::places::ToolPlaces;
-use super::run::{ToolProcess, file_argument};
 use crate::report::InlinedFrame;
+use crate::tool_process::{ToolProcess, file_argument};
 
 /// Maximum length of a line of a tool's answer.
 const MAX_LINE: u64 = 16 << 20;

@@ -1,51 +1,111 @@
-//! Runs a tool and reads what it prints, line by line.
+//! Runs a tool that reads object files, without a shell, and reads what it prints line by line, up
+//! to a limit. What the tool prints is data.
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
-use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::fmt;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// Maximum number of bytes of instructions that a tool may print. It is enough for 5 MB of code.
 /// Each instruction takes several times its text in memory.
-pub(super) const MAX_INSTRUCTION_BYTES: u64 = 128 << 20;
+pub(crate) const MAX_INSTRUCTION_BYTES: u64 = 128 << 20;
 /// Maximum number of bytes of symbols that a tool may print.
-pub(super) const MAX_SYMBOL_BYTES: u64 = 1 << 30;
+pub(crate) const MAX_SYMBOL_BYTES: u64 = 1 << 30;
 /// Maximum number of bytes of a tool's error message that are shown.
 const MAX_MESSAGE: usize = 200;
 
 /// The command line of a tool.
-pub(super) struct ToolCommand {
+pub(crate) struct ToolCommand {
     program: OsString,
     arguments: Vec<OsString>,
+    input: Option<String>,
+}
+
+/// Reason why a tool gave no answer. It displays as one line with the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ToolError {
+    /// The tool is not installed.
+    NotInstalled(String),
+    /// The tool can't be started, or what it prints can't be read or is too long.
+    NotRead(String),
+    /// The tool failed. What it printed was read.
+    Failed(String),
+}
+
+impl fmt::Display for ToolError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::NotInstalled(why) | Self::NotRead(why) | Self::Failed(why)) = self;
+        out.write_str(why)
+    }
+}
+
+impl std::error::Error for ToolError {}
+
+impl From<ToolError> for String {
+    fn from(error: ToolError) -> Self {
+        error.to_string()
+    }
 }
 
 impl ToolCommand {
-    pub(super) fn new(program: impl AsRef<OsStr>) -> Self {
+    pub(crate) fn new(program: impl AsRef<OsStr>) -> Self {
         Self {
             program: program.as_ref().into(),
             arguments: Vec::new(),
+            input: None,
         }
     }
 
-    pub(super) fn arg(&mut self, argument: impl AsRef<OsStr>) {
+    pub(crate) fn arg(&mut self, argument: impl AsRef<OsStr>) {
         self.arguments.push(argument.as_ref().into());
     }
 
-    /// Runs the tool, and gives each line that it prints to `body`.
+    /// Adds the name of a file. The tools take no name for an option or for a file of options.
+    pub(crate) fn file(&mut self, file: &Path) {
+        self.arguments.push(file_argument(file));
+    }
+
+    /// Sets what the tool reads from its stdin, which is empty otherwise.
+    pub(crate) fn input(&mut self, text: String) {
+        self.input = Some(text);
+    }
+
+    /// Returns the name of the tool.
+    pub(crate) fn name(&self) -> Cow<'_, str> {
+        self.program.to_string_lossy()
+    }
+
+    /// Runs the tool, and gives each line that it prints to `body`, with its line end.
     ///
     /// # Errors
     /// The tool can't be started, fails, or prints more than `most` bytes.
-    pub(super) fn run(&self, most: u64, body: &mut dyn FnMut(&str)) -> Result<(), String> {
+    pub(crate) fn run(&self, most: u64, body: &mut dyn FnMut(&str)) -> Result<(), ToolError> {
         let child = Command::new(&self.program)
             .args(&self.arguments)
-            .stdin(Stdio::null())
+            .stdin(match self.input {
+                Some(_) => Stdio::piped(),
+                None => Stdio::null(),
+            })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn();
-        let mut child = ToolProcess(child.map_err(|error| self.failure(&error.to_string()))?);
+        let mut child = ToolProcess(child.map_err(|error| {
+            let why = self.failure(&error.to_string());
+            match error.kind() {
+                ErrorKind::NotFound => ToolError::NotInstalled(why),
+                _ => ToolError::NotRead(why),
+            }
+        })?);
         let (output, errors) = (child.0.stdout.take(), child.0.stderr.take());
-        // Errors are read from a separate thread, so that the tool never waits for its reader.
+        let input = child.0.stdin.take();
+        // Input is written and errors are read at the same time, so that the tool never waits.
         let (read, message) = std::thread::scope(|scope| {
+            if let (Some(text), Some(mut input)) = (&self.input, input) {
+                // A tool that does not read its input has ended, which is seen below.
+                scope.spawn(move || drop(input.write_all(text.as_bytes())));
+            }
             let message = scope.spawn(move || errors.map(read_message).unwrap_or_default());
             let read = match output {
                 Some(output) => read_lines(output, most, body),
@@ -56,13 +116,19 @@ impl ToolCommand {
             }
             (read, message.join().unwrap_or_default())
         });
-        read.map_err(|why| self.failure(&why))?;
-        let status = child.0.wait();
-        let status = status.map_err(|error| self.failure(&error.to_string()))?;
+        let not_read = |why: String| ToolError::NotRead(self.failure(&why));
+        read.map_err(not_read)?;
+        let status = child
+            .0
+            .wait()
+            .map_err(|error| not_read(error.to_string()))?;
+        let why = match &*message {
+            "" => status.to_string(),
+            message => format!("{status}: {message}"),
+        };
         match status.success() {
             true => Ok(()),
-            false if message.is_empty() => Err(self.failure(&status.to_string())),
-            false => Err(self.failure(&format!("{status}: {message}"))),
+            false => Err(ToolError::Failed(self.failure(&why))),
         }
     }
 
@@ -75,7 +141,7 @@ impl ToolCommand {
 }
 
 /// A running tool, which is ended with its owner.
-pub(super) struct ToolProcess(pub(super) Child);
+pub(crate) struct ToolProcess(pub(crate) Child);
 
 impl Drop for ToolProcess {
     fn drop(&mut self) {
@@ -117,10 +183,11 @@ fn read_message(errors: impl Read) -> String {
     text.lines().next().unwrap_or_default().to_string()
 }
 
-/// Returns a file name as an argument. A name that begins with a dash is no option.
-pub(super) fn file_argument(file: &Path) -> OsString {
+/// Returns a file name as an argument. A name that begins with a dash is no option, and a name that
+/// begins with an at sign is no file of options.
+pub(crate) fn file_argument(file: &Path) -> OsString {
     match file.as_os_str().as_encoded_bytes().first() {
-        Some(b'-') => Path::new(".").join(file).into(),
+        Some(b'-' | b'@') => Path::new(".").join(file).into(),
         _ => file.into(),
     }
 }
@@ -142,19 +209,35 @@ mod tests {
         let (lines, result) = run("echo a; printf b");
         assert_eq!((lines, result), (vec!["a\n".into(), "b".into()], Ok(())));
         let (_, result) = run("echo 'no such thing' >&2; echo more >&2; exit 3");
-        let error = result.unwrap_err();
+        let error = result.unwrap_err().to_string();
         assert!(error.starts_with("[sh -c echo"), "{error}");
         assert!(error.ends_with("exit status: 3: no such thing"), "{error}");
         let (_, result) = run("yes");
-        let error = result.unwrap_err();
+        let error = result.unwrap_err().to_string();
         assert!(error.contains("printed more than 100 bytes"), "{error}");
         let missing = ToolCommand::new("/no/such/tool").run(100, &mut |_| {});
-        assert!(missing.unwrap_err().starts_with("[/no/such/tool]: "));
+        let Err(ToolError::NotInstalled(why)) = missing else {
+            panic!("{missing:?}");
+        };
+        assert!(why.starts_with("[/no/such/tool]: "), "{why}");
+    }
+
+    #[test]
+    fn input_is_written_while_the_answer_is_read() {
+        let mut command = ToolCommand::new("cat");
+        command.input("line\n".repeat(100_000));
+        let mut count = 0;
+        let result = command.run(1 << 20, &mut |_| count += 1);
+        assert_eq!((count, result), (100_000, Ok(())));
+        let mut command = ToolCommand::new("true");
+        command.input("line\n".repeat(100_000));
+        assert_eq!(command.run(100, &mut |_| {}), Ok(()));
     }
 
     #[test]
     fn names_are_no_options() {
         assert_eq!(file_argument(Path::new("-M")), "./-M");
+        assert_eq!(file_argument(Path::new("@options")), "./@options");
         assert_eq!(file_argument(Path::new("a-b")), "a-b");
     }
 }
