@@ -26,6 +26,11 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
     CpuProfileHeader::find(head).is_some()
 }
 
+/// Returns the period in the header of a CPU profile, in microseconds; `None` for other words.
+pub(crate) fn period_micros(head: &[u8]) -> Option<u64> {
+    CpuProfileHeader::find(head).map(|header| header.period_micros)
+}
+
 pub(crate) fn read(
     stream: &mut dyn Read,
     options: &FormatReadOptions,

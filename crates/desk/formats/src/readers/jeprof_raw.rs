@@ -11,10 +11,11 @@ mod words;
 use crate::error::FormatError;
 use crate::format::ProfileFormat;
 use crate::lines::LineReader;
-use crate::readers::{gperftools, jemalloc};
+use crate::readers::{gperftools, gperftools_cpu, jemalloc};
 use crate::reading::{FormatReadOptions, ProfileReading};
 
 use names::SymbolNames;
+use words::RAW_PERIOD;
 
 const EXPECTED_SECTION: &str =
     "`--- heap`, `--- growth`, `--- profile` or the first line of a heap profile";
@@ -47,6 +48,10 @@ pub(crate) fn read(
     }
     let name = section(lines.line()).map(<[u8]>::to_vec);
     let reading = match name.as_deref() {
+        Some(b"profile") if is_cpu_profile(lines)? => {
+            values_are_known(options)?;
+            gperftools_cpu::read(&mut lines.rest(), options)?
+        }
         Some(b"profile") if !is_heap_text(lines.rest().fill_buf()?) => words::read(lines, options)?,
         Some(name) if PROFILE_SECTIONS.contains(&name) => {
             next_line(lines)?;
@@ -74,6 +79,23 @@ fn next_line(lines: &mut LineReader<'_>) -> Result<(), FormatError> {
     Err(lines.ended(EXPECTED_SECTION))
 }
 
+/// Whether binary words follow that are a CPU profile. google-pprof writes the words of a heap
+/// profile with the period [`RAW_PERIOD`].
+fn is_cpu_profile(lines: &mut LineReader<'_>) -> Result<bool, FormatError> {
+    let period = gperftools_cpu::period_micros(lines.rest().fill_buf()?);
+    Ok(period.is_some_and(|period| period != RAW_PERIOD))
+}
+
+/// Refuses [`FormatReadOptions::values`] for a profile that states what its values are.
+fn values_are_known(options: &FormatReadOptions) -> Result<(), FormatError> {
+    match options.values {
+        None => Ok(()),
+        Some(_) => Err(FormatError::ValuesKnown(
+            "holds a profile that already states what its values are".to_string(),
+        )),
+    }
+}
+
 fn is_heap_text(head: &[u8]) -> bool {
     [&b"heap"[..], b"%", b"\n", b"\r"]
         .iter()
@@ -93,10 +115,7 @@ fn text(
         return Err(lines.wrong(EXPECTED_SECTION));
     };
     // Unlike words, text contains the meaning of its values.
-    if options.values.is_some() {
-        let reason = "holds a heap profile that already states what its values are";
-        return Err(FormatError::ValuesKnown(reason.to_string()));
-    }
+    values_are_known(options)?;
     lines.stay();
     read(lines, options)
 }
@@ -206,8 +225,36 @@ mod tests {
         assert_eq!(profile.text(profile.sample_type[0].r#type), "inuse_objects");
         assert_eq!(
             read(&text).unwrap_err().to_string(),
-            "holds a heap profile that already states what its values are"
+            "holds a profile that already states what its values are"
         );
+    }
+
+    #[test]
+    fn cpu_profiles_with_names() {
+        // The addresses of callers are return addresses.
+        let words: [&[u64]; 4] = [
+            &[0, 3, 0, 10_000, 0],
+            &[4, 2, 0x40_1000, 0x40_2001],
+            &[1, 2, 0x40_1000, 0x40_3001],
+            &[0, 1, 0],
+        ];
+        let words: Vec<u8> = words
+            .concat()
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect();
+        let file = [format!("{SYMBOLS}--- profile\n").as_bytes(), &words].concat();
+        let reading = parsed(&file);
+        assert_eq!(
+            stack(&reading.profile),
+            ["401000 alloc(unsigned long)", "402000 inner < outer < main"]
+        );
+        assert_eq!(reading.profile.type_names(), ["samples", "cpu"]);
+        assert_eq!(reading.profile.samples.values(0), [4, 40_000_000]);
+        let options = FormatReadOptions::default().values("inuse_objects/count".parse().ok());
+        let mut input = &file[..];
+        let error = read(&mut LineReader::new(&mut input), &options).unwrap_err();
+        assert!(error.to_string().contains("already states"), "{error}");
     }
 
     #[test]
