@@ -21,6 +21,7 @@ mod profile_copy;
 mod ranges;
 mod remote;
 mod remote_symbols;
+mod setting_value;
 mod shell;
 mod sources;
 mod symbols;

@@ -6,7 +6,7 @@ use crate::kind::FlagKind;
 use crate::pprof::config::PprofConfig;
 use crate::pprof::flag_table::{FlagGroup, PprofFlag, find_flag, flags_in_group};
 use crate::pprof::flags::boolean;
-use crate::pprof::go_numbers::{go_text, parse_float};
+use crate::pprof::setting_value::written_as_go;
 
 /// A group of flags of which one is chosen: its name, and the group.
 const CHOICES: [(&str, FlagGroup); 2] = [
@@ -139,30 +139,16 @@ fn choose(flag: &'static PprofFlag, config: &mut PprofConfig<'_>) {
 
 fn set_value(flag: &'static PprofFlag, config: &mut PprofConfig<'_>, value: &str) -> Result<()> {
     let invalid = |what: &str| anyhow!("{}: {value:?} is not {what}", flag.name);
-    let value = match flag.kind {
-        FlagKind::Bool => truth(value)
-            .ok_or_else(|| invalid("true or false"))?
-            .to_string(),
-        FlagKind::Int => value
-            .parse::<i64>()
-            .map_err(|_| invalid("a whole number"))?
-            .to_string(),
-        FlagKind::Float => go_text(parse_float(value).ok_or_else(|| invalid("a number"))?),
-        FlagKind::Text | FlagKind::Regex => value.to_string(),
+    let what = match flag.kind {
+        FlagKind::Bool => "true or false",
+        FlagKind::Int => "a whole number",
+        _ => "a number",
     };
+    let value = written_as_go(flag.kind, value).ok_or_else(|| invalid(what))?;
     match flag.name {
         "mean" => config.mean = value == "true",
         "sample_index" => config.sample_index = value,
         name => config.flags.set(name, value),
     }
     Ok(())
-}
-
-/// Reads a truth value as pprof's shell does. Nothing at all is true.
-fn truth(text: &str) -> Option<bool> {
-    match text.to_lowercase().as_str() {
-        "true" | "t" | "yes" | "y" | "1" | "" => Some(true),
-        "false" | "f" | "no" | "n" | "0" => Some(false),
-        _ => None,
-    }
 }

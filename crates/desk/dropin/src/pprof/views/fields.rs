@@ -3,88 +3,80 @@
 //!
 //! Source of names, order and defaults: google/pprof, internal/driver/config.go.
 
-use crate::pprof::go_numbers::{go_text, parse_float};
-
-/// The kind of value of a setting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FieldKind {
-    Bool,
-    Int,
-    Float,
-    Text,
-    /// One of these texts, or an empty text as the default.
-    Choice(&'static [&'static str]),
-}
+use crate::kind::FlagKind;
+use crate::pprof::flag_table::{FlagGroup, find_flag, flags_in_group};
+use crate::pprof::setting_value::written_as_go;
 
 /// A setting of pprof's page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConfigField {
-    /// The name in a saved configuration, which is also the name of a flag.
+    /// The name in a saved configuration. A setting that is no choice is the flag of this name.
     pub(super) name: &'static str,
     /// The parameter in a URL; empty if URLs do not have this setting.
     pub(super) parameter: &'static str,
-    pub(super) kind: FieldKind,
-    pub(super) default: &'static str,
+    /// The group of flags of which the setting chooses one, and the flag that it chooses at first;
+    /// empty if it chooses none.
+    choice: Option<(FlagGroup, &'static str)>,
     /// Whether saved configurations have this setting.
     pub(super) is_saved: bool,
 }
 
-const fn field(
-    name: &'static str,
-    parameter: &'static str,
-    kind: FieldKind,
-    default: &'static str,
-) -> ConfigField {
+const fn field(name: &'static str, parameter: &'static str) -> ConfigField {
     ConfigField {
         name,
         parameter,
-        kind,
-        default,
+        choice: None,
         is_saved: true,
     }
 }
 
-use FieldKind::{Bool, Choice, Float, Int, Text};
+const fn choice(
+    name: &'static str,
+    parameter: &'static str,
+    group: FlagGroup,
+    default: &'static str,
+) -> ConfigField {
+    ConfigField {
+        choice: Some((group, default)),
+        ..field(name, parameter)
+    }
+}
 
-/// The orders of rows.
-const SORT_ORDERS: &[&str] = &["cum", "flat"];
-/// The granularities of rows.
-const GRANULARITIES: &[&str] = &["functions", "filefunctions", "files", "lines", "addresses"];
 /// The number of settings.
 pub(super) const FIELD_COUNT: usize = 29;
 
 /// All settings, in the order of a saved configuration.
 #[rustfmt::skip]
 pub(super) const CONFIG_FIELDS: [ConfigField; FIELD_COUNT] = [
-    field("call_tree", "calltree", Bool, "false"),
-    field("relative_percentages", "rel", Bool, "false"),
-    field("unit", "unit", Text, "minimum"),
-    field("compact_labels", "compact", Bool, "false"),
-    field("intel_syntax", "intel", Bool, "false"),
-    field("mean", "mean", Bool, "false"),
-    ConfigField { is_saved: false, ..field("sample_index", "si", Text, "") },
-    field("normalize", "norm", Bool, "false"),
-    field("sort", "sort", Choice(SORT_ORDERS), "flat"),
-    field("tagroot", "", Text, ""),
-    field("tagleaf", "", Text, ""),
-    field("drop_negative", "dropneg", Bool, "false"),
-    field("nodecount", "n", Int, "-1"),
-    field("nodefraction", "nf", Float, "0.005"),
-    field("edgefraction", "ef", Float, "0.001"),
-    field("trim", "trim", Bool, "true"),
-    field("focus", "f", Text, ""),
-    field("ignore", "i", Text, ""),
-    field("prune_from", "prunefrom", Text, ""),
-    field("hide", "h", Text, ""),
-    field("show", "s", Text, ""),
-    field("show_from", "sf", Text, ""),
-    field("tagfocus", "tf", Text, ""),
-    field("tagignore", "ti", Text, ""),
-    field("tagshow", "ts", Text, ""),
-    field("taghide", "th", Text, ""),
-    field("noinlines", "noinlines", Bool, "false"),
-    field("showcolumns", "showcolumns", Bool, "false"),
-    field("granularity", "g", Choice(GRANULARITIES), ""),
+    field("call_tree", "calltree"),
+    field("relative_percentages", "rel"),
+    field("unit", "unit"),
+    field("compact_labels", "compact"),
+    field("intel_syntax", "intel"),
+    field("mean", "mean"),
+    ConfigField { is_saved: false, ..field("sample_index", "si") },
+    field("normalize", "norm"),
+    choice("sort", "sort", FlagGroup::Sort, "flat"),
+    field("tagroot", ""),
+    field("tagleaf", ""),
+    field("drop_negative", "dropneg"),
+    field("nodecount", "n"),
+    field("nodefraction", "nf"),
+    field("edgefraction", "ef"),
+    field("trim", "trim"),
+    field("focus", "f"),
+    field("ignore", "i"),
+    field("prune_from", "prunefrom"),
+    field("hide", "h"),
+    field("show", "s"),
+    field("show_from", "sf"),
+    field("tagfocus", "tf"),
+    field("tagignore", "ti"),
+    field("tagshow", "ts"),
+    field("taghide", "th"),
+    field("noinlines", "noinlines"),
+    field("showcolumns", "showcolumns"),
+    choice("granularity", "g", FlagGroup::Granularity, ""),
 ];
 
 /// The values of all settings.
@@ -98,17 +90,17 @@ impl ViewConfig {
     /// Returns pprof's defaults.
     pub(super) fn defaults() -> Self {
         Self {
-            values: CONFIG_FIELDS.map(|field| field.default.to_string()),
+            values: CONFIG_FIELDS.map(|field| field.default_value().to_string()),
         }
     }
 
     /// Returns a configuration without any value: no text, no number, nothing on.
     pub(super) fn empty() -> Self {
         Self {
-            values: CONFIG_FIELDS.map(|field| match field.kind {
-                Bool => "false".to_string(),
-                Int | Float => "0".to_string(),
-                Text | Choice(_) => String::new(),
+            values: CONFIG_FIELDS.map(|field| match field.kind() {
+                FlagKind::Bool => "false".to_string(),
+                FlagKind::Int | FlagKind::Float => "0".to_string(),
+                FlagKind::Text | FlagKind::Regex => String::new(),
             }),
         }
     }
@@ -152,9 +144,9 @@ impl ViewConfig {
             if field.parameter.is_empty() || !field.is_saved {
                 continue;
             }
-            let value = match field.kind {
-                _ if value == field.default => "",
-                Bool => &value[..1],
+            let value = match field.kind() {
+                _ if value == field.default_value() => "",
+                FlagKind::Bool => &value[..1],
                 _ => value,
             };
             if field.value_in(parameters) != value {
@@ -176,30 +168,47 @@ impl ConfigField {
         given.map_or("", |(_, value)| value)
     }
 
+    /// Returns the kind of value; that of a choice is a text.
+    pub(super) fn kind(&self) -> FlagKind {
+        find_flag(self.name).map_or(FlagKind::Text, |flag| flag.kind)
+    }
+
+    /// Returns the value that the setting has at first.
+    pub(super) fn default_value(&self) -> &'static str {
+        match self.choice {
+            Some((_, default)) => default,
+            None => find_flag(self.name).map_or("", |flag| flag.default),
+        }
+    }
+
     /// Parses a value, and returns it as Go prints it.
     fn parse(&self, value: &str) -> Result<String, String> {
         let name = self.name;
-        match self.kind {
-            Text => Ok(value.to_string()),
-            Choice(choices) if choices.contains(&value) => Ok(value.to_string()),
-            Choice(choices) => {
-                let choices = choices.join(", ");
-                Err(format!("{name} is one of {choices}, not {value:?}"))
+        if let Some((group, _)) = self.choice {
+            let mut choices: Vec<&str> = flags_in_group(group).map(|flag| flag.name).collect();
+            if choices.contains(&value) {
+                return Ok(value.to_string());
             }
-            Bool => match value.to_lowercase().as_str() {
-                "true" | "t" | "yes" | "y" | "1" => Ok("true".to_string()),
-                "false" | "f" | "no" | "n" | "0" => Ok("false".to_string()),
-                _ => Err(format!("{name} is t or f, not {value:?}")),
-            },
-            Int => match value.parse::<i64>() {
-                Ok(number) => Ok(number.to_string()),
-                Err(_) => Err(format!("{name} is a whole number, not {value:?}")),
-            },
-            Float => match parse_float(value) {
-                Some(number) if number.is_finite() => Ok(go_text(number)),
-                _ => Err(format!("{name} is a number, not {value:?}")),
-            },
+            choices.sort_unstable();
+            let choices = choices.join(", ");
+            return Err(format!("{name} is one of {choices}, not {value:?}"));
         }
+        let kind = self.kind();
+        let written = written_as_go(kind, value);
+        // The page compares with a number, which must be one.
+        let is_number = |text: &String| text.parse().is_ok_and(f64::is_finite);
+        match kind {
+            FlagKind::Float => written.filter(is_number),
+            _ => written,
+        }
+        .ok_or_else(|| {
+            let what = match kind {
+                FlagKind::Bool => "t or f",
+                FlagKind::Int => "a whole number",
+                _ => "a number",
+            };
+            format!("{name} is {what}, not {value:?}")
+        })
     }
 }
 
@@ -254,7 +263,7 @@ mod tests {
             ("ef", "NaN", "edgefraction is a number"),
             ("trim", "maybe", "trim is t or f, not \"maybe\""),
             ("sort", "name", "sort is one of cum, flat, not \"name\""),
-            ("g", "atoms", "granularity is one of functions, "),
+            ("g", "atoms", "granularity is one of addresses, "),
         ] {
             let why = ViewConfig::defaults().apply(&pairs(&[(key, value)]));
             let why = why.unwrap_err();

@@ -6,7 +6,8 @@
 
 use serde_json::Value;
 
-use super::fields::{ConfigField, FieldKind, ViewConfig};
+use super::fields::{ConfigField, ViewConfig};
+use crate::kind::FlagKind;
 use crate::pprof::go_numbers::go_json;
 
 /// A named configuration.
@@ -98,10 +99,10 @@ fn set_member(config: &mut ViewConfig, key: &str, value: &Value) -> Result<(), S
     let Some(field) = fields.find(|field| field.is_saved && field.name == key) else {
         return Ok(());
     };
-    let text = match (field.kind, value) {
-        (FieldKind::Bool, Value::Bool(value)) => value.to_string(),
-        (FieldKind::Int | FieldKind::Float, Value::Number(value)) => value.to_string(),
-        (FieldKind::Text | FieldKind::Choice(_), Value::String(value)) => value.clone(),
+    let text = match (field.kind(), value) {
+        (FlagKind::Bool, Value::Bool(value)) => value.to_string(),
+        (FlagKind::Int | FlagKind::Float, Value::Number(value)) => value.to_string(),
+        (FlagKind::Text | FlagKind::Regex, Value::String(value)) => value.clone(),
         _ => return Err("it has a value of another kind".to_string()),
     };
     match text.as_str() {
@@ -113,15 +114,15 @@ fn set_member(config: &mut ViewConfig, key: &str, value: &Value) -> Result<(), S
 /// Returns the value of a member as JSON; `None` if the file has no such member, because the value
 /// is empty.
 fn member_text(field: &ConfigField, value: &str) -> Option<String> {
-    match field.kind {
+    match field.kind() {
         _ if !field.is_saved => None,
-        FieldKind::Bool => (value == "true").then(|| value.to_string()),
-        FieldKind::Int => (value != "0").then(|| value.to_string()),
-        FieldKind::Float => {
+        FlagKind::Bool => (value == "true").then(|| value.to_string()),
+        FlagKind::Int => (value != "0").then(|| value.to_string()),
+        FlagKind::Float => {
             let number: f64 = value.parse().unwrap_or(0.0);
             (number != 0.0).then(|| go_json(number))
         }
-        FieldKind::Text | FieldKind::Choice(_) => (!value.is_empty()).then(|| json_text(value)),
+        FlagKind::Text | FlagKind::Regex => (!value.is_empty()).then(|| json_text(value)),
     }
 }
 
