@@ -1,8 +1,12 @@
 //! pprof's paths: each has the numbers that the command line prints with the same settings, and the
 //! settings file is changed only by requests that no link can make.
 
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 
 use heapprof_tests::harness::{heapprof, ok, run, sample_profiles};
 
@@ -157,7 +161,7 @@ fn the_profile_can_be_downloaded() {
     let wanted = "attachment; filename=profile.pb.gz";
     assert_eq!(reply.header("content-disposition"), Some(wanted));
     let file = home.path().join("profile.pb.gz");
-    std::fs::write(&file, reply.body).unwrap();
+    fs::write(&file, reply.body).unwrap();
     let file = file.to_str().unwrap();
     for flags in ["-raw", "-top"] {
         assert_eq!(
@@ -166,6 +170,37 @@ fn the_profile_can_be_downloaded() {
             "{flags}"
         );
     }
+}
+
+/// A server is asked once, because its next answer may be another profile.
+#[test]
+fn a_profile_of_a_server_is_fetched_once() {
+    let (home, body) = (tempfile::tempdir().unwrap(), fs::read(sample(GO)).unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let source = format!("http://{}/heap", listener.local_addr().unwrap());
+    let answering = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        drop(listener);
+        let mut request = BufReader::new(stream.try_clone().unwrap()).lines();
+        while request.next().is_some_and(|line| !line.unwrap().is_empty()) {}
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        stream
+            .write_all(&[head.as_bytes(), &body].concat())
+            .unwrap();
+    });
+    let mut command = Command::new(heapprof());
+    command
+        .args(["pprof", "-http=localhost:", "-no_browser", &source])
+        .env("PPROF_TMPDIR", home.path())
+        .env("XDG_CONFIG_HOME", home.path());
+    let server = Server::spawn(&mut command);
+    answering.join().unwrap();
+    assert!(!rows(&page(&server, "/top", "")).is_empty());
+    let own = server.json("top", "");
+    assert!(own["rows"].as_array().is_some_and(|rows| !rows.is_empty()));
 }
 
 #[test]
@@ -291,7 +326,7 @@ fn configurations_are_saved() {
                     \"minimum\",\n      \"sort\": \"cum\",\n      \"nodecount\": -1,\n      \
                     \"nodefraction\": 0.005,\n      \"edgefraction\": 0.001,\n      \"trim\": \
                     true\n    }\n  ]\n}";
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), expected);
+    assert_eq!(fs::read_to_string(&file).unwrap(), expected);
     let text = page(&server, "/top", "sort=cum");
     assert!(text.contains("aria-current=\"page\">b</a>"), "{text}");
     assert!(text.contains("n=7&amp;trim=f&amp;f=x%3Cy"), "{text}");
@@ -300,12 +335,12 @@ fn configurations_are_saved() {
     assert_eq!(post("/deleteconfig", "config=a", JSON).status, 200);
     assert_eq!(post("/saveconfig", "config=", JSON).status, 400);
     assert_eq!(post("/saveconfig", "config=c&n=x", JSON).status, 400);
-    let left = std::fs::read_to_string(&file).unwrap();
+    let left = fs::read_to_string(&file).unwrap();
     assert!(left.contains("\"b\"") && !left.contains("\"a\""), "{left}");
     // A damaged file is not overwritten, and does not hide the rows.
-    std::fs::write(&file, "{").unwrap();
+    fs::write(&file, "{").unwrap();
     assert_eq!(post("/saveconfig", "config=d", JSON).status, 400);
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), "{");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "{");
     let text = page(&server, "/top", "");
     assert!(text.contains("could not parse settings"), "{text}");
 }

@@ -85,11 +85,15 @@ pub(crate) fn run_with(
         "http" => Some(page::page_request(&config)?),
         _ => None,
     };
-    let profile = load::load(&config, load::PprofFrameSelection::AsRequested(how))?;
+    let (profile, copy) = load::load(&config, load::PprofFrameSelection::AsRequested(how))?;
     if config.format == "shell" {
         return shell::run(profile, &config);
     }
-    if let Some(page) = page {
+    if let Some(mut page) = page {
+        if let (Some(copy), None) = (copy, &page.base) {
+            // The server is not asked again: its next answer may be another profile.
+            page.sources = vec![copy.display().to_string()];
+        }
         let views = Arc::new(LoadedViews::new(profile, &config)?);
         return host.serve(&WebPageRequest {
             views: Some(views),
@@ -134,7 +138,7 @@ pub(crate) fn load_all_frames(
         Err(FlagError::Help) => bail!("no profile source specified"),
     };
     let config = PprofConfig::new(host, typed)?;
-    let profile = load::load(&config, load::PprofFrameSelection::AllFrames(reader))?;
+    let (profile, _) = load::load(&config, load::PprofFrameSelection::AllFrames(reader))?;
     let column = print::column(&profile, &config.sample_index)?;
     Ok(LoadedProfile { profile, column })
 }

@@ -1,5 +1,7 @@
 //! Loads the sources as one profile: reads, merges, subtracts the base, symbolizes.
 
+use std::path::PathBuf;
+
 use crate::report::{convertible, scale};
 use crate::reshape;
 use anyhow::{Result, anyhow, bail};
@@ -41,8 +43,12 @@ pub(crate) struct ToolReader {
     pub(crate) name_unsymbolized: fn(&mut Profile, &[bool]),
 }
 
-/// Loads the profile of all sources, ready to be filtered.
-pub(super) fn load(config: &PprofConfig<'_>, keep: PprofFrameSelection) -> Result<Profile> {
+/// Loads the profile of all sources, ready to be filtered. Also returns the file in which it was
+/// saved, if a server sent it.
+pub(super) fn load(
+    config: &PprofConfig<'_>,
+    keep: PprofFrameSelection,
+) -> Result<(Profile, Option<PathBuf>)> {
     let how = match keep {
         PprofFrameSelection::AsRequested(how) => how,
         PprofFrameSelection::AllFrames(reader) => reader.how,
@@ -90,10 +96,11 @@ pub(super) fn load(config: &PprofConfig<'_>, keep: PprofFrameSelection) -> Resul
         let comment = profile.strings.intern(comment);
         profile.comment.push(comment);
     }
-    if save {
-        profile_copy::save(config.host, &profile);
-    }
-    Ok(profile)
+    let copy = match save {
+        true => profile_copy::save(config.host, &profile),
+        false => None,
+    };
+    Ok((profile, copy))
 }
 
 /// Reads and merges sources. A source that can't be read is left out, with a note. Fails if no

@@ -13,11 +13,18 @@ use heapprof_profile::{Profile, encode};
 use crate::host::DropinHost;
 
 /// Saves the profile in the first usable folder: PPROF_TMPDIR, the folder `pprof` in the user's
-/// home, or the system's folder for temporary files.
-pub(super) fn save(host: &dyn DropinHost, profile: &Profile) {
+/// home, or the system's folder for temporary files. Returns the file; `None`, with a note, if the
+/// profile can't be saved.
+pub(super) fn save(host: &dyn DropinHost, profile: &Profile) -> Option<PathBuf> {
     match save_to_folder(host, profile) {
-        Ok(path) => host.note(&format!("Saved profile in {}", path.display())),
-        Err(error) => host.note(&format!("Could not save profile: {error:#}")),
+        Ok(path) => {
+            host.note(&format!("Saved profile in {}", path.display()));
+            Some(path)
+        }
+        Err(error) => {
+            host.note(&format!("Could not save profile: {error:#}"));
+            None
+        }
     }
 }
 
