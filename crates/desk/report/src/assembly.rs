@@ -12,7 +12,10 @@ use serde_json::{Value, json};
 use crate::error::ReportError;
 use crate::head;
 use crate::json;
-use crate::list::{ListedSource, SourceText, function_head, more_note, source_line};
+use crate::list::{
+    BEYOND_THE_END, ListedSource, SourceText, function_head, more_note, number_cell, source_line,
+    spaced, value_cells,
+};
 use crate::measure::UnitFormatter;
 use crate::style::{ReportFormat, ReportStyle};
 use crate::table::{ColumnAlign, ReportTable, printable};
@@ -117,27 +120,19 @@ fn table(
         ("address", ColumnAlign::Right),
         ("source and instructions", ColumnAlign::Left),
     ]);
-    let shown = |values: Option<(i64, i64)>| match values {
-        Some((flat, cum)) => [measure.show(flat), measure.show(cum)],
-        None => [".".to_string(), ".".to_string()],
-    };
     for (line, (values, instructions)) in lines(row, function) {
-        let [flat, cum] = shown(values);
-        let number = match line {
-            0 => "?".to_string(),
-            line => line.to_string(),
-        };
+        let [flat, cum] = value_cells(values, measure);
         let text = match source_line(source, line) {
-            ListedSource::Line(text) => text.replace('\t', "    "),
-            ListedSource::Beyond => "(beyond the end of the file)".to_string(),
+            ListedSource::Line(text) => spaced(text),
+            ListedSource::Beyond => BEYOND_THE_END.to_string(),
             ListedSource::Unknown => String::new(),
         };
-        table.row(vec![flat, cum, number, String::new(), text]);
+        table.row(vec![flat, cum, number_cell(line), String::new(), text]);
         for listed in instructions {
             let Some((_, instruction)) = find(assembly, listed) else {
                 continue;
             };
-            let [flat, cum] = shown(listed.values);
+            let [flat, cum] = value_cells(listed.values, measure);
             let address = format!("{:#x}", instruction.address);
             let inlined = inlined(row, instruction).map_or(String::new(), |frame| {
                 let file = frame.file.rsplit('/').next().unwrap_or(&frame.file);

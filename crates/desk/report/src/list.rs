@@ -67,21 +67,37 @@ pub fn list(
             body.push_str(&format!("No source: {}\n", printable(why)));
         }
         for (line, values, source) in annotate_lines(row, text.as_deref().unwrap_or(&[])) {
-            let (flat, cum) = match values {
-                Some((flat, cum)) => (measure.show(flat), measure.show(cum)),
-                None => (".".to_string(), ".".to_string()),
-            };
-            let number = if line == 0 {
-                "?".to_string()
-            } else {
-                line.to_string()
-            };
-            table.row(vec![flat, cum, number, source.replace('\t', "    ")]);
+            let [flat, cum] = value_cells(values, &measure);
+            table.row(vec![flat, cum, number_cell(line), spaced(&source)]);
         }
         body.push_str(&fenced(&table, style)?);
     }
     Ok(with_head(&lines, &body, style))
 }
+
+/// Returns the cells of flat and cum; dots for a row without values.
+pub(crate) fn value_cells(values: Option<(i64, i64)>, measure: &UnitFormatter) -> [String; 2] {
+    match values {
+        Some((flat, cum)) => [measure.show(flat), measure.show(cum)],
+        None => [".".to_string(), ".".to_string()],
+    }
+}
+
+/// Returns the cell of a line's number.
+pub(crate) fn number_cell(line: i64) -> String {
+    match line {
+        0 => "?".to_string(),
+        line => line.to_string(),
+    }
+}
+
+/// Returns the text of a source line with blanks in place of tabs.
+pub(crate) fn spaced(source: &str) -> String {
+    source.replace('\t', "    ")
+}
+
+/// The text in place of a source line that the file does not have.
+pub(crate) const BEYOND_THE_END: &str = "(beyond the end of the file)";
 
 /// Returns the note about functions that match and are not listed.
 pub(crate) fn more_note(list: &ListReport, style: &ReportStyle) -> Option<String> {
@@ -153,7 +169,7 @@ fn annotate_lines(row: &FunctionListing, text: &[String]) -> Vec<AnnotatedLine> 
             let note = if text.is_empty() || line == 0 {
                 ""
             } else {
-                "(beyond the end of the file)"
+                BEYOND_THE_END
             };
             shown.push((line, Some((flat, cum)), note.to_string()));
             continue;
