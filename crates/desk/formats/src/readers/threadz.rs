@@ -39,20 +39,26 @@ fn is_header(line: &[u8]) -> bool {
 fn begins_thread(line: &[u8]) -> bool {
     const START: &[u8] = b"--- Thread ";
     const END: &[u8] = b") stack: ---";
+    const NAME: &[u8] = b" (name: ";
+    // The last end is enough, because a name may contain other ends.
+    let slash = memchr::memmem::rfind_iter(line, END).find_map(|end| {
+        let before = &line[..end];
+        let id = before
+            .iter()
+            .rev()
+            .take_while(|b| b.is_ascii_digit())
+            .count();
+        let named = &before[..end - id];
+        (id > 0 && named.ends_with(b"/")).then(|| named.len() - 1)
+    });
+    let Some(slash) = slash else {
+        return false;
+    };
     memchr::memmem::find_iter(line, START).any(|at| {
         let rest = &line[at + START.len()..];
         let digits = rest.iter().take_while(|b| b.is_ascii_hexdigit()).count();
-        let Some(named) = rest[digits..]
-            .strip_prefix(b" (name: ")
-            .filter(|_| digits > 0)
-        else {
-            return false;
-        };
-        memchr::memmem::find_iter(named, END).any(|end| {
-            let name = &named[..end];
-            let id = name.iter().rev().take_while(|b| b.is_ascii_digit()).count();
-            id > 0 && name[..name.len() - id].ends_with(b"/")
-        })
+        let name = at + START.len() + digits + NAME.len();
+        digits > 0 && rest[digits..].starts_with(NAME) && name <= slash
     })
 }
 
@@ -209,6 +215,14 @@ mod tests {
             "--- Thread 7f01 (name: main/7) frames: ---\n",
         ] {
             assert!(!sniff(text.as_bytes()), "{text}");
+        }
+        // Each start and each end is looked at once, however many there are.
+        for many in [
+            "--- Thread 1 (name: ".repeat(100_000),
+            format!("{}x", "--- Thread 1 (name: a) stack: ---".repeat(100_000)),
+            format!("--- Thread 1 {}", "(name: 7) stack: ---".repeat(100_000)),
+        ] {
+            assert!(!begins_thread(many.as_bytes()));
         }
         let cut = format!("{thread}0x10\n");
         assert_eq!(
