@@ -103,6 +103,11 @@ impl ContentionHeader {
     pub(super) fn rule(&self) -> Cow<'static, str> {
         let period = match self.period {
             None | Some(0 | 1) => "none, every contention was counted".to_string(),
+            // As in pprof, delays in unknown units are not multiplied.
+            Some(period) if !self.is_java && self.cycles_per_second == 0 => format!(
+                "contentions times {period}; the file does not say how long a cycle is, so delays \
+                 are cycles of the processor, each as a nanosecond"
+            ),
             Some(period) => format!("contentions and delays times {period}"),
         };
         match (self.is_java, self.cycles_per_second) {
@@ -146,6 +151,23 @@ mod tests {
             (header(0, Some(2), true), most, 1, None),
         ] {
             assert_eq!(header.values(delay, count), expected, "{delay} {count}");
+        }
+        for (header, says) in [
+            (header(0, None, false), "none, every contention was counted"),
+            (
+                header(0, Some(100), false),
+                "contentions times 100; the file",
+            ),
+            (
+                header(0, Some(100), true),
+                "contentions and delays times 100",
+            ),
+            (
+                header(7, Some(100), false),
+                "contentions and delays times 100; a second has 7 cycles",
+            ),
+        ] {
+            assert!(header.rule().starts_with(says), "{}", header.rule());
         }
     }
 }
