@@ -3,11 +3,10 @@
 //!
 //! pprof ignores the names; this module assigns them to the addresses of the stack.
 
-use std::collections::BTreeMap;
-
 use heapprof_profile::{Label, LabelSetIndex, Line, LocationIndex, Profile, ProfileBuilder};
 
 use crate::error::FormatError;
+use crate::go_quoted::label_set;
 use crate::heap_line::HexAddresses;
 use crate::lines::LineReader;
 use crate::mapped_files::MappedFile;
@@ -118,13 +117,11 @@ impl GoStackReader {
             .grow(bytes, || 2 * profile.memory() + named as u64)
     }
 
-    /// Gives labels to the sample. Go quotes their texts nearly as JSON does. A text that is not
-    /// JSON is an ordinary comment.
+    /// Gives labels to the sample. A text that is no label set is an ordinary comment.
     fn labels(&mut self, text: &str) -> Result<(), FormatError> {
-        let (Some(pending), Ok(texts)) = (&mut self.pending, serde_json::from_str(text)) else {
+        let (Some(pending), Some(texts)) = (&mut self.pending, label_set(text)) else {
             return Ok(());
         };
-        let texts: BTreeMap<String, String> = texts;
         let labels = texts
             .iter()
             .map(|(key, text)| self.builder.text_label(key, text));

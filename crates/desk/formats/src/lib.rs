@@ -28,6 +28,7 @@ mod event_log;
 mod figures;
 mod foreign_files;
 mod format;
+mod go_quoted;
 mod go_stacks;
 mod heap_line;
 mod heap_samples;
