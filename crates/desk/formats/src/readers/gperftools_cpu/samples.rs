@@ -100,20 +100,20 @@ impl CpuSamples {
                 // Another search would find the same.
                 return;
             };
-            let mut kept = Vec::with_capacity(self.addresses.len());
-            let mut rest = &self.addresses[..];
+            let (mut from, mut to) = (0, 0);
             for sample in &mut self.samples {
-                let (stack, tail) = rest.split_at(sample.depth);
-                let is_handled = stack.get(1) == Some(&handler);
-                for (frame, &address) in stack.iter().enumerate() {
-                    if frame != 1 || !is_handled {
-                        kept.push(address);
-                    }
+                let end = from + sample.depth;
+                let is_handled = sample.depth > 1 && self.addresses[from + 1] == handler;
+                if is_handled {
+                    self.addresses[to] = self.addresses[from];
+                    (from, to) = (from + 2, to + 1);
                 }
+                self.addresses.copy_within(from..end, to);
+                to += end - from;
+                from = end;
                 sample.depth -= usize::from(is_handled);
-                rest = tail;
             }
-            self.addresses = kept;
+            self.addresses.truncate(to);
         }
     }
 
@@ -157,7 +157,7 @@ impl CpuSamples {
             if kind == CpuProfileKind::Native && stacks::has_leaf_twice(addresses) {
                 stack.remove(1);
             }
-            locations.count_sample(stack.len(), || profile.memory())?;
+            locations.count_sample(stack.len(), || profile.memory() + self.memory())?;
             profile.samples.push(stack, &sample.values, labels);
         }
         Ok(())
