@@ -213,4 +213,7 @@ pub enum Warning {
     /// The profile is not about memory. The text says what it is.
     #[error("is not a heap profile: it is {0}")]
     NoHeapProfile(&'static str),
+    /// The file does not name the type of its values, so this type is assumed.
+    #[error("does not say what its values are; they are read as {0}")]
+    AssumedType(&'static str),
 }

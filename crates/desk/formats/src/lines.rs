@@ -2,17 +2,71 @@
 //! because file names need not be UTF-8.
 
 use std::borrow::Cow;
-use std::io::{BufRead, ErrorKind};
+use std::io::{self, BufRead, ErrorKind, Read};
 
 use crate::error::{FormatError, shortened};
 
 /// Length of the longest line that is read. A stack of 100,000 frames is shorter.
 pub(crate) const MAX_LINE_BYTES: usize = 16 << 20;
 
+/// Reader of a stream whose next bytes can be looked at, however few of them the stream gives at
+/// once.
+struct PeekReader<'a> {
+    /// Bytes that were taken from the stream and come before it.
+    front: Vec<u8>,
+    inner: &'a mut dyn BufRead,
+}
+
+impl PeekReader<'_> {
+    fn peek(&mut self, count: usize) -> io::Result<&[u8]> {
+        while self.front.len() < count {
+            let buffer = match self.inner.fill_buf() {
+                Ok(buffer) => buffer,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            if buffer.is_empty() {
+                break;
+            }
+            let taken = buffer.len().min(count - self.front.len());
+            self.front.extend_from_slice(&buffer[..taken]);
+            self.inner.consume(taken);
+        }
+        Ok(&self.front[..count.min(self.front.len())])
+    }
+}
+
+impl Read for PeekReader<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        if self.front.is_empty() {
+            return self.inner.read(bytes);
+        }
+        let taken = (&self.front[..]).read(bytes)?;
+        self.front.drain(..taken);
+        Ok(taken)
+    }
+}
+
+impl BufRead for PeekReader<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        match self.front.is_empty() {
+            true => self.inner.fill_buf(),
+            false => Ok(&self.front),
+        }
+    }
+
+    fn consume(&mut self, count: usize) {
+        match self.front.is_empty() {
+            true => self.inner.consume(count),
+            false => drop(self.front.drain(..count)),
+        }
+    }
+}
+
 /// Reader of lines. [`advance`](Self::advance) goes to the next line, and [`line`](Self::line)
 /// returns the current one.
 pub(crate) struct LineReader<'a> {
-    inner: &'a mut dyn BufRead,
+    inner: PeekReader<'a>,
     line: Vec<u8>,
     number: u64,
     bytes: u64,
@@ -26,7 +80,10 @@ pub(crate) struct LineReader<'a> {
 impl<'a> LineReader<'a> {
     pub(crate) fn new(inner: &'a mut dyn BufRead) -> Self {
         Self {
-            inner,
+            inner: PeekReader {
+                front: Vec::new(),
+                inner,
+            },
             line: Vec::new(),
             number: 0,
             bytes: 0,
@@ -118,7 +175,13 @@ impl<'a> LineReader<'a> {
 
     /// Returns the rest of the stream, for formats that do not consist of lines.
     pub(crate) fn rest(&mut self) -> &mut dyn BufRead {
-        self.inner
+        &mut self.inner
+    }
+
+    /// Returns the first `count` bytes behind the current line, which are not read by this. There
+    /// are fewer at the end of the file.
+    pub(crate) fn peek(&mut self, count: usize) -> Result<&[u8], FormatError> {
+        Ok(self.inner.peek(count)?)
     }
 
     /// Makes an error for a line that is not as expected, or for a file that ends too soon.

@@ -192,6 +192,8 @@ pub struct ProfileReading {
     pub unsampling: Cow<'static, str>,
     /// The calls in a file of Devel::MProf. The list is empty for other formats.
     pub calls: Vec<MprofCall>,
+    /// What the profile is instead of a heap profile; `None` if it is one, or can be one.
+    subject: Option<&'static str>,
 }
 
 /// A call that has ended, from a line of a Devel::MProf file.
@@ -218,7 +220,15 @@ impl ProfileReading {
             format,
             unsampling: unsampling.into(),
             calls: Vec::new(),
+            subject: format.other_subject(),
         }
+    }
+
+    /// Sets what the profile is about: the same as a profile of the format `inner`, which the file
+    /// contains.
+    pub(crate) fn about(mut self, inner: ProfileFormat) -> Self {
+        self.subject = inner.other_subject();
+        self
     }
 
     /// Returns the profile with two comments, `format: NAME, DESCRIPTION` and `unsampling: RULE`.
@@ -226,7 +236,7 @@ impl ProfileReading {
     /// profile gets no comments. If the format is not one of heap profiles, a warning says so.
     pub fn commented(self) -> Profile {
         let mut profile = self.profile;
-        if let Some(subject) = self.format.other_subject() {
+        if let Some(subject) = self.subject {
             profile.warnings.push(Warning::NoHeapProfile(subject));
         }
         if self.format != ProfileFormat::Pprof {

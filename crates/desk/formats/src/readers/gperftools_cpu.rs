@@ -20,6 +20,7 @@ use crate::reading::{FormatReadOptions, ProfileReading};
 use crate::stacks::{self, AddressLocations};
 
 use samples::CpuSamples;
+pub(crate) use words::MAX_HEADER_BYTES;
 use words::{CpuProfileHeader, CpuProfileKind, WordReader};
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
@@ -35,7 +36,16 @@ pub(crate) fn read(
     stream: &mut dyn Read,
     options: &FormatReadOptions,
 ) -> Result<ProfileReading, FormatError> {
-    let (header, mut words) = WordReader::open(stream)?;
+    read_behind(stream, 0, options)
+}
+
+/// Reads a CPU profile that begins after `start` bytes of a file.
+pub(crate) fn read_behind(
+    stream: &mut dyn Read,
+    start: u64,
+    options: &FormatReadOptions,
+) -> Result<ProfileReading, FormatError> {
+    let (header, mut words) = WordReader::open(stream, start)?;
     let period_micros = header.period_micros;
     let period = i64::try_from(period_micros).ok();
     let period = period.and_then(|micros| micros.checked_mul(1000));

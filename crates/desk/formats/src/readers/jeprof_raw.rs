@@ -50,9 +50,10 @@ pub(crate) fn read(
     let reading = match name.as_deref() {
         Some(b"profile") if is_cpu_profile(lines)? => {
             values_are_known(options)?;
-            gperftools_cpu::read(&mut lines.rest(), options)?
+            let start = lines.bytes();
+            gperftools_cpu::read_behind(&mut lines.rest(), start, options)?
         }
-        Some(b"profile") if !is_heap_text(lines.rest().fill_buf()?) => words::read(lines, options)?,
+        Some(b"profile") if !is_heap_text(lines)? => words::read(lines, options)?,
         Some(name) if PROFILE_SECTIONS.contains(&name) => {
             next_line(lines)?;
             text(lines, options)?
@@ -60,11 +61,9 @@ pub(crate) fn read(
         Some(_) => return Err(lines.wrong(EXPECTED_SECTION)),
         None => text(lines, options)?,
     };
-    Ok(ProfileReading::new(
-        ProfileFormat::Symbolized,
-        reading.unsampling,
-        names.put_into(reading.profile),
-    ))
+    let profile = names.put_into(reading.profile);
+    let with_names = ProfileReading::new(ProfileFormat::Symbolized, reading.unsampling, profile);
+    Ok(with_names.about(reading.format))
 }
 
 /// Goes to the next line that has content. Empty lines are skipped. Lines that begin with `%` are
@@ -82,7 +81,7 @@ fn next_line(lines: &mut LineReader<'_>) -> Result<(), FormatError> {
 /// Whether binary words follow that are a CPU profile. google-pprof writes the words of a heap
 /// profile with the period [`RAW_PERIOD`].
 fn is_cpu_profile(lines: &mut LineReader<'_>) -> Result<bool, FormatError> {
-    let period = gperftools_cpu::period_micros(lines.rest().fill_buf()?);
+    let period = gperftools_cpu::period_micros(lines.peek(gperftools_cpu::MAX_HEADER_BYTES)?);
     Ok(period.is_some_and(|period| period != RAW_PERIOD))
 }
 
@@ -96,10 +95,11 @@ fn values_are_known(options: &FormatReadOptions) -> Result<(), FormatError> {
     }
 }
 
-fn is_heap_text(head: &[u8]) -> bool {
-    [&b"heap"[..], b"%", b"\n", b"\r"]
-        .iter()
-        .any(|start| head.starts_with(start))
+fn is_heap_text(lines: &mut LineReader<'_>) -> Result<bool, FormatError> {
+    const START: &[u8] = b"heap";
+    let head = lines.peek(START.len())?;
+    let mut starts = [START, b"%", b"\n", b"\r"].iter();
+    Ok(starts.any(|start| head.starts_with(start)))
 }
 
 /// Reads the heap profile that begins with the current line of `lines`.
@@ -251,10 +251,37 @@ mod tests {
         );
         assert_eq!(reading.profile.type_names(), ["samples", "cpu"]);
         assert_eq!(reading.profile.samples.values(0), [4, 40_000_000]);
+        let said = parsed(&file).commented().warnings;
+        assert_eq!(said.len(), 1);
+        assert!(said[0].to_string().contains("it is a CPU profile"));
         let options = FormatReadOptions::default().values("inuse_objects/count".parse().ok());
         let mut input = &file[..];
         let error = read(&mut LineReader::new(&mut input), &options).unwrap_err();
         assert!(error.to_string().contains("already states"), "{error}");
+    }
+
+    /// The stream gives few bytes at once, as a pipe may.
+    #[test]
+    fn sections_are_recognized_in_pieces() {
+        let words = |period: u64| {
+            let words = [0, 3, 0, period, 0, 4, 1, 0x40_1000, 0, 1, 0];
+            let words: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+            [b"--- profile\n", &words[..]].concat()
+        };
+        let text = b"--- profile\nheap profile: 1: 96 [1: 96] @ heapprofile\n\
+                     1: 96 [1: 96] @ 0x401000\n";
+        for (file, expected) in [
+            (words(10_000), "samples cpu"),
+            (words(1), "inuse_space"),
+            (text.to_vec(), "objects space"),
+        ] {
+            for size in [1, 3, 7, 39] {
+                let mut stream = std::io::BufReader::with_capacity(size, &file[..]);
+                let options = FormatReadOptions::default();
+                let reading = read(&mut LineReader::new(&mut stream), &options).unwrap();
+                assert_eq!(reading.profile.type_names().join(" "), expected, "{size}");
+            }
+        }
     }
 
     #[test]

@@ -11,6 +11,8 @@ use crate::error::FormatError;
 
 /// Number of words in a header.
 const HEADER_WORDS: usize = 5;
+/// Largest number of bytes in a header.
+pub(crate) const MAX_HEADER_BYTES: usize = HEADER_WORDS * 8;
 
 /// Description of what writes the words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,14 +84,17 @@ pub(super) struct WordReader<'a> {
 }
 
 impl<'a> WordReader<'a> {
-    /// Reads the header of a file, and returns a reader of what follows.
-    pub(super) fn open(stream: &'a mut dyn Read) -> Result<(CpuProfileHeader, Self), FormatError> {
+    /// Reads the header after `start` bytes of a file, and returns a reader of what follows.
+    pub(super) fn open(
+        stream: &'a mut dyn Read,
+        start: u64,
+    ) -> Result<(CpuProfileHeader, Self), FormatError> {
         let mut head = Vec::new();
         stream
-            .take(HEADER_WORDS as u64 * 8)
+            .take(MAX_HEADER_BYTES as u64)
             .read_to_end(&mut head)?;
         let header = CpuProfileHeader::find(&head).ok_or_else(|| FormatError::Byte {
-            offset: 0,
+            offset: start,
             defect: "expected the words `0 3 KIND PERIOD 0`, found something else".to_string(),
         })?;
         let layout = header.layout;
@@ -97,7 +102,7 @@ impl<'a> WordReader<'a> {
         let reader = Self {
             input: BufReader::new(Cursor::new(rest).chain(stream)),
             layout,
-            offset: head.len() as u64,
+            offset: start + head.len() as u64,
         };
         Ok((header, reader))
     }
@@ -168,7 +173,7 @@ mod tests {
             for (kind, expected) in [(0, CpuProfileKind::Native), (1, CpuProfileKind::Java)] {
                 let bytes: Vec<u8> = words(10_000, kind).into_iter().flat_map(bytes_of).collect();
                 let mut stream = &bytes[..];
-                let (header, mut reader) = WordReader::open(&mut stream).unwrap();
+                let (header, mut reader) = WordReader::open(&mut stream, 0).unwrap();
                 assert_eq!((header.kind, header.period_micros), (expected, 10_000));
                 assert_eq!(reader.next().unwrap(), Some(7));
                 assert_eq!(reader.required("a word").unwrap(), u64::from(u32::MAX));
@@ -189,13 +194,13 @@ mod tests {
     fn the_end_comes_too_soon() {
         let bytes: Vec<u8> = [0u32, 3, 0, 1, 0, 7].map(u32::to_le_bytes).concat();
         let mut stream = &bytes[..22];
-        let (_, mut reader) = WordReader::open(&mut stream).unwrap();
+        let (_, mut reader) = WordReader::open(&mut stream, 0).unwrap();
         assert_eq!(
             reader.next().unwrap_err().to_string(),
             "byte 20: expected a word of 4 bytes, found the end of the file after 2"
         );
         let mut stream = &bytes[..20];
-        let (_, mut reader) = WordReader::open(&mut stream).unwrap();
+        let (_, mut reader) = WordReader::open(&mut stream, 0).unwrap();
         assert_eq!(
             reader.required("an address").unwrap_err().to_string(),
             "byte 20: expected an address, found the end of the file; copy or download it again"

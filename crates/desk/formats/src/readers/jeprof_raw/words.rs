@@ -8,7 +8,7 @@
 
 use std::io::ErrorKind;
 
-use heapprof_profile::ProfileBuilder;
+use heapprof_profile::{ProfileBuilder, Warning};
 
 use crate::cut_frames;
 use crate::error::FormatError;
@@ -69,6 +69,9 @@ pub(super) fn read(
     }
     stacks::assign_mappings(&mut profile, files);
     cut_frames::add_pprof_frames(&mut profile);
+    if values.is_none() {
+        profile.warnings.push(Warning::AssumedType("inuse_space"));
+    }
     let rule = "none here; google-pprof has already unsampled the values and truncated them to \
                 whole numbers";
     Ok(ProfileReading::new(
