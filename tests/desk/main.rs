@@ -33,6 +33,8 @@ mod pmat;
 mod addresses;
 // Functions with one name in several files.
 mod same_name;
+// The instructions of functions.
+mod assembly;
 // Linker names in files of other tools.
 mod linker_names;
 // Memory in use, and what LeakSanitizer's rules suppress of it.

@@ -7,6 +7,7 @@
 #![allow(missing_docs, reason = "only tests read this")]
 
 pub mod built;
+pub mod elf_file;
 pub mod executables;
 pub mod exercise;
 pub mod expectations;

@@ -1,0 +1,204 @@
+//! `list --asm`: files of other processors are decoded, and files that lack something, or are not
+//! the right ones, are named in one line. The values of instructions are in
+//! `tests/collector/assembly.rs`.
+
+use std::path::Path;
+
+use heapprof_tests::built::{C, build, have, symbolized};
+use heapprof_tests::elf_file::{AARCH64, ElfFile, RISCV, X86_64};
+use heapprof_tests::fixtures::{json, write};
+use heapprof_tests::harness::{Run, run};
+use serde_json::Value;
+
+/// What follows a message about a file that another folder may have.
+const ADVICE: &str = "; give the folder of the right one with --debug-dir";
+
+fn list(folder: &Path, more: &[&str]) -> Run {
+    run(
+        folder,
+        &[&["list", "--asm"], more, &["^sum$", "p.pb.gz"]].concat(),
+    )
+}
+
+/// Checks that a report is refused with one line, which ends with `wanted`.
+fn check_refusal(refused: &Run, wanted: &str) {
+    assert_eq!((refused.code, &*refused.out), (2, ""), "{}", refused.err);
+    assert!(
+        refused.err.ends_with(&format!("{wanted}\n")),
+        "{}",
+        refused.err
+    );
+    assert_eq!(refused.err.lines().count(), 1, "{}", refused.err);
+}
+
+/// Without symbols, the debug file says where functions begin, and which lines they have. Without
+/// a debug file, the unwind table says where they begin; without one, nothing does.
+#[test]
+fn a_stripped_file_needs_symbols_or_unwind_tables() {
+    if !have(&["gcc", "nm", "objcopy", "readelf", "strip"]) {
+        return;
+    }
+    for has_unwind_table in [true, false] {
+        let no_table = "-fno-asynchronous-unwind-tables -fno-unwind-tables";
+        let table = if has_unwind_table { "" } else { no_table };
+        let built = build(C, &format!("gcc -g -O1 -Wl,--build-id {table}"));
+        let folder = built.folder.path();
+        let options = built.options("symbols");
+        let profile = built.profile(&built.addresses("^(sum|fill)"));
+        write(folder, "p.pb.gz", &symbolized(profile, &options).0);
+        let whole = list(folder, &["-f", "csv"]);
+        assert_eq!((whole.code, &*whole.err), (0, ""));
+        assert!(whole.out.lines().count() > 5, "{}", whole.out);
+        built.run("objcopy --only-keep-debug program symbols/program.debug");
+        built.run("strip program");
+        // The debug file says the same as the whole file.
+        let separate = list(folder, &["-f", "csv", "--debug-dir", "symbols"]);
+        assert_eq!((&*separate.out, &*separate.err), (&*whole.out, ""));
+        let alone = list(folder, &[]);
+        let program = built.program.display();
+        if has_unwind_table {
+            assert_eq!((alone.code, &*alone.err), (0, ""));
+            let place = "\nCode: code without a symbol at 0x";
+            assert!(alone.out.contains(place), "{}", alone.out);
+        } else {
+            let why = "begins; install the debug package of the file";
+            check_refusal(&alone, why);
+            let what = format!("{program}: neither a symbol nor an unwind table says where");
+            assert!(alone.err.contains(&what), "{}", alone.err);
+        }
+        // A debug file has no code.
+        std::fs::remove_file(&built.program).unwrap();
+        let gone = list(folder, &["--debug-dir", "symbols"]);
+        let what = format!("{program}: only its debug file is here, which has no code");
+        check_refusal(&gone, &(what + ADVICE));
+    }
+}
+
+/// Returns the instructions in the report of the function `sum`: the line of each, its address, its
+/// flat and its text.
+fn instructions(folder: &Path) -> Vec<(i64, u64, i64, String)> {
+    let report = json(folder, &["list", "--asm", "-f", "json", "^sum$", "p.pb.gz"]);
+    let lines = report["rows"][0]["lines"].as_array().unwrap();
+    let mut all = Vec::new();
+    for line in lines {
+        let each = line["instructions"].as_array().unwrap().iter();
+        all.extend(each.map(|instruction: &Value| {
+            (
+                line["line"].as_i64().unwrap(),
+                instruction["address"].as_u64().unwrap(),
+                instruction["flat"].as_i64().unwrap(),
+                instruction["text"].as_str().unwrap().to_string(),
+            )
+        }));
+    }
+    all
+}
+
+/// The code of a function `sum` that calls the function behind it, and its instructions. The place
+/// of the call is 4.
+const OF_AARCH64: (&[u8], [&str; 3]) = (
+    b"\xfd\x7b\xbf\xa9\x02\x00\x00\x94\xc0\x03\x5f\xd6",
+    ["stp x29, x30, [sp, #-0x10]!", "bl allocate", "ret"],
+);
+const OF_X86_64: (&[u8], [&str; 3]) = (
+    b"\x0f\x1f\x40\x00\xe8\x01\x00\x00\x00\xc3",
+    ["nopl (%rax)", "call allocate", "ret"],
+);
+
+/// The file of either processor is decoded on a machine with any processor.
+#[test]
+fn files_of_other_processors_are_decoded() {
+    for (processor, (code, texts)) in [(AARCH64, OF_AARCH64), (X86_64, OF_X86_64)] {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let file = ElfFile {
+            processor,
+            build_id: [1, 2, 3, 4],
+            functions: &[("sum", code), ("allocate", b"\xc0\x03\x5f\xd6")],
+            has_symbols: true,
+        };
+        let path = folder.join("program");
+        std::fs::write(&path, file.bytes()).unwrap();
+        write(
+            folder,
+            "p.pb.gz",
+            &file.profile(&path, &[(4, "sum", "shop.c", 7, 4096)]),
+        );
+        let found = instructions(folder);
+        let found: Vec<(i64, u64, i64, &str)> = found
+            .iter()
+            .map(|(line, address, flat, text)| (*line, *address, *flat, &**text))
+            .collect();
+        let behind = 0x40_1000 + code.len() as u64;
+        let last = behind - if processor == AARCH64 { 4 } else { 1 };
+        let [first, call, end] = texts;
+        assert_eq!(
+            found,
+            [
+                (0, 0x40_1000, 0, first),
+                (0, last, 0, end),
+                (7, 0x40_1004, 4096, call)
+            ]
+        );
+    }
+}
+
+#[test]
+fn a_file_of_an_unknown_processor_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let file = ElfFile {
+        processor: RISCV,
+        build_id: [1, 2, 3, 4],
+        functions: &[("sum", &[0x13, 0, 0, 0, 0x13, 0, 0, 0])],
+        has_symbols: true,
+    };
+    let path = folder.join("program");
+    std::fs::write(&path, file.bytes()).unwrap();
+    let profile = file.profile(&path, &[(4, "sum", "shop.c", 7, 4096)]);
+    write(folder, "p.pb.gz", &profile);
+    let why = "program: is for Riscv64; instructions of x86-64, x86 and aarch64 can be read";
+    check_refusal(&list(folder, &[]), why);
+}
+
+/// A file with another build id has other instructions at the same addresses, so none is shown. The
+/// right file is found in a folder.
+#[test]
+fn a_file_with_another_build_id_is_not_decoded() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (code, texts) = OF_AARCH64;
+    let mut file = ElfFile {
+        processor: AARCH64,
+        build_id: [1, 2, 3, 4],
+        functions: &[("sum", code)],
+        has_symbols: true,
+    };
+    let path = folder.join("program");
+    let profile = file.profile(&path, &[(4, "sum", "shop.c", 7, 4096)]);
+    write(folder, "p.pb.gz", &profile);
+    std::fs::create_dir(folder.join("right")).unwrap();
+    std::fs::write(folder.join("right/program"), file.bytes()).unwrap();
+    file.build_id = [1, 2, 3, 5];
+    std::fs::write(&path, file.bytes()).unwrap();
+    let refused = list(folder, &[]);
+    check_refusal(&refused, ADVICE);
+    assert!(refused.err.contains("build id 01020305"), "{}", refused.err);
+    let found = list(folder, &["--debug-dir", "right"]);
+    assert_eq!((found.code, &*found.err), (0, ""));
+    assert!(found.out.contains(texts[0]), "{}", found.out);
+    // The instructions in another file are listed, and one line says what is missing.
+    let path = folder.join("library");
+    file.build_id = [5, 6, 7, 8];
+    std::fs::write(&path, file.bytes()).unwrap();
+    let profile = file.profile(&path, &[(4, "sum", "shop.c", 7, 100)]);
+    write(folder, "q.pb.gz", &profile);
+    let both = run(folder, &["list", "--asm", "^sum$", "p.pb.gz", "q.pb.gz"]);
+    assert_eq!((both.code, &*both.err), (0, ""));
+    let lines = |part: &str| both.out.lines().filter(|line| line.contains(part)).count();
+    assert_eq!((lines(texts[0]), lines(" ret")), (1, 1), "{}", both.out);
+    let missing = "Some instructions are missing: ";
+    assert_eq!(lines(missing), 1, "{}", both.out);
+    assert_eq!(lines("build id 01020305, the profile wants 01020304"), 1);
+    assert!(!both.out.contains("bytes of program"), "{}", both.out);
+}
