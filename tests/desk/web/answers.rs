@@ -76,6 +76,24 @@ fn answers_are_what_the_commands_print() {
     assert_eq!(String::from_utf8(schema.body).unwrap(), printed);
 }
 
+/// Source lines are found where `--source-path` says, and only with `--source`.
+#[test]
+fn lines_have_their_source_in_the_folders_of_the_server() {
+    let after = sample(AFTER);
+    let folder = sample_profiles().join("programs");
+    let places = ["--source-path", folder.to_str().unwrap()];
+    let open = Server::start(&[&["--source"], &places[..], &[&after]].concat());
+    let words = ["list", "--format", "json", "main.remember$", &after];
+    let found = open.json("list", "regex=main.remember$");
+    assert_eq!(found, printed(&[&words[..], &places].concat()));
+    let line = &found["rows"][0]["lines"][0];
+    assert_eq!(line["source"], "\tcache[o.id] = o");
+    let closed = Server::start(&[&places[..], &[&after]].concat());
+    let found = closed.json("list", "regex=main.remember$");
+    let why = "source files are read with --source only";
+    assert_eq!(found["rows"][0]["no_source"], why);
+}
+
 #[test]
 fn two_profiles_are_compared_and_several_are_a_series() {
     let (before, after, waves) = (sample(BEFORE), sample(AFTER), sample(WAVES));

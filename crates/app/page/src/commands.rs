@@ -12,7 +12,7 @@ use crate::library::ProfileLibrary;
 use crate::parameters::{CHOICE_PARAMETERS, ParameterValues, parse_switch, unknown_parameter};
 use crate::question::QuestionNote;
 use crate::settings::PageSettings;
-use crate::source_file::{SourceFiles, SourceFolders};
+use crate::source_file::SourceFiles;
 use crate::web_question::WebQuestion;
 
 /// Which profiles a command is about.
@@ -251,13 +251,10 @@ pub(crate) fn answer(
     let values = ParameterValues::parse(&own, host)?;
     let question = (command.question)(values).map_err(|error| refusal(host, &error))?;
     let sources = library.read_all(&names)?;
-    let folders = SourceFolders {
-        advice: settings.source_folders.advice,
-        ..SourceFolders::default()
-    };
+    let folders = &settings.source_folders;
     let files = match settings.has_source {
-        true => SourceFiles::new(&folders),
-        false => SourceFiles::closed(&folders, host.words().closed_sources),
+        true => SourceFiles::new(folders),
+        false => SourceFiles::closed(folders, host.words().closed_sources),
     };
     let notes = RefCell::new(Vec::new());
     let note = |note: QuestionNote<'_>| notes.borrow_mut().push(host.note_text(&note));
