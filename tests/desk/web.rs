@@ -2,6 +2,7 @@
 //! commands.
 
 mod answers;
+mod assembly;
 mod code;
 mod hostile;
 mod pprof;

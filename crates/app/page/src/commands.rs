@@ -88,6 +88,7 @@ const WEB_COMMANDS: &[WebCommand] = &[
     },
     WebCommand {
         options: &["limit"],
+        switches: &["asm"],
         wants_regex: true,
         ..WebCommand::about_one("list", WebQuestion::list)
     },
@@ -250,6 +251,10 @@ pub(crate) fn answer(
     }
     let values = ParameterValues::parse(&own, host)?;
     let question = (command.question)(values).map_err(|error| refusal(host, &error))?;
+    if question.reads_binaries() && !settings.has_source {
+        let what = "This server opens no binaries, and instructions are read from them";
+        return Err(ApiRefusal::new(403, what, host.words().closed_binaries));
+    }
     let sources = library.read_all(&names)?;
     let folders = &settings.source_folders;
     let files = match settings.has_source {

@@ -73,6 +73,7 @@ impl ApiHandler for PageDesk {
     fn page(&self) -> ServedPage {
         let server = PageServerInfo {
             api: API_PATH.to_string(),
+            reads_binaries: self.settings.has_source,
             refresh_ms: self.library.is_live().then_some(REFRESH_INTERVAL_MS),
         };
         let title = file_name::shown(&self.title);

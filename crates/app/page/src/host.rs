@@ -50,6 +50,8 @@ pub struct PageWords {
     pub upload: &'static str,
     /// The reason why lines of source files are not shown.
     pub closed_sources: &'static str,
+    /// Advice on how to start a server that opens the binaries of profiles.
+    pub closed_binaries: &'static str,
 }
 
 /// Returns the refusal of a question that can't be answered, with the text that the command line
@@ -96,6 +98,7 @@ pub(crate) mod tests {
                 values: "",
                 upload: "",
                 closed_sources: "",
+                closed_binaries: "",
             }
         }
 

@@ -23,6 +23,8 @@ pub struct ParameterValues {
     /// Whether functions of libraries are rows, too, instead of their callers.
     pub(crate) all_code: bool,
     pub(crate) is_wide: bool,
+    /// Whether the instructions of lines are shown, too.
+    pub(crate) has_assembly: bool,
     pub(crate) is_reverse: bool,
     pub(crate) is_full: bool,
     pub(crate) is_normalized: bool,
@@ -39,6 +41,7 @@ impl ParameterValues {
             min_percent: 1.0,
             all_code: false,
             is_wide: false,
+            has_assembly: false,
             is_reverse: false,
             is_full: false,
             is_normalized: false,
@@ -108,6 +111,7 @@ impl ParameterValues {
             "all_frames" => query.all_frames = true,
             "relative_percentages" => query.relative_percentages = true,
             "wide" => self.is_wide = true,
+            "asm" => self.has_assembly = true,
             "reverse" => self.is_reverse = true,
             "full" => self.is_full = true,
             "normalize" => self.is_normalized = true,

@@ -19,7 +19,8 @@ pub struct PageSettings {
     pub takes_profiles: bool,
     /// Maximum number of nodes that are sent at once.
     pub max_nodes: usize,
-    /// Whether the text of source lines is shown.
+    /// Whether the files that a profile names are opened: source files for the text of their lines,
+    /// and binaries for their instructions.
     pub has_source: bool,
     /// Where to find source files.
     pub source_folders: SourceFolders,

@@ -7,12 +7,13 @@ use heapprof_analysis::{
     Granularity, QuestionSource, TreeOptions, relation::documented_tables, stats::stats,
     suppression::SuppressionSet,
 };
-use heapprof_report::{ReportFormat, ReportStyle, TraceOrder};
+use heapprof_report::{ListAssembly, ReportFormat, ReportStyle, TraceOrder};
 
 use crate::parameters::ParameterValues;
 use crate::question::{
-    DiffQuestion, InfoQuestion, LeaksQuestion, ListQuestion, NoteSink, PeekQuestion, StatsQuestion,
-    TagsQuestion, TimelineQuestion, TopQuestion, TracesQuestion, TreeQuestion, compile_regex,
+    BinaryFolders, DiffQuestion, InfoQuestion, LeaksQuestion, ListQuestion, NoteSink, PeekQuestion,
+    StatsQuestion, TagsQuestion, TimelineQuestion, TopQuestion, TracesQuestion, TreeQuestion,
+    compile_regex,
 };
 use crate::source_file::SourceFiles;
 
@@ -22,6 +23,7 @@ pub(crate) enum WebQuestion {
     Tree(TreeQuestion),
     Peek(PeekQuestion),
     List(ListQuestion),
+    Assembly(ListQuestion),
     Traces(TracesQuestion),
     Tags(TagsQuestion),
     Stats(StatsQuestion),
@@ -63,7 +65,11 @@ impl WebQuestion {
     pub(crate) fn list(values: ParameterValues) -> Result<Self> {
         let wanted = compile_regex(&values.regex)?;
         let query = values.query_of_all_code(Granularity::Functions);
-        Ok(Self::List(ListQuestion::new(query, wanted)?))
+        let question = ListQuestion::new(query, wanted)?;
+        Ok(match values.has_assembly {
+            true => Self::Assembly(question),
+            false => Self::List(question),
+        })
     }
 
     pub(crate) fn traces(values: ParameterValues) -> Result<Self> {
@@ -109,6 +115,11 @@ impl WebQuestion {
         Ok(Self::Schema)
     }
 
+    /// Whether the answer is read from the binaries that a profile names.
+    pub(crate) fn reads_binaries(&self) -> bool {
+        matches!(self, Self::Assembly(_))
+    }
+
     /// Writes the answer about the profiles `names`. The answer is JSON, except for `schema`, whose
     /// answer is text.
     pub(crate) fn answer(
@@ -149,6 +160,14 @@ impl WebQuestion {
                 let sessions = question.open(one(sources)?, note)?;
                 let report = question.rows(&sessions, &name)?;
                 heapprof_report::list(&report, &|file| files.lines(file), style)?
+            }
+            Self::Assembly(question) => {
+                let source = one(sources)?;
+                let sessions = question.open(source.clone(), note)?;
+                let report = question.rows(&sessions, &name)?;
+                let assembly = question.assembly(source, &report, &BinaryFolders::default())?;
+                let code = ListAssembly::new(&assembly, "");
+                heapprof_report::list_assembly(&report, &code, &|file| files.lines(file), style)?
             }
             Self::Traces(question) => {
                 let session = question.open(one(sources)?, note)?;

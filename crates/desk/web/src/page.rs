@@ -14,6 +14,8 @@ const PAGE_STYLE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.css"));
 pub struct PageServerInfo {
     /// The path of the server's API, such as `/api/v1`.
     pub api: String,
+    /// Whether the server answers questions about instructions.
+    pub reads_binaries: bool,
     /// Interval in milliseconds at which the page requests new data; `None` if it never does.
     pub refresh_ms: Option<u32>,
 }
@@ -43,6 +45,9 @@ pub fn served_page(title: &str, server: &PageServerInfo) -> ServedPage {
     );
     if let Some(refresh_ms) = server.refresh_ms {
         meta += &format!(r#"<meta name="heapprof-refresh" content="{refresh_ms}">"#);
+    }
+    if server.reads_binaries {
+        meta += r#"<meta name="heapprof-assembly" content="1">"#;
     }
     let policy = policy("connect-src 'self'; ");
     ServedPage {
@@ -152,6 +157,7 @@ mod tests {
     fn only_a_served_page_connects_to_its_server() {
         let server = PageServerInfo {
             api: "/api/<v1>".to_string(),
+            reads_binaries: true,
             refresh_ms: Some(1500),
         };
         let served = served_page("a page", &server);
@@ -160,8 +166,10 @@ mod tests {
         assert_eq!(api, "/api/&lt;v1&gt;");
         let refresh = "name=\"heapprof-refresh\" content=\"";
         assert_eq!(between(&served.html, refresh, "\""), "1500");
+        let assembly = "name=\"heapprof-assembly\"";
+        assert!(served.html.contains(assembly));
         let still = served_page("a page", &PageServerInfo::default());
-        assert!(!still.html.contains(refresh));
+        assert!(!still.html.contains(refresh) && !still.html.contains(assembly));
         let file = page("a page", &ReportContainer::pack(&small_report()).unwrap());
         assert!(!file.contains("connect-src") && !file.contains("name=\"heapprof-api\""));
     }

@@ -29,7 +29,7 @@ pub(crate) struct WebArgs {
     /// when you open an (other) node
     #[arg(long, value_name = "N", default_value_t = MAX_NODES)]
     pub(crate) max_nodes: usize,
-    /// Show the text of source lines
+    /// Show source lines and instructions, from the files and binaries that a profile names
     #[arg(long)]
     pub(crate) source: bool,
     #[command(flatten)]

@@ -50,6 +50,7 @@ impl PageHost for CommandLinePage {
             values: "heapprof --help lists the possible values",
             upload: "Start it with heapprof web --upload",
             closed_sources: "source files are read with --source only",
+            closed_binaries: "Start heapprof web with --source",
         }
     }
 
