@@ -35,7 +35,7 @@ const SCRIPT_FIELDS: &str = "question model palette state isDiff measures write 
     isOutermost nodeToTree moduleName moduleText moduleOf familyLabel samplesOf companion families \
     inks names shape trees mirror isLibrary keeper isLive redrawTools pivotOn toggleOwn toggleSql \
     toggleTheme saved classText labelOf kept allowsNothing hovered hasSearch openOther whole \
-    weight series app tree brush onQuestion applyTheme times regex depth fileOf isHeap \
+    weight series app tree brush onQuestion applyTheme times depth fileOf isHeap \
     addressOf active fields found destroy full part layout chain";
 
 /// Returns the page's script, minified.

@@ -1,5 +1,6 @@
 // Owns the profile, the state and the model, and draws the page after each change.
 
+import { drawAssembly } from './assembly.js';
 import { makePalette, moduleWeights } from './colour.js';
 import { byId, fill } from './dom.js';
 import { makeFields, showField } from './fields.js';
@@ -29,7 +30,7 @@ export function makeApp(source, views, perf) {
   const app = {
     source, views, perf, profile: null, state: null, model: null, names: null,
     palette: null, part: null, profiles: null, view: null, fields: null,
-    patterns: {}, timers: { save: 0 }, queue: [], onQuestion: null,
+    patterns: {}, timers: { save: 0 }, queue: [], onQuestion: null, assembly: null,
   };
   app.fields = makeFields(app);
   Object.assign(app, readers(app), changers(app), drawers(app));
@@ -66,6 +67,7 @@ function changers(app) {
       app.view?.mark?.(app);
       drawSql(app);
       restore();
+      drawAssembly(app);
       app.saved();
     },
     search(text) {
@@ -98,6 +100,11 @@ function changers(app) {
       drawHeader(app);
       app.view.resize?.(app);
       restore();
+      app.saved();
+    },
+    toggleAssembly() {
+      app.state.assembly = !app.state.assembly;
+      drawAssembly(app);
       app.saved();
     },
     openOther: () => false,
@@ -140,6 +147,7 @@ function drawers(app) {
       drawPanel(app);
       drawView(app, keepScroll);
       restore();
+      drawAssembly(app);
       app.saved();
       app.say(`${app.familyLabel(app.measure())}, ${app.write(app.model.total.after)} shown`);
       app.perf.update = performance.now() - started;

@@ -8,7 +8,7 @@ const KEYS = [
   ['Enter', 'zoom; in the table: pivot'], ['P', 'pivot on the selected function'],
   ['Esc', 'one step back: search, pivot, zoom, selection, comparison'],
   ['I  F  L', 'inverted, flip, by line'], ['O', 'own code only'], ['B', 'bytes or objects'],
-  ['S  T', 'SQL, light or dark'], ['Shift-← →', 'timeline: widen the comparison'],
+  ['S  T', 'SQL, light or dark'], ['A', 'assembly, with heapprof web --source'], ['Shift-← →', 'timeline: widen the comparison'],
   ['?', 'this list'],
 ];
 const WORDS = [

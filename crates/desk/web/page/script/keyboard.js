@@ -1,5 +1,6 @@
 // The keys that work everywhere on the page.
 
+import { hasAssembly } from './assembly.js';
 import { byId } from './dom.js';
 import { isDiff } from './state.js';
 
@@ -45,6 +46,7 @@ function keyActions(app) {
     o: () => app.toggleOwn(),
     b: () => app.otherKind(),
     s: () => app.toggleSql(),
+    a: () => hasAssembly(app, state.selected) && app.toggleAssembly(),
     t: () => app.toggleTheme(),
     '?': () => app.help(),
   };

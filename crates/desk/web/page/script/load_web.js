@@ -28,6 +28,8 @@ export function makeWebSource(document, location) {
     notes: () => seen.notes,
     refreshMs: Number(meta('heapprof-refresh')) || 0,
     chosen,
+    // Whether the server reads instructions from binaries.
+    hasAssembly: meta('heapprof-assembly') != null,
     // Whether the server shows all its profiles unless one is chosen.
     isSeries: false,
     // Returns the container that answers a question, or null if `onlyNews` and nothing is new.
@@ -46,6 +48,10 @@ export function makeWebSource(document, location) {
       const path = JSON.stringify(chain.length > 1 ? chain : chain[0]);
       const response = await get('/subtree', { ...reportQuestion(question), path }, { signal });
       return openContainer(await response.arrayBuffer());
+    },
+    // Returns the lines and instructions of functions, as `heapprof list --asm -f json` does.
+    async assembly(question, signal) {
+      return (await get('/list', { ...question, asm: 1 }, { signal })).json();
     },
     // Returns the profiles that the server has: [{name, title}].
     async profiles() {

@@ -1,5 +1,6 @@
 // The panel for one function: its place, values, callers, callees and lines.
 
+import { hasAssembly } from './assembly.js';
 import { copyText } from './copy.js';
 import { button, el } from './dom.js';
 import { bytesText, countText, shareText, signed, valueText } from './format.js';
@@ -49,6 +50,8 @@ function functionButtons(app, f) {
     button('Pivot', null, () => app.pivotOn(f), { tid: 'pivot', title: 'Callers and callees (P)' }),
     button('Focus', null, () => app.change({ focus: only, zoom: [] }), { tid: 'focus-on' }),
     button('Ignore', null, () => app.change({ ignore: only, selected: -1, zoom: [], pivot: -1 })),
+    hasAssembly(app, f) && button('Assembly', null, () => app.toggleAssembly(),
+      { tid: 'assembly-button', title: 'Lines and instructions (A)' }),
     button('Copy name', null, event => copyText(name, event.currentTarget)),
     button('✕', null, () => app.select(-1), clear));
 }

@@ -13,6 +13,7 @@ const KEPT = [
   ['flip', 'flipped', 'flag'], ['width', 'width', 'text'], ['kinds', 'kinds', 'text'],
   ['search', 'search', 'text'], ['sort', 'sort', 'text'], ['desc', 'descending', 'flag'],
   ['map', 'module', 'module'], ['theme', 'theme', 'text'], ['sqlopen', 'sql', 'flag'],
+  ['asm', 'assembly', 'flag'],
 ];
 
 // Returns what is chosen when a profile is opened.
@@ -27,6 +28,7 @@ export function firstState(profile) {
     selected: -1, pivot: -1, byLine: false, zoom: [],
     inverted: false, flipped: false, width: 'after', kinds: '',
     search: '', sort: '', descending: true, module: -1, theme: '', sql: false,
+    assembly: false,
   };
 }
 
