@@ -166,6 +166,17 @@ fn files_without_code_get_a_line() {
         assert_eq!(refused.status, 400, "{kind}: {}", refused.error());
         assert_eq!(refused.error().lines().count(), 1, "{kind}");
     }
+    // The right one is found in a folder of the server, and without one, advice ends the line.
+    std::fs::remove_file(&program).unwrap();
+    let advice = "; give the folder of the right one with --debug-dir";
+    assert!(ask().error().ends_with(advice), "{}", ask().error());
+    std::fs::create_dir(folder.join("kept")).unwrap();
+    std::fs::write(folder.join("kept/program"), &whole).unwrap();
+    let kept = folder.join("kept");
+    let words = ["--source", "--debug-dir", kept.to_str().unwrap(), &profile];
+    let server = Server::start(&words);
+    let found = server.json("list", "regex=^sum$&asm=1");
+    assert_eq!(found["rows"][0]["code"][0]["symbol"], "sum");
     // Names alone have no file.
     write(folder, "names.pb.gz", &bytes_in_use("main;sum 7"));
     let names = folder.join("names.pb.gz");

@@ -264,7 +264,14 @@ pub(crate) fn answer(
     let notes = RefCell::new(Vec::new());
     let note = |note: QuestionNote<'_>| notes.borrow_mut().push(host.note_text(&note));
     let mut answer = AnswerText::default();
-    let answered = question.answer(&names, sources, &files, &note, &mut answer);
+    let answered = question.answer(
+        &names,
+        sources,
+        &files,
+        &settings.binaries,
+        &note,
+        &mut answer,
+    );
     answered.map_err(|error| refusal(host, &error))?;
     Ok(ApiAnswer {
         media: match question {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use heapprof_dropin::PprofViews;
 
+use crate::question::BinaryFolders;
 use crate::source_file::SourceFolders;
 
 /// The settings of a server of a page: which profiles it shows, and how.
@@ -24,6 +25,8 @@ pub struct PageSettings {
     pub has_source: bool,
     /// Where to find source files.
     pub source_folders: SourceFolders,
+    /// Where to find binaries and their debug files.
+    pub binaries: BinaryFolders,
     /// The views at pprof's paths, if the server has any.
     pub pprof: Option<Arc<dyn PprofViews>>,
 }

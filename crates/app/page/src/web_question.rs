@@ -127,6 +127,7 @@ impl WebQuestion {
         names: &[String],
         sources: Vec<QuestionSource>,
         files: &SourceFiles<'_>,
+        binaries: &BinaryFolders,
         note: NoteSink<'_>,
         out: &mut dyn Write,
     ) -> Result<()> {
@@ -165,8 +166,8 @@ impl WebQuestion {
                 let source = one(sources)?;
                 let sessions = question.open(source.clone(), note)?;
                 let report = question.rows(&sessions, &name)?;
-                let assembly = question.assembly(source, &report, &BinaryFolders::default())?;
-                let code = ListAssembly::new(&assembly, "");
+                let assembly = question.assembly(source, &report, binaries)?;
+                let code = ListAssembly::new(&assembly, binaries.advice);
                 heapprof_report::list_assembly(&report, &code, &|file| files.lines(file), style)?
             }
             Self::Traces(question) => {

@@ -1,5 +1,7 @@
 //! The command line of `web`, the page that a server answers.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 use super::ProfileArgs;
@@ -32,6 +34,9 @@ pub(crate) struct WebArgs {
     /// Show source lines and instructions, from the files and binaries that a profile names
     #[arg(long)]
     pub(crate) source: bool,
+    /// A folder with binaries or debug files for --source; may be repeated
+    #[arg(long, value_name = "DIR", requires = "source")]
+    pub(crate) debug_dir: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) source_files: SourceArgs,
 }

@@ -26,21 +26,15 @@ pub(super) fn run(context: &CommandContext, args: &ListArgs) -> Result<()> {
     let sources = SourceFiles::new(&folders);
     let read = |file: &str| sources.lines(file);
     let style = context.style(&args.report);
-    let text = if args.asm {
-        let (folders, advice) = (args.debug_dir.clone(), BINARY_ADVICE);
-        let assembly = question.assembly(source, &report, &BinaryFolders { folders, advice })?;
-        let code = ListAssembly::new(&assembly, advice);
+    let text = if args.report.show_sql {
+        statements(&sessions.functions) + &statements(&sessions.lines)
+    } else if args.asm {
+        let binaries = BinaryFolders::new(&args.debug_dir, BINARY_ADVICE);
+        let assembly = question.assembly(source, &report, &binaries)?;
+        let code = ListAssembly::new(&assembly, binaries.advice);
         heapprof_report::list_assembly(&report, &code, &read, &style)?
     } else {
         heapprof_report::list(&report, &read, &style)?
     };
-    match args.report.show_sql {
-        true => output::text(
-            file,
-            &[&sessions.functions, &sessions.lines]
-                .map(statements)
-                .concat(),
-        ),
-        false => output::text(file, &text),
-    }
+    output::text(file, &text)
 }

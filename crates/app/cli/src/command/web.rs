@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use heapprof_dropin::WebPageRequest;
-use heapprof_page::{PageDesk, PageSettings, open_in_browser};
+use heapprof_page::{BinaryFolders, PageDesk, PageSettings, open_in_browser};
 use heapprof_recorder::inherited_state;
 use heapprof_sources::ProfileSources;
 use heapprof_web::{PageServer, ServerStop};
@@ -18,7 +18,7 @@ use signal_hook::iterator::Signals;
 
 use self::host::CommandLinePage;
 use crate::args::web::MAX_NODES;
-use crate::args::{SourceArgs, WebArgs};
+use crate::args::{BINARY_ADVICE, SourceArgs, WebArgs};
 use crate::context::CommandContext;
 use crate::{messages, output};
 
@@ -30,6 +30,7 @@ pub(super) fn run(context: CommandContext, args: &WebArgs) -> Result<()> {
         max_nodes: args.max_nodes,
         has_source: args.source,
         source_folders: args.source_files.folders(),
+        binaries: BinaryFolders::new(&args.debug_dir, BINARY_ADVICE),
         ..PageSettings::default()
     };
     let start = ServerStart {

@@ -33,6 +33,17 @@ pub struct BinaryFolders {
     pub advice: &'static str,
 }
 
+impl BinaryFolders {
+    /// Makes the places to search, with advice about a file that is not found.
+    #[must_use]
+    pub fn new(folders: &[PathBuf], advice: &'static str) -> Self {
+        Self {
+            folders: folders.to_vec(),
+            advice,
+        }
+    }
+}
+
 /// The two sessions of a [`ListQuestion`].
 pub struct ListSessions {
     /// The session whose rows are functions, separate for each file.
