@@ -87,7 +87,8 @@ async function news({ check, server, now }, page) {
   check.equal((await choices(page)).get('view'), kept.get('view'), 'the view stays');
   server.stop();
   await page.waitForFunction(() => !document.querySelector('[data-testid=banner]').hidden);
-  check((await text(page, 'banner')).includes('does not answer'), 'a server that is gone is told');
+  const gone = await text(page, 'banner');
+  check(gone.includes('no longer answers'), `a server that is gone is told: ${gone}`);
   check((await tableRows(page)).length > 0, 'and the last data stay');
   page.forgiven = /ERR_CONNECTION|Failed to load/;
 }

@@ -85,7 +85,8 @@ async function anotherToken(check, page, server) {
   const rows = await shown(page);
   await server.stop();
   await filter(page, 'focus', 'insert');
-  check((await text(page, 'banner')).includes('does not answer'), 'a server that is gone is told');
+  const gone = await text(page, 'banner');
+  check(gone.includes('no longer answers'), `a server that is gone is told: ${gone}`);
   const next = await startWeb('--port', new URL(server.origin).port, AFTER);
   await filter(page, 'focus', 'serve');
   const said = await text(page, 'banner');
