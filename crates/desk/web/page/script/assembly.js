@@ -69,7 +69,8 @@ function closeAssembly(app) {
   app.assembly = null;
   abort.abort();
   dialog.remove();
-  // The panel may have been drawn again, and then its button is another one.
+  // What had the focus before has it again, unless it is gone, or a link opened the view.
+  if (document.activeElement && document.activeElement !== document.body) return;
   document.querySelector('[data-testid=assembly-button]')?.focus({ preventScroll: true });
 }
 
