@@ -168,7 +168,10 @@ impl WebQuestion {
                 let report = question.rows(&sessions, &name)?;
                 let assembly = question.assembly(source, &report, binaries)?;
                 let code = ListAssembly::new(&assembly, binaries.advice);
-                heapprof_report::list_assembly(&report, &code, &|file| files.lines(file), style)?
+                let source = |file: &str| files.lines(file);
+                return Ok(heapprof_report::write_list_assembly(
+                    &report, &code, &source, out,
+                )?);
             }
             Self::Traces(question) => {
                 let session = question.open(one(sources)?, note)?;

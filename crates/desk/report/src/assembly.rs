@@ -2,12 +2,13 @@
 //! belong to it, with flat and cum beside both.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 
 use heapprof_analysis::list::{FunctionListing, ListReport};
 use heapprof_assembly::{
     CodeInstruction, CodePiece, FunctionAssembly, ListedInstruction, ProfileAssembly, SourceFrame,
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::error::ReportError;
 use crate::head;
@@ -45,10 +46,9 @@ pub fn list_assembly(
     let functions = list.rows.iter().zip(&code.assembly.functions);
     match style.format {
         ReportFormat::Json => {
-            let rows = functions.map(|(row, function)| document(row, function, code, source));
-            let mut document = json::head(&list.header);
-            document.insert("rows".into(), rows.collect());
-            json::text(document)
+            let mut text = Vec::new();
+            write_list_assembly(list, code, source, &mut text)?;
+            Ok(String::from_utf8_lossy(&text).into_owned())
         }
         ReportFormat::Csv => {
             let mut table = ReportTable::new(&[
@@ -86,6 +86,20 @@ pub fn list_assembly(
             Ok(head::with_head(&lines, &body, style))
         }
     }
+}
+
+/// Writes the report `list` with instructions as JSON, one function after the other, because it may
+/// be much longer than the profile.
+pub fn write_list_assembly(
+    list: &ListReport,
+    code: &ListAssembly<'_>,
+    source: SourceText<'_>,
+    out: &mut dyn Write,
+) -> Result<(), ReportError> {
+    json::write_each(&json::head(&list.header), &Map::new(), out, |rows| {
+        let mut functions = list.rows.iter().zip(&code.assembly.functions);
+        functions.try_for_each(|(row, function)| rows.row(&document(row, function, code, source)))
+    })
 }
 
 /// The flat and cum of a line, if it has samples, and its instructions.

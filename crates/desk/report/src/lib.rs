@@ -58,7 +58,7 @@ pub use crate::why::{
 };
 pub use crate::{
     advice::{AdviceWords, ReportAdvice},
-    assembly::{ListAssembly, list_assembly},
+    assembly::{ListAssembly, list_assembly, write_list_assembly},
     bench::{CandidatePeaks, PeakComparison, peaks},
     compare_allocators::{AllocatorCandidate, AllocatorComparison, HeapInUse, comparison},
     convert::{FoldedWriter, profile_csv, profile_json},
