@@ -3,13 +3,13 @@
 of `heapprof pprof` byte for byte.
 
 usage: code.py --pprof PATH --heapprof PATH [--recorder PATH] [--folder DIR] [--only REGEX]
-PATH of --pprof is google/pprof's own program, or Go's with the line `Obj: new(objTool),` removed
-from cmd/pprof/pprof.go: Go's own reads only Go's programs, and has no Intel syntax. The programs
-are C, C++ and Rust, with and without optimization, symbols and debug information, at fixed and at
-any addresses, and a shared library. --recorder is the heapprof that records them. A compiler that
-is missing is named, and its programs are skipped. The tools are tried in all combinations that
-`-tools` can choose: those of LLVM and of GNU, and none. The last line but one shows how many of the
-reports list a function; the others are errors of both, and pages without a function.
+PATH of --pprof is the pprof-with-binutils of build-pprof.sh, or google/pprof's own program: Go's
+own reads only Go's programs, and has no Intel syntax. The programs are C, C++ and Rust, with and
+without optimization, symbols and debug information, at fixed and at any addresses, and a shared
+library. --recorder is the heapprof that records them. A compiler that is missing is named, and its
+programs are skipped. The tools are tried in all combinations that `-tools` can choose: those of
+LLVM and of GNU, and none. The last line but one shows how many of the reports list a function; the
+others are errors of both, and pages without a function.
 
 pprof converts the addresses of a profile in random order, and fails if the first one is outside the
 program's mapping, so pprof is run up to 40 times until it finds the function. Prints each mismatch
