@@ -146,6 +146,26 @@ STARTS = """
 -mean -sample_index=1|-nodecount=0|{base}|{base} -cum
 """.strip().replace("\n", "|").split("|")
 
+# Flags that go together, so that each flag of pprof's help is in some of the sessions.
+FLAG_SETS = """
+-focus={re} -relative_percentages -functions|-hide={re} -unit=kb -flat|-ignore={re} -trim_path=/src
+-show={re} -nodefraction=0.01 -cum|-show_from={re} -edgefraction=0.1|-nodecount=6 -trim=false -files
+-prune_from={re} -compact_labels=false|-tagfocus=:4kb -tagshow=bytes|-tagignore=64b -taghide=thread
+-tagroot=bytes -call_tree|-tagleaf=thread -noinlines -addresses|-mean -filefunctions -divide_by=3
+-lines -showcolumns -source_path=source|-sample_index={type} -intel_syntax -all_frames
+-diff_base={base} -normalize|-base={base} -drop_negative -output=out.txt|-inuse_space -nodecount=9
+-seconds=5 -timeout=9 -buildid=0badcafe|-tools=nowhere -add_comment=words|-inuse_objects -lines
+-tls_cert=a.pem -tls_key=b.pem -tls_ca=c.pem|-alloc_space -cum|-alloc_objects|-alloc_space -files
+-total_delay|-contentions -inuse_space|-mean_delay -lines|-no_browser|-http=localhost:0 -{format}
+-{format}
+""".strip().replace("\n", "|").split("|")
+FORMATS = """
+callgrind comments dot proto raw tags text top topproto traces tree peek={re} list={re} disasm={re}
+""".split()
+# What stands before the sources of a dealt session.
+LEADS = ["start", "start", "flag set", "flag set", "flag set", ""]
+ENDS = ["\n", "\n", "\nq\n", "\nexit\n", "\nquit\nnosuch\n", ""]
+
 # Sessions that are written out: what is special about one, and its lines.
 WRITTEN = [
     ("ends at once", ""),
@@ -410,6 +430,9 @@ class Dealer:
             "oddity": ODDITIES,
             "help": HELP,
             "start": STARTS,
+            "flag set": FLAG_SETS,
+            "format": FORMATS,
+            "lead": LEADS,
         }
         self.decks = {kind: Deck(cards, rng) for kind, cards in decks.items()}
 
@@ -422,8 +445,9 @@ class Dealer:
             "{other}": lambda: self.rng.choice(others),
             "{base}": lambda: self.base(path),
             "{self}": lambda: path,
+            "{format}": lambda: self.filled(self.decks["format"].deal(), path),
         }
-        return re.sub(r"\{(re|type|other|base|self)\}", lambda m: choices[m[0]](), text)
+        return re.sub(r"\{(re|type|other|base|self|format)\}", lambda m: choices[m[0]](), text)
 
     def base(self, path):
         """Another profile; four times of five one with the same sample types, if there is one."""
@@ -449,8 +473,9 @@ class Dealer:
             lines += [deal("report")]
             lines += [deal("help")] if self.rng.random() < 0.5 else []
             lines += [":"] if self.rng.random() < 0.2 else []
-        script = "\n".join(lines) + self.rng.choice(["\n", "\n", "\nq\n", "\nquit\nnosuch\n", ""])
-        flags = deal("start") if self.rng.random() < 0.5 else ""
+        script = "\n".join(lines) + self.rng.choice(ENDS)
+        lead = deal("lead")
+        flags = deal(lead) if lead else ""
         joined = self.rng.random() < 0.1
         return self.session(f"dealt {number}", script, path, flags, joined=joined)
 
@@ -475,15 +500,3 @@ def sessions(profiles, small, odd, seed, count):
         )
     made += [dealer.dealt(i, small) for i in range(count - len(made))]
     return made
-
-
-def rarely_covered(made):
-    """The commands, options and topics of help that fewer than five lines of the sessions use."""
-    uses = dict.fromkeys(COMMANDS + OPTIONS + [f"help {w}" for w in COMMANDS + OPTIONS], 0)
-    for session in made:
-        for line in session.script.decode(errors="replace").splitlines():
-            words = line.split()
-            command = re.sub(r"\d+$", "", words[0]) if words else ""
-            for use in {line.split("=")[0].strip(), command, " ".join(words)} & set(uses):
-                uses[use] += 1
-    return [use for use, times in uses.items() if times < 5]

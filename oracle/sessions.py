@@ -2,22 +2,26 @@
 """Types the same scripts into the interactive shells of the real pprof and of `heapprof pprof`, and
 compares what they do, byte for byte.
 
-usage: sessions.py --pprof PATH --heapprof PATH [--only REGEX] [--seed N] [--sessions N]
-[--random N] [--stderr] PROFILE... A session is a script on stdin (a pipe), flags, and profiles;
+usage: sessions.py --pprof PATH --heapprof PATH [--only REGEX] [--seed N] [--sessions N] [--random
+N] [--stderr] [--coverage] PROFILE... A session is a script on stdin (a pipe), flags, and profiles;
 session_scripts.py makes them. --random N adds N generated profiles. stdout, the files that were
 written and the exit code are compared. With --stderr, stderr is compared, too: pprof writes its
 greeting, help, options and errors there, which heapprof says in its own words. In some sessions
 stderr goes where stdout goes, so that the order of both is compared; these count as stderr. Each
 run has an empty home and a fresh working folder. Programs that show images are fake: they log what
-they were asked to show. Prints each mismatch with the script and the first differing line, then the
-closing line `N passed, N failed`. Exit 1 on any failure. TZ is UTC and -symbolize=none throughout,
-so both sides read nothing but the profile.
+they were asked to show. The sessions use each word of pprof's help at least five times: each
+command of its shell, each option as an assignment, as a topic of help and as a flag. --coverage
+prints how often, and runs nothing. Prints each mismatch with the script and the first differing
+line, then the closing line `N passed, N failed`. Exit 1 on any failure, and if 400 sessions or more
+leave a word of help out. TZ is UTC and -symbolize=none throughout, so both sides read nothing but
+the profile.
 """
 
 import argparse, itertools, os, random, re, shutil, subprocess, sys, tempfile, zlib
 
 from profiles import odd_profile, random_profile
-from session_scripts import rarely_covered, sessions
+from session_coverage import HelpWords
+from session_scripts import sessions
 
 # Differences that are known: of which part of a session, which bytes, and what stands for them.
 STATED = [
@@ -27,6 +31,7 @@ STATED = [
     (r"file .*", rb"/CreationDate \(D:\d+Z\)", b"/CreationDate"),
 ]
 SMALL = 8192  # bytes of a profile whose graph is drawn in an instant
+LEAST_USES = 5  # of each word of pprof's help
 PROMPT = b"(pprof) "
 
 # A program that logs its name, its arguments, and the content of the file it is to show.
@@ -193,6 +198,7 @@ def main():
     ap.add_argument("--sessions", type=int, default=400)
     ap.add_argument("--random", type=int, default=50)
     ap.add_argument("--stderr", action="store_true", help="compare messages, too")
+    ap.add_argument("--coverage", action="store_true", help="only count the words of help")
     ap.add_argument("profiles", nargs="*")
     a = ap.parse_args()
     pprof, heapprof = (
@@ -211,9 +217,16 @@ def main():
     profiles = {f: sample_types(pprof[0], f) for f in files}
     small = [f for f in files if os.path.getsize(f) < SMALL]
     made = sessions(profiles, small, odd, a.seed, a.sessions)
-    rare = rarely_covered(made)
+    uses = HelpWords(pprof[0], files[0], dict(os.environ, TERM="dumb", HOME=tmp)).uses(made)
+    rare = [use for use, times in uses.items() if times < LEAST_USES]
+    if a.coverage:
+        print("\n".join(f"{times:6} {use}" for use, times in sorted(uses.items())))
     if rare:
-        print("in fewer than five lines: " + ", ".join(rare))
+        print(f"less than {LEAST_USES} times: {', '.join(rare)}")
+    left_out = bool(rare) and a.sessions >= ap.get_default("sessions")
+    if a.coverage:
+        shutil.rmtree(tmp)
+        sys.exit(left_out)
     surroundings = Surroundings(tmp)
     good, bad, unstable = [0, 0], [0, 0], 0
     for session in made:
@@ -244,7 +257,7 @@ def main():
     if a.stderr:
         print(f"stderr: {good[1]} passed, {bad[1]} failed")
     print(f"{good[0]} passed, {bad[0]} failed")
-    sys.exit(sum(bad) > 0)
+    sys.exit(sum(bad) > 0 or left_out)
 
 
 main()
