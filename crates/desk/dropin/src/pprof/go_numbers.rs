@@ -32,9 +32,16 @@ fn without_underscores(text: &str) -> Option<String> {
         let start = text.len() - digits.len();
         at == start + 1 && bytes[start] == b'0' && matches!(bytes[at] | 32, b'x' | b'o' | b'b')
     };
+    let unsigned = text.trim_start_matches(['-', '+']);
+    let is_hexadecimal = unsigned.starts_with("0x") || unsigned.starts_with("0X");
     for (at, _) in text.match_indices('_') {
         let before = at.checked_sub(1)?;
-        let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_hexdigit);
+        let is_digit = |at: usize| {
+            bytes.get(at).is_some_and(|byte| match is_hexadecimal {
+                true => byte.is_ascii_hexdigit(),
+                false => byte.is_ascii_digit(),
+            })
+        };
         if !(is_digit(before) || is_prefix(before)) || !is_digit(at + 1) {
             return None;
         }
@@ -111,6 +118,9 @@ mod tests {
             ("_1", None),
             ("1_", None),
             ("1__0", None),
+            ("1e_5", None),
+            ("1_e5", None),
+            ("1e1_0", Some(1e10)),
             ("--1", None),
             ("", None),
             ("0x1p99999", None),
