@@ -16,6 +16,7 @@ mod name_numbers;
 mod pprof;
 pub mod report;
 pub mod reshape;
+mod source_text;
 mod tool_process;
 mod views;
 

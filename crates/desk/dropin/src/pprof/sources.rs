@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use crate::graph::PathTrimmer;
 use crate::report::PprofReportOptions;
+use crate::source_text::read_source;
 use anyhow::{Context, Result};
 
 type SourceLinesResult = Result<Rc<[Vec<u8>]>, String>;
@@ -51,7 +52,7 @@ impl SourceFileCache {
     fn open(&self, file: &str) -> Result<Vec<u8>, String> {
         let trimmed = self.trim.apply(file);
         if Path::new(trimmed).is_absolute() {
-            return match read_file(Path::new(trimmed)) {
+            return match read_source(Path::new(trimmed)) {
                 Ok(bytes) => Ok(bytes),
                 Err(error) if error.kind() == std::io::ErrorKind::IsADirectory => Ok(Vec::new()),
                 Err(error) => Err(format!("open {trimmed}: {}", go_error_text(&error))),
@@ -60,19 +61,9 @@ impl SourceFileCache {
         let folders = self.path.split(':').map(PathBuf::from);
         let found = folders.into_iter().find_map(|folder| {
             let mut above = folder.ancestors();
-            above.find_map(|folder| read_file(&folder.join(trimmed)).ok())
+            above.find_map(|folder| read_source(&folder.join(trimmed)).ok())
         });
         found.ok_or_else(|| format!("could not find file {trimmed} on path {}", self.path))
-    }
-}
-
-/// Reads a file. A device or a pipe is an error, because its content may have no end, and because a
-/// profile can name any file.
-fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
-    let kind = std::fs::metadata(path)?.file_type();
-    match kind.is_file() || kind.is_dir() {
-        true => std::fs::read(path),
-        false => Err(std::io::Error::other("it is no regular file")),
     }
 }
 

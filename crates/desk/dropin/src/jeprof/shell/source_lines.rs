@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
+use crate::source_text::read_source;
+
 /// Source files that were read. All of them are dropped when there are too many.
 #[derive(Debug, Default)]
 pub(super) struct SourceLineCache {
@@ -13,9 +15,6 @@ pub(super) struct SourceLineCache {
 
 /// Maximum number of files in the cache.
 const MAX_FILES: usize = 100;
-
-/// Maximum size of a source file, in bytes.
-const MAX_FILE_BYTES: u64 = 64 << 20;
 
 impl SourceLineCache {
     /// Returns a line of a file with its line end. Reading a file for the first time may fail.
@@ -49,11 +48,7 @@ impl SourceLineCache {
 
 /// Reads all lines of a file, with their line ends.
 pub(super) fn read_lines(file: &Path) -> io::Result<Vec<String>> {
-    let found = file.metadata()?;
-    if !found.is_file() || found.len() > MAX_FILE_BYTES {
-        return Err(io::Error::other("no file, or too large for source text"));
-    }
-    let bytes = std::fs::read(file)?;
+    let bytes = read_source(file)?;
     let text = String::from_utf8_lossy(&bytes);
     Ok(text.split_inclusive('\n').map(str::to_string).collect())
 }
