@@ -6,7 +6,11 @@
 use std::env;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+
+use crate::tool_process::ToolCommand;
+
+/// Maximum number of bytes that a tool may print about its version.
+const MAX_VERSION_BYTES: u64 = 64 << 10;
 
 /// An objdump, of GNU binutils or of LLVM.
 #[derive(Clone, Debug)]
@@ -59,6 +63,11 @@ fn folders<'g>(given: &'g str, tool: &str) -> Vec<&'g str> {
     folders
 }
 
+/// Returns the path of a program in PATH.
+pub(super) fn find_in_path(name: &str) -> Option<PathBuf> {
+    find_tool(name, &[""])
+}
+
 /// Returns the path of a program in one of the folders. An empty folder and `.` stand for PATH, as
 /// in pprof.
 fn find_tool(name: &str, folders: &[&str]) -> Option<PathBuf> {
@@ -78,13 +87,12 @@ fn is_program(path: &Path) -> bool {
 
 /// Asks an objdump for its version. Returns `None` if it is neither GNU's nor LLVM's.
 fn identify(path: PathBuf) -> Option<ObjdumpTool> {
-    let mut command = Command::new(&path);
-    command.arg("--version").stdin(Stdio::null());
-    let output = command.output().ok()?;
-    if !output.status.success() {
-        return None;
-    }
-    let is_llvm = is_llvm_objdump(&String::from_utf8_lossy(&output.stdout))?;
+    let mut command = ToolCommand::new(&path);
+    command.arg("--version");
+    let mut version = String::new();
+    let read = command.run(MAX_VERSION_BYTES, &mut |line| version.push_str(line));
+    read.ok()?;
+    let is_llvm = is_llvm_objdump(&version)?;
     Some(ObjdumpTool { path, is_llvm })
 }
 

@@ -2,13 +2,13 @@
 //! as long as its owner exists, and answers one question after the other.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
 
 use super::address_names::AddressNames;
-use super::places::ToolPlaces;
+use super::places::{ToolPlaces, find_in_path};
 use crate::report::InlinedFrame;
 use crate::tool_process::{ToolProcess, file_argument};
 
@@ -34,18 +34,21 @@ impl LineFinder {
     pub(super) fn start(places: &ToolPlaces, file: &Path, base: u64) -> Result<Self, String> {
         let name = file_argument(file);
         // As in pprof, a tool that is not in the folders of `-tools` is taken from PATH.
-        let llvm = program(places.llvm_symbolizer.as_deref(), "llvm-symbolizer");
-        let mut command = Command::new(llvm);
-        command.args(["--inlining", "-demangle=false", "--output-style=JSON"]);
-        if let Ok(pipe) = ToolPipe::start(command) {
-            return Ok(Self::Llvm(pipe, name.to_string_lossy().into_owned()));
+        if let Some(llvm) = or_in_path(&places.llvm_symbolizer, "llvm-symbolizer") {
+            let mut command = Command::new(llvm);
+            command.args(["--inlining", "-demangle=false", "--output-style=JSON"]);
+            if let Ok(pipe) = ToolPipe::start(command) {
+                return Ok(Self::Llvm(pipe, name.to_string_lossy().into_owned()));
+            }
         }
-        let mut command = Command::new(program(places.addr2line.as_deref(), "addr2line"));
+        let not_found = |why: &str| format!("could not find local addr2liner: {why}");
+        let addr2line = or_in_path(&places.addr2line, "addr2line")
+            .ok_or_else(|| not_found("addr2line is not installed"))?;
+        let mut command = Command::new(addr2line);
         command.args(["-aif", "-e"]).arg(name);
-        let pipe = ToolPipe::start(command)
-            .map_err(|error| format!("could not find local addr2liner: {error}"))?;
-        let nm = program(places.nm.as_deref(), "nm");
-        Ok(Self::Gnu(pipe, AddressNames::read(nm, file, base).ok()))
+        let pipe = ToolPipe::start(command).map_err(|error| not_found(&error))?;
+        let names = or_in_path(&places.nm, "nm").map(|nm| AddressNames::read(&nm, file, base));
+        Ok(Self::Gnu(pipe, names.and_then(Result::ok)))
     }
 
     /// Returns the functions at an address, the innermost first. `address` is that in the profile.
@@ -71,8 +74,8 @@ impl LineFinder {
     }
 }
 
-fn program<'p>(found: Option<&'p Path>, name: &'p str) -> &'p Path {
-    found.unwrap_or(Path::new(name))
+fn or_in_path(found: &Option<PathBuf>, name: &str) -> Option<PathBuf> {
+    found.clone().or_else(|| find_in_path(name))
 }
 
 /// A running tool that answers questions.
