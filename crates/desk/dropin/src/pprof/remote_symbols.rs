@@ -3,7 +3,7 @@
 //! gperftools' and Go's servers answer addresses with names at `/pprof/symbol`. Source:
 //! google/pprof, internal/symbolz.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use anyhow::{Context, Result, bail};
@@ -95,18 +95,22 @@ fn symbolize_mapping(
     let unnamed = |location: &&heapprof_profile::Location| {
         location.mapping == Some(mapping) && location.address != 0 && location.line.is_empty()
     };
-    let asked: Vec<String> = profile
-        .location
-        .iter()
-        .filter(unnamed)
-        .map(|location| format!("{:#x}", location.address.wrapping_add(moved)))
+    let asked = profile.location.iter().filter(unnamed);
+    let asked: Vec<u64> = asked
+        .map(|location| location.address.wrapping_add(moved))
         .collect();
     if asked.is_empty() {
         return Ok(());
     }
     let transfer = remote::fetch_options(address, &config.flags)?;
-    let answer = config.host.post(url, asked.join("+"), &transfer)?;
-    let names = parse_names(&answer)?;
+    let texts: Vec<String> = asked
+        .iter()
+        .map(|address| format!("{address:#x}"))
+        .collect();
+    let answer = config.host.post(url, texts.join("+"), &transfer)?;
+    // A server that names other addresses as well must not make the profile large.
+    let known: HashSet<u64> = asked.into_iter().collect();
+    let names = parse_names(&answer, |address| known.contains(&address))?;
     let mut functions: HashMap<&[u8], FunctionIndex> = HashMap::new();
     let mut found: HashMap<u64, FunctionIndex> = HashMap::new();
     for (address, name) in &names {
@@ -141,9 +145,9 @@ fn symbolize_mapping(
     Ok(())
 }
 
-/// Reads the addresses and their names from an answer. A last line without an end is not complete,
+/// Reads the wanted addresses and their names from an answer. A last line without an end is not complete,
 /// and is left out.
-fn parse_names(answer: &[u8]) -> Result<Vec<(u64, &[u8])>> {
+fn parse_names(answer: &[u8], is_wanted: impl Fn(u64) -> bool) -> Result<Vec<(u64, &[u8])>> {
     let pattern = NAMED_ADDRESS.as_ref().context("the answer can't be read")?;
     let mut names = Vec::new();
     for line in answer.split_inclusive(|&byte| byte == b'\n') {
@@ -160,7 +164,9 @@ fn parse_names(answer: &[u8]) -> Result<Vec<(u64, &[u8])>> {
         let Ok(address) = u64::from_str_radix(digits, 16) else {
             bail!("the answer has the address 0x{digits}, which has more than 64 bits");
         };
-        names.push((address, name.as_bytes()));
+        if is_wanted(address) {
+            names.push((address, name.as_bytes()));
+        }
     }
     Ok(names)
 }
@@ -214,9 +220,11 @@ mod tests {
     #[test]
     fn answers() {
         let answer = b"num_symbols: 1\n0x10\tmain put\n0x20 walk\n0x30 cut";
-        let names = parse_names(answer).unwrap();
+        let names = parse_names(answer, |_| true).unwrap();
         assert_eq!(names, [(0x10, &b"main put"[..]), (0x20, b"walk")]);
-        let error = parse_names(b"0x11112222333344445\tx\n").unwrap_err();
+        let names = parse_names(answer, |address| address == 0x20).unwrap();
+        assert_eq!(names, [(0x20, &b"walk"[..])]);
+        let error = parse_names(b"0x11112222333344445\tx\n", |_| true).unwrap_err();
         assert!(error.to_string().contains("more than 64 bits"));
     }
 }
