@@ -276,8 +276,8 @@ impl PprofPages {
         let links = self.views.config_menu(content.as_deref(), parameters)?;
         let link = |link: ConfigLink| ViewLink {
             is_current: link.is_current,
-            is_deletable: link.is_saved,
-            ..link_to(&link.name, "", link.parameters)
+            deleted_config: link.is_saved.then(|| link.name.clone()),
+            ..link_to(&printable(&link.name), "", link.parameters)
         };
         Ok(links.into_iter().map(link).collect())
     }
@@ -352,7 +352,7 @@ fn link_to(text: &str, path: &str, parameters: UrlParameters) -> ViewLink {
         path: path.to_string(),
         parameters,
         is_current: false,
-        is_deletable: false,
+        deleted_config: None,
     }
 }
 

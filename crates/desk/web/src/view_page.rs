@@ -58,8 +58,8 @@ pub struct ViewLink {
     pub parameters: UrlParameters,
     /// Whether the link leads to what the page shows.
     pub is_current: bool,
-    /// Whether the user may delete the target of the link.
-    pub is_deletable: bool,
+    /// The name of the saved configuration that a button beside the link deletes.
+    pub deleted_config: Option<String>,
 }
 
 /// A field of the form.
@@ -172,9 +172,10 @@ impl ViewPage {
             let text = escape_html(&link.text);
             let address = self.address(&link.path, &link.parameters);
             *html += &format!(" <a href=\"{address}\"{current}>{text}</a>");
-            if link.is_deletable {
+            if let Some(name) = &link.deleted_config {
+                let name = escape_html(name);
                 *html += &format!(
-                    "<button type=\"button\" data-config=\"{text}\" aria-label=\"Delete {text}\">×\
+                    "<button type=\"button\" data-config=\"{name}\" aria-label=\"Delete {text}\">×\
                      </button>"
                 );
             }
@@ -253,7 +254,7 @@ mod tests {
             path: "./top".to_string(),
             parameters: vec![("f".to_string(), evil.clone())],
             is_current: true,
-            is_deletable: true,
+            deleted_config: Some(evil.clone()),
         };
         ViewPage {
             title: evil.clone(),
