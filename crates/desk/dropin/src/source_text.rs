@@ -31,13 +31,16 @@ pub(crate) fn read_source(path: &Path) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     #[test]
     fn files_of_any_kind() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.c");
-        std::fs::write(&path, "int a;\n").unwrap();
+        let mut source = File::create_new(&path).unwrap();
+        source.write_all(b"int a;\n").unwrap();
         assert_eq!(read_source(&path).unwrap(), b"int a;\n");
         let error = |path: &Path| read_source(path).unwrap_err();
         let kind = error(folder.path()).kind();
@@ -55,7 +58,7 @@ mod tests {
                 .is_empty()
         );
         let large = folder.path().join("large");
-        File::create(&large)
+        File::create_new(&large)
             .unwrap()
             .set_len(MAX_FILE_BYTES + 1)
             .unwrap();
