@@ -1,9 +1,10 @@
 //! Graphs that another program shows: which file it gets, and that the file is gone afterwards. The
 //! viewers and `dot` are little scripts, so the tests need neither a window nor Graphviz.
 
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use heapprof_tests::harness::{command, sample_profiles};
 
@@ -95,6 +96,26 @@ fn without_a_viewer_the_way_out_is_named() {
         "heapprof: -gv: no viewer is installed (looked for gv); write a file with -output\n"
     );
     assert!(is_empty(&desktop.path("tmp")));
+}
+
+/// As in pprof, a viewer neither writes to pprof's stdout nor reads the commands on its stdin.
+#[test]
+fn a_viewer_has_no_part_in_the_dialogue() {
+    let desktop = ViewerDesktop::new(&[]);
+    desktop.program("firefox", "echo shown; /bin/cat > read");
+    for (flags, typed) in [(&["-web"][..], ""), (&[], "web\nquit\n")] {
+        let mut pprof = desktop.pprof(flags);
+        let pprof = pprof.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = pprof.stderr(Stdio::null()).spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(typed.as_bytes()).unwrap();
+        drop(input);
+        let out = child.wait_with_output().unwrap();
+        assert!(out.status.success());
+        let text = String::from_utf8(out.stdout).unwrap();
+        assert!(!text.contains("shown"), "{text}");
+        assert_eq!(std::fs::read_to_string(desktop.path("read")).unwrap(), "");
+    }
 }
 
 #[test]

@@ -6,8 +6,9 @@
 use std::env;
 use std::fs::File;
 use std::io::{ErrorKind, Write};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -103,7 +104,15 @@ pub(super) fn show(config: &PprofConfig<'_>, shown: &ShownFile, report: &[u8]) -
         let Some((program, arguments)) = words.split_first() else {
             continue;
         };
-        match Command::new(program).args(arguments).arg(path).spawn() {
+        let mut command = Command::new(program);
+        // As in pprof, stdin and stdout belong to pprof alone.
+        command.args(arguments).arg(path);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        if config.is_shell {
+            // Ctrl-C is for the shell's commands.
+            command.process_group(0);
+        }
+        match command.spawn() {
             Ok(child) => return wait_for(child, config),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => last_problem = Some(format!("{program} can't be started: {error}")),

@@ -2,6 +2,8 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -41,7 +43,9 @@ impl ViewedFiles {
         let folder = self.folder.insert(folder);
         let path = folder.path().join(format!("{}.{extension}", self.next));
         self.next += 1;
-        let file = OpenOptions::new().write(true).create_new(true).open(&path);
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        let file = options.open(&path);
         let file = file.with_context(|| format!("{}: cannot be written", path.display()))?;
         Ok((path, file))
     }
@@ -76,11 +80,13 @@ pub(super) fn show_in_browser(host: &dyn DropinHost, page: &Path) {
 
 /// Starts a viewer. With `waits`, returns when the viewer has ended.
 pub(super) fn show(viewer: &str, arguments: &[&str], file: &Path, waits: bool) -> Result<()> {
-    let started = Command::new(viewer)
-        .args(arguments)
-        .arg(file)
-        .stdin(Stdio::null())
-        .spawn();
+    let mut command = Command::new(viewer);
+    command.args(arguments).arg(file).stdin(Stdio::null());
+    if !waits {
+        // Ctrl-C is for the shell's commands.
+        command.process_group(0);
+    }
+    let started = command.spawn();
     let mut child = match started {
         Err(error) if error.kind() == io::ErrorKind::NotFound => bail!(
             "{viewer} is not installed; install the package of that name, or use another command"
@@ -89,6 +95,9 @@ pub(super) fn show(viewer: &str, arguments: &[&str], file: &Path, waits: bool) -
     };
     if waits {
         child.wait()?;
+    } else {
+        // A viewer that has ended leaves no entry in the process table.
+        std::thread::spawn(move || child.wait());
     }
     Ok(())
 }
