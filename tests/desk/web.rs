@@ -151,7 +151,12 @@ impl Reply {
         found.next().map(|(_, value)| value)
     }
 
+    /// Returns the reason of a refusal, from JSON or from a page.
     fn error(&self) -> String {
+        let text = String::from_utf8_lossy(&self.body);
+        if let Some((_, notes)) = text.split_once("<ul id=\"notes\"><li>") {
+            return pprof::plain(notes.split("</li>").next().unwrap_or_default());
+        }
         let body: Value = serde_json::from_slice(&self.body).unwrap_or_default();
         body["error"]["what"]
             .as_str()

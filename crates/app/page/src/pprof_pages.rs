@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Error, Result};
 use form_urlencoded::Serializer;
 use heapprof_dropin::{
-    ConfigLink, PPROF_VIEWS, PercentRow, PprofView, PprofViewBody, PprofViews,
+    ConfigLink, PPROF_VIEWS, PercentRow, PprofView, PprofViewBody, PprofViewReport, PprofViews,
     report::{FlameBox, FlameGraph},
 };
 use heapprof_text::printable;
@@ -107,10 +107,21 @@ impl PprofPages {
         let refused = |error: Error| refusal(host, &error);
         let parameters = &asked.parameters;
         match target {
-            PprofTarget::View(view) => {
-                let page = self.page(view, asked).map_err(refused)?;
-                Ok(ApiAnswer::page(page.html()))
-            }
+            PprofTarget::View(view) => match self.views.show(view, parameters, MAX_VIEW_BYTES) {
+                Ok(report) => Ok(ApiAnswer::page(self.page(view, asked, report).html())),
+                Err(error) => {
+                    let refused = refused(error);
+                    let report = PprofViewReport {
+                        labels: Vec::new(),
+                        notes: vec![refused.what.clone()],
+                        body: PprofViewBody::Text(Vec::new()),
+                    };
+                    Err(ApiRefusal {
+                        page: Some(Box::new(self.page(view, asked, report).html())),
+                        ..refused
+                    })
+                }
+            },
             PprofTarget::Redirect(path) => {
                 let mut query = Serializer::new(String::new());
                 query.append_pair("token", &asked.token);
@@ -158,9 +169,12 @@ impl PprofPages {
         })
     }
 
-    fn page(&self, view: PprofView, asked: &ApiRequest) -> Result<ViewPage> {
+    /// Returns the page of a view with the content of `report`.
+    fn page(&self, view: PprofView, asked: &ApiRequest, report: PprofViewReport) -> ViewPage {
         let parameters = &asked.parameters;
-        let report = self.views.show(view, parameters, MAX_VIEW_BYTES)?;
+        // The form of a page about a wrong parameter has the values without parameters.
+        let fields = self.fields(view, parameters);
+        let fields = fields.or_else(|_| self.fields(view, &UrlParameters::new()));
         let mut notes = report.notes;
         let configs = match self.config_menu(parameters) {
             Ok(links) => links,
@@ -190,14 +204,14 @@ impl PprofPages {
             let mut fields = FORM_FIELDS.iter().chain([&PIVOT_FIELD]);
             !fields.any(|(_, parameter, _)| parameter == key)
         };
-        Ok(ViewPage {
+        ViewPage {
             title: printable(&self.views.title(parameters)).into_owned(),
             token: asked.token.clone(),
             views: view_links(view, parameters),
             own_page: self.own_page(view, asked),
             types: self.type_links(parameters),
             configs,
-            fields: self.fields(view, parameters)?,
+            fields: fields.unwrap_or_default(),
             kept: parameters.iter().filter(is_shown).cloned().collect(),
             notes: notes
                 .iter()
@@ -209,7 +223,7 @@ impl PprofPages {
                 .map(|label| printable_label(label))
                 .collect(),
             body,
-        })
+        }
     }
 
     /// Returns the address of heapprof's own page with the same filters, and the name of the link,

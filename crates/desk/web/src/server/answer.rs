@@ -131,6 +131,8 @@ pub struct ApiRefusal {
     pub help: String,
     /// The methods that the path accepts, if the request used any other method.
     pub allowed: Option<&'static str>,
+    /// The page that says so to a person; `None` for a path that programs ask.
+    pub page: Option<Box<ServedPage>>,
 }
 
 impl ApiRefusal {

@@ -175,12 +175,16 @@ const NON_PAGE_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
 
 fn refusal_reply(refusal: &ApiRefusal) -> HttpReply {
     let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST);
-    let mut reply = build_reply(
-        status,
-        JSON_MEDIA_TYPE,
-        NON_PAGE_POLICY,
-        refusal_text(refusal).into(),
-    );
+    let mut reply = match &refusal.page {
+        Some(page) => {
+            let body = page.html.clone().into_bytes().into();
+            build_reply(status, HTML_MEDIA_TYPE, &page.policy, body)
+        }
+        None => {
+            let body = refusal_text(refusal).into();
+            build_reply(status, JSON_MEDIA_TYPE, NON_PAGE_POLICY, body)
+        }
+    };
     if let Some(allowed) = refusal.allowed {
         let headers = reply.headers_mut();
         headers.insert(ALLOW, HeaderValue::from_static(allowed));
