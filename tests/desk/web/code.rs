@@ -138,7 +138,10 @@ fn code_without_a_binary() {
     assert!(listing.contains("2 1000B 1000B ???"), "{listing}");
     let reply = server.get("/disasm", "f=made");
     assert_eq!(reply.status, 400);
-    assert_eq!(reply.error(), "no matches found for regexp made");
+    let why = reply.error();
+    let (what, cause) = why.split_once("; ").unwrap();
+    assert_eq!(what, "no matches found for regexp made");
+    assert!(cause.contains("gone: no such file or directory"), "{why}");
     for view in ["/source", "/disasm"] {
         let go = serve(folder.path(), &[&sample("valid/go.leaky.after.pb.gz")]);
         assert_eq!(go.get(view, "f=nobody").status, 400, "{view}");

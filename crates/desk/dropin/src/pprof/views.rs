@@ -89,6 +89,57 @@ impl LoadedViews {
         flags
     }
 
+    /// Returns the labels and the rows of a view. `pivot` chooses frames of the flame graph.
+    fn content(
+        &self,
+        view: PprofView,
+        config: &PprofConfig<'_>,
+        pivot: &str,
+        max_bytes: usize,
+    ) -> Result<(Vec<String>, PprofViewBody)> {
+        let mut profile = self.profile.clone();
+        let options = print::prepare(&mut profile, config)?;
+        Ok(match view {
+            PprofView::Top => {
+                let (labels, rows) = report::top_rows(&profile, &options)?;
+                let rows = in_page_order(rows, config.cum_sort);
+                (
+                    labels,
+                    PprofViewBody::Rows(with_percent(rows, options.total)),
+                )
+            }
+            PprofView::Flame => {
+                let pivot = match pivot {
+                    "" => None,
+                    text => Some(go_regex(text).map_err(|why| anyhow!("p {text:?}: {why}"))?),
+                };
+                let graph = FlameGraph::new(&profile, &options, pivot.as_ref());
+                (graph.labels.clone(), PprofViewBody::Flame(Box::new(graph)))
+            }
+            PprofView::Peek => {
+                let mut text = LimitedText::new(max_bytes);
+                print::print(profile, config.format, &options, config, &mut text)?;
+                (Vec::new(), PprofViewBody::Text(text.text))
+            }
+            PprofView::Source => {
+                let order = ListingOrder::Largest(LISTING_ROWS);
+                let mut rows = LimitedRows::new(max_bytes);
+                let mut show = |row| rows.push(row);
+                listings::source_rows(&profile, &options, order, config, &mut show)?;
+                let mut labels = report::profile_labels(&profile, &options, &options.values());
+                labels.push(format!("Total: {}", options.values().show(options.total)));
+                (labels, PprofViewBody::Listing(rows.rows))
+            }
+            PprofView::Disasm => {
+                let order = ListingOrder::Largest(LISTING_ROWS);
+                let mut text = LimitedText::new(max_bytes);
+                listings::disasm(&profile, &options, order, config, &mut text)?;
+                let labels = report::profile_labels(&profile, &options, &options.values());
+                (labels, PprofViewBody::Text(text.text))
+            }
+        })
+    }
+
     /// Returns a note about the parameters that a view does not use, if any of them changes a
     /// setting.
     fn ineffective_parameters(&self, view: PprofView, settings: &ViewConfig) -> Option<String> {
@@ -180,49 +231,15 @@ impl PprofViews for LoadedViews {
             is_shell: false,
             flags: self.flags_of(&settings),
         };
-        let mut profile = self.profile.clone();
-        let options = print::prepare(&mut profile, &config)?;
-        let (labels, body) = match view {
-            PprofView::Top => {
-                let (labels, rows) = report::top_rows(&profile, &options)?;
-                let rows = in_page_order(rows, config.cum_sort);
-                (
-                    labels,
-                    PprofViewBody::Rows(with_percent(rows, options.total)),
-                )
-            }
-            PprofView::Flame => {
-                let pivot = match given(PIVOT_PARAMETER) {
-                    "" => None,
-                    text => Some(go_regex(text).map_err(|why| anyhow!("p {text:?}: {why}"))?),
-                };
-                let graph = FlameGraph::new(&profile, &options, pivot.as_ref());
-                (graph.labels.clone(), PprofViewBody::Flame(Box::new(graph)))
-            }
-            PprofView::Peek => {
-                let mut text = LimitedText::new(max_bytes);
-                print::print(profile, format, &options, &config, &mut text)?;
-                (Vec::new(), PprofViewBody::Text(text.text))
-            }
-            PprofView::Source => {
-                let order = ListingOrder::Largest(LISTING_ROWS);
-                let mut rows = LimitedRows::new(max_bytes);
-                let mut show = |row| rows.push(row);
-                listings::source_rows(&profile, &options, order, &config, &mut show)?;
-                let mut labels = report::profile_labels(&profile, &options, &options.values());
-                labels.push(format!("Total: {}", options.values().show(options.total)));
-                (labels, PprofViewBody::Listing(rows.rows))
-            }
-            PprofView::Disasm => {
-                let order = ListingOrder::Largest(LISTING_ROWS);
-                let mut text = LimitedText::new(max_bytes);
-                listings::disasm(&profile, &options, order, &config, &mut text)?;
-                let labels = report::profile_labels(&profile, &options, &options.values());
-                (labels, PprofViewBody::Text(text.text))
-            }
-        };
+        let shown = self.content(view, &config, given(PIVOT_PARAMETER), max_bytes);
         drop(config);
         let mut notes = host.into_notes();
+        let (labels, body) = match shown {
+            Ok(shown) => shown,
+            // The notes may have the cause, such as a binary that is not there.
+            Err(error) if notes.is_empty() => return Err(error),
+            Err(error) => bail!("{error:#}; {}", notes.join("; ")),
+        };
         notes.extend(ineffective);
         Ok(PprofViewReport {
             labels,
