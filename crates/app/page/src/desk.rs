@@ -74,6 +74,7 @@ impl ApiHandler for PageDesk {
         let server = PageServerInfo {
             api: API_PATH.to_string(),
             reads_binaries: self.settings.has_source,
+            pprof_views: self.pprof.is_some().then_some("./flamegraph"),
             refresh_ms: self.library.is_live().then_some(REFRESH_INTERVAL_MS),
         };
         let title = file_name::shown(&self.title);

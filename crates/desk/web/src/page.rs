@@ -16,6 +16,8 @@ pub struct PageServerInfo {
     pub api: String,
     /// Whether the server answers questions about instructions.
     pub reads_binaries: bool,
+    /// Path of the first of pprof's views, such as `./flamegraph`; `None` if the server has none.
+    pub pprof_views: Option<&'static str>,
     /// Interval in milliseconds at which the page requests new data; `None` if it never does.
     pub refresh_ms: Option<u32>,
 }
@@ -48,6 +50,9 @@ pub fn served_page(title: &str, server: &PageServerInfo) -> ServedPage {
     }
     if server.reads_binaries {
         meta += r#"<meta name="heapprof-assembly" content="1">"#;
+    }
+    if let Some(path) = server.pprof_views {
+        meta += &format!(r#"<meta name="heapprof-views" content="{path}">"#);
     }
     let policy = policy("connect-src 'self'; ");
     ServedPage {
@@ -158,6 +163,7 @@ mod tests {
         let server = PageServerInfo {
             api: "/api/<v1>".to_string(),
             reads_binaries: true,
+            pprof_views: Some("./flamegraph"),
             refresh_ms: Some(1500),
         };
         let served = served_page("a page", &server);
@@ -168,8 +174,11 @@ mod tests {
         assert_eq!(between(&served.html, refresh, "\""), "1500");
         let assembly = "name=\"heapprof-assembly\"";
         assert!(served.html.contains(assembly));
+        let views = "name=\"heapprof-views\" content=\"";
+        assert_eq!(between(&served.html, views, "\""), "./flamegraph");
         let still = served_page("a page", &PageServerInfo::default());
         assert!(!still.html.contains(refresh) && !still.html.contains(assembly));
+        assert!(!still.html.contains(views));
         let file = page("a page", &ReportContainer::pack(&small_report()).unwrap());
         assert!(!file.contains("connect-src") && !file.contains("name=\"heapprof-api\""));
     }

@@ -17,6 +17,8 @@ export function drawHeader(app) {
     el('span', { cls: 'grow' }),
     model.isDiff ? changeFacts(app) : valueFacts(app),
     profile.isHeap && residentFact(snapshot, model.question.measure),
+    app.source.viewsAddress && el('a', { cls: 'src', href: app.source.viewsAddress, tid: 'pprof-views' },
+      'pprof’s views'),
     button('SQL', app.state.sql, () => app.toggleSql(), { tid: 'sql-button', title: 'SQL (S)' }),
     button(app.palette.theme === 'dark' ? '☀' : '☾', null, () => app.toggleTheme(),
       { 'aria-label': 'Light or dark', tid: 'theme' }),

@@ -19,6 +19,7 @@ export function makeWebSource(document, location) {
   if (!api) return null;
   const page = new URLSearchParams(location.search);
   const asked = { token: page.get('token'), profile: page.get('profile'), base: page.get('base') };
+  const views = meta('heapprof-views');
   const chosen = { profile: asked.profile, base: asked.base };
   const seen = { tag: null, notes: '' };
   const get = (path, extra, how) => ask(`${api}${path}?${query({ ...asked, ...extra })}`, how);
@@ -28,6 +29,8 @@ export function makeWebSource(document, location) {
     notes: () => seen.notes,
     refreshMs: Number(meta('heapprof-refresh')) || 0,
     chosen,
+    // The address of pprof's views, or null.
+    viewsAddress: views && `${views}?${query({ token: asked.token })}`,
     // Whether the server reads instructions from binaries.
     hasAssembly: meta('heapprof-assembly') != null,
     // Whether the server shows all its profiles unless one is chosen.
