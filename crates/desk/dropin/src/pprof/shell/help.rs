@@ -33,7 +33,7 @@ fn overview() -> String {
     }
     text += &line("o, options", "List the options and their values");
     text += &line(":", "Forget focus, ignore, hide, tagfocus and tagignore");
-    text += &line("q, quit, exit, Ctrl-D", "End the shell");
+    text += &line("q, quit, exit", "End the shell, as Ctrl-D does");
     text += "\n  Options, changed with OPTION=VALUE:\n";
     let mut options: Vec<ShellOption> = ShellOption::with_values().collect();
     options.sort_by_key(|option| option.name());

@@ -107,7 +107,8 @@ impl ShellOption {
             Self::Choice(name, group) => {
                 let chosen = flags_in_group(group).find(|flag| flag.name == value);
                 let Some(chosen) = chosen else {
-                    bail!("invalid {name:?} value {value:?}");
+                    let choices = self.choices().join(", ");
+                    bail!("invalid {name:?} value {value:?}; it is one of {choices}");
                 };
                 choose(chosen, config);
                 Ok(())

@@ -210,7 +210,7 @@ fn what_is_wrong_is_said_and_the_shell_goes_on() {
             (pprof) top >
             ! unexpected end of line after >
             (pprof) granularity=x
-            ! invalid "granularity" value "x"
+            ! invalid "granularity" value "x"; it is one of addresses, filefunctions, files, functions, lines
             (pprof) nodecount=many
             ! nodecount: "many" is not a whole number
             (pprof) mean=maybe

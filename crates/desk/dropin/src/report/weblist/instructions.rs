@@ -111,7 +111,8 @@ impl InstructionMap {
                 let converted = range.object.object_address(address);
                 converted.map_err(|why| {
                     note(&format!(
-                        "Failed to compute objdump address for range {what} {address:x}: {why}"
+                        "Failed to compute objdump address for range {what} {address:x}: {why}; as \
+                         in pprof, its functions are left out, and -disasm shows them"
                     ));
                 })
             };
