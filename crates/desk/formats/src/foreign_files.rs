@@ -238,7 +238,10 @@ fn elf(head: &[u8]) -> Option<&'static str> {
             "is a core file (ELF), which has memory but not where it was allocated; \
              record a run of its program: heapprof record PROGRAM"
         }
-        _ => "is a program or library (ELF); to profile a program, run it: heapprof record PROGRAM",
+        _ => {
+            "is a program or library (ELF); to profile a program, run it: heapprof record PROGRAM; \
+             heapprof pprof PROGRAM PROFILE takes names for a profile from it"
+        }
     })
 }
 
