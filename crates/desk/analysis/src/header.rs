@@ -60,7 +60,17 @@ pub struct ReportHeader {
     pub(crate) spread: Option<SumSpread>,
 }
 
+/// Words in the names of sample types whose values are memory.
+const MEMORY_WORDS: [&str; 6] = ["inuse", "alloc", "peak", "temporary", "space", "objects"];
+
 impl ReportHeader {
+    /// Whether the values are memory, or counts of its pieces. They may also be processor time,
+    /// waits or threads.
+    pub fn is_about_memory(&self) -> bool {
+        let r#type = &self.sample_type.r#type;
+        self.sample_type.unit == "bytes" || MEMORY_WORDS.iter().any(|word| r#type.contains(word))
+    }
+
     /// Whether the values are peak values of a sampled profile. Their range can't be known, because
     /// the peak is the moment at which the estimate was largest.
     pub fn is_sampled_peak(&self) -> bool {

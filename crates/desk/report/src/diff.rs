@@ -185,9 +185,12 @@ fn lines(
     if let (Some([before, _]), Some([after, _])) = (diff.before.folded, diff.after.folded) {
         let show = |sum: i128| measure.show(i64::try_from(sum).unwrap_or(i64::MAX));
         if (before, after) != (0, 0) {
+            let what = match diff.after.is_about_memory() {
+                true => "were allocated by libraries",
+                false => "belong to library functions",
+            };
             lines.push(format!(
-                "{} before and {} after were allocated by libraries and are attributed to their \
-                 callers; {}.",
+                "{} before and {} after {what} and are attributed to their callers; {}.",
                 show(before),
                 show(after),
                 style.advise(ReportAdvice::AllCode)

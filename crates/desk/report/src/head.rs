@@ -96,8 +96,12 @@ pub(crate) fn own_code(
     if counted == 0 {
         return None;
     }
+    let what = match header.is_about_memory() {
+        true => "was allocated by libraries",
+        false => "belongs to library functions",
+    };
     let mut line = format!(
-        "{} was allocated by libraries and is attributed to their callers",
+        "{} {what} and is attributed to their callers",
         show(counted)
     );
     if left * 100 >= i128::from(header.total) {
