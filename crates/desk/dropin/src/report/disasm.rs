@@ -5,8 +5,9 @@
 //! internal/report/report.go.
 
 use std::cmp::Reverse;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
+use std::rc::Rc;
 
 use crate::graph::{CallGraph, NodeInfo, base, mean};
 use heapprof_profile::Profile;
@@ -23,6 +24,9 @@ use crate::error::DropinError;
 
 /// Length in bytes from which an instruction has a line of its own, after that of its place.
 const LONG_INSTRUCTION: usize = 40;
+
+/// Maximum number of mappings whose files are opened.
+const MAX_MAPPINGS: usize = 1000;
 
 /// Prints the functions whose name matches [`PprofReportOptions::symbol`]. If that is an address,
 /// also prints the functions there. `report_problem` gets the problems with object files.
@@ -86,7 +90,8 @@ pub fn disasm(
 /// The symbols that were found in an object file, and the nodes that may be in them.
 struct SearchedFile<'a> {
     name: &'a str,
-    symbols: Vec<ObjectSymbol>,
+    /// The symbols, which all mappings of the file share.
+    symbols: Rc<[ObjectSymbol]>,
     /// The nodes with their addresses in the object file, in ascending order.
     nodes: Vec<(u64, u32)>,
 }
@@ -104,6 +109,8 @@ fn find_symbols<'a>(
     let matching = nodes.filter(|&&node| query.pattern.is_match(graph.name(node)));
     let matching: HashSet<&str> = matching.map(|&node| graph.info(node).object).collect();
     let mut found = Vec::new();
+    let mut known: HashMap<&str, Rc<[ObjectSymbol]>> = HashMap::new();
+    let mut opened = 0;
     for mapping in &profile.mapping {
         let name = profile.text(mapping.filename);
         let range = mapping.memory_start..=mapping.memory_limit;
@@ -111,6 +118,13 @@ fn find_symbols<'a>(
             || address.is_some_and(|address| range.contains(&address));
         if !is_wanted {
             continue;
+        }
+        opened += 1;
+        if opened > MAX_MAPPINGS {
+            report_problem(ObjectProblem::NoSymbols(format!(
+                "more than {MAX_MAPPINGS} mappings match, heapprof's limit; the others are left out"
+            )));
+            break;
         }
         let place = ObjectMapping {
             start: mapping.memory_start,
@@ -124,14 +138,21 @@ fn find_symbols<'a>(
                 continue;
             }
         };
-        match object.symbols(query) {
-            Ok(symbols) => found.push(SearchedFile {
-                name,
-                symbols,
-                nodes: place_nodes(graph, object.as_ref(), place),
-            }),
-            Err(why) => report_problem(ObjectProblem::NoSymbols(why)),
-        }
+        let symbols = match known.get(name) {
+            Some(symbols) => Rc::clone(symbols),
+            None => match object.symbols(query) {
+                Ok(symbols) => Rc::clone(known.entry(name).or_insert(symbols.into())),
+                Err(why) => {
+                    report_problem(ObjectProblem::NoSymbols(why));
+                    continue;
+                }
+            },
+        };
+        found.push(SearchedFile {
+            name,
+            symbols,
+            nodes: place_nodes(graph, object.as_ref(), place),
+        });
     }
     found
 }
