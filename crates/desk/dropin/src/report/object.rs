@@ -2,6 +2,7 @@
 //! traits, so that tests can answer without a file.
 
 use std::ops::Range;
+use std::rc::Rc;
 
 use regex::Regex;
 
@@ -12,10 +13,10 @@ pub struct Instruction {
     pub address: u64,
     /// The text: the operation and its operands.
     pub text: String,
-    /// The function; empty if unknown.
-    pub function: String,
-    /// The source file; empty if unknown.
-    pub file: String,
+    /// The function; empty if unknown. Neighbours share the text.
+    pub function: Rc<str>,
+    /// The source file; empty if unknown. Neighbours share the text.
+    pub file: Rc<str>,
     /// The line; 0 if unknown.
     pub line: i64,
 }

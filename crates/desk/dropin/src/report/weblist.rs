@@ -77,6 +77,12 @@ pub fn source_listing(
     map.add_disassembled(&samples, options, tool, note);
     map.add_unmapped(&samples);
     map.add_values(&samples);
+    if map.is_cut {
+        note(
+            "some functions are inlined so deeply that lines of their callers are left out, \
+             heapprof's limit",
+        );
+    }
     let listing = SourceListing {
         options,
         samples: &samples,

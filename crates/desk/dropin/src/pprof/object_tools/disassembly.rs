@@ -1,5 +1,6 @@
 //! Parses the output of objdump, of GNU binutils and of LLVM.
 
+use std::rc::Rc;
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -28,8 +29,8 @@ static LINE_KINDS: LazyLock<LineKinds> = LazyLock::new(|| {
 /// Reads lines of objdump's output one after the other.
 #[derive(Default)]
 pub(super) struct InstructionParser {
-    function: String,
-    file: String,
+    function: Rc<str>,
+    file: Rc<str>,
     line: i64,
     instructions: Vec<Instruction>,
 }
@@ -50,13 +51,13 @@ impl InstructionParser {
             });
         } else if let Some((file, number)) = captures(&LINE_KINDS.place, line) {
             if let Ok(number) = number.parse::<u32>() {
-                self.file = file.to_string();
+                self.file = file.into();
                 self.line = i64::from(number);
             }
         } else if let Some((function, _)) =
             captures(&LINE_KINDS.function, line).or_else(|| captures(&LINE_KINDS.symbol, line))
         {
-            self.function = function.to_string();
+            self.function = function.into();
         } else {
             *self = Self {
                 instructions: std::mem::take(&mut self.instructions),
@@ -87,7 +88,10 @@ mod tests {
         output.split('\n').for_each(|line| parser.add(line));
         let found = parser.finish().into_iter();
         found
-            .map(|i| (i.address, i.text, i.function, i.file, i.line))
+            .map(|i| {
+                let [function, file] = [i.function, i.file].map(|text| text.to_string());
+                (i.address, i.text, function, file, i.line)
+            })
             .collect()
     }
 

@@ -16,6 +16,10 @@ const EXPANSION: u64 = 500;
 const MAX_RANGES: usize = 25;
 /// Number of instructions from which on no more ranges are disassembled, to bound the memory.
 const MAX_INSTRUCTIONS: usize = 4_000_000;
+/// Number of inlined calls from which on the callers of an instruction are left out.
+const MAX_INLINED_DEPTH: usize = 256;
+/// Number of inlined calls of all instructions together from which on calls are left out.
+const MAX_INLINED_CALLS: usize = 1 << 20;
 /// Maximum distance, in bytes, from which an instruction without a line takes over the line.
 const NEIGHBOURHOOD: u64 = 32;
 
@@ -64,6 +68,10 @@ pub(super) struct InstructionMap {
     /// The files by name.
     pub(super) files: BTreeMap<String, ListedFile>,
     texts: StringTable,
+    /// Number of inlined calls of all placed instructions.
+    inlined_calls: usize,
+    /// Whether inlined calls were left out.
+    pub(super) is_cut: bool,
 }
 
 /// A range of addresses to disassemble.
@@ -158,8 +166,8 @@ impl InstructionMap {
             };
             let mut frames = object.frames(address).unwrap_or_else(|_| {
                 vec![InlinedFrame {
-                    function: instruction.function,
-                    file: instruction.file,
+                    function: instruction.function.to_string(),
+                    file: instruction.file.to_string(),
                     line: instruction.line,
                 }]
             });
@@ -226,6 +234,11 @@ impl InstructionMap {
             if !samples.is_wanted(&frame.function) {
                 continue;
             }
+            if depth > MAX_INLINED_DEPTH || self.inlined_calls + depth > MAX_INLINED_CALLS {
+                self.is_cut = true;
+                break;
+            }
+            self.inlined_calls += depth;
             let inlined = frames.get(..depth).unwrap_or_default().iter().rev();
             let inlined = inlined.map(|frame| InlinedPlace {
                 file: self.texts.intern(&frame.file),
