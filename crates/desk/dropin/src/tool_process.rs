@@ -4,9 +4,17 @@
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 /// Maximum number of bytes of instructions that a tool may print. It is enough for 5 MB of code.
 /// Each instruction takes several times its text in memory.
@@ -21,6 +29,7 @@ pub(crate) struct ToolCommand {
     program: OsString,
     arguments: Vec<OsString>,
     input: Option<String>,
+    deadline: Option<Instant>,
 }
 
 /// Reason why a tool gave no answer. It displays as one line with the command line.
@@ -55,6 +64,7 @@ impl ToolCommand {
             program: program.as_ref().into(),
             arguments: Vec::new(),
             input: None,
+            deadline: None,
         }
     }
 
@@ -70,6 +80,11 @@ impl ToolCommand {
     /// Sets what the tool reads from its stdin, which is empty otherwise.
     pub(crate) fn input(&mut self, text: String) {
         self.input = Some(text);
+    }
+
+    /// Sets when the tool is ended, if it has not ended until then; `None` for never.
+    pub(crate) fn deadline(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
     }
 
     /// Returns the name of the tool.
@@ -91,15 +106,16 @@ impl ToolCommand {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn();
-        let mut child = ToolProcess(child.map_err(|error| {
+        let mut child = child.map_err(|error| {
             let why = self.failure(&error.to_string());
             match error.kind() {
                 ErrorKind::NotFound => ToolError::NotInstalled(why),
                 _ => ToolError::NotRead(why),
             }
-        })?);
-        let (output, errors) = (child.0.stdout.take(), child.0.stderr.take());
-        let input = child.0.stdin.take();
+        })?;
+        let (output, errors) = (child.stdout.take(), child.stderr.take());
+        let input = child.stdin.take();
+        let mut process = ToolProcess::new(child, self.deadline);
         // Input is written and errors are read at the same time, so that the tool never waits.
         let (read, message) = std::thread::scope(|scope| {
             if let (Some(text), Some(mut input)) = (&self.input, input) {
@@ -112,16 +128,17 @@ impl ToolCommand {
                 None => Ok(()),
             };
             if read.is_err() {
-                _ = child.0.kill();
+                process.kill();
             }
             (read, message.join().unwrap_or_default())
         });
         let not_read = |why: String| ToolError::NotRead(self.failure(&why));
         read.map_err(not_read)?;
-        let status = child
-            .0
-            .wait()
-            .map_err(|error| not_read(error.to_string()))?;
+        let status = process.wait();
+        if process.is_late() {
+            return Err(not_read("did not end in the time of a request".to_string()));
+        }
+        let status = status.map_err(|error| not_read(error.to_string()))?;
         let why = match &*message {
             "" => status.to_string(),
             message => format!("{status}: {message}"),
@@ -140,14 +157,80 @@ impl ToolCommand {
     }
 }
 
-/// A running tool, which is ended with its owner.
-pub(crate) struct ToolProcess(pub(crate) Child);
+/// A running tool, which is ended with its owner, or at its deadline.
+pub(crate) struct ToolProcess {
+    child: Child,
+    watchdog: Option<ToolWatchdog>,
+    /// Whether the tool was ended at its deadline.
+    is_late: Arc<AtomicBool>,
+}
+
+/// A thread that ends a tool at its deadline.
+struct ToolWatchdog {
+    /// The thread ends when this is dropped.
+    stop: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl ToolProcess {
+    pub(crate) fn new(child: Child, deadline: Option<Instant>) -> Self {
+        let is_late = Arc::new(AtomicBool::new(false));
+        let watchdog = deadline.map(|deadline| {
+            let (stop, stopped) = channel();
+            let (pid, is_late) = (Pid::from_child(&child), Arc::clone(&is_late));
+            let thread = std::thread::spawn(move || {
+                let time = deadline.saturating_duration_since(Instant::now());
+                if stopped.recv_timeout(time) == Err(RecvTimeoutError::Timeout) {
+                    is_late.store(true, Ordering::Relaxed);
+                    // The owner keeps the number of the process until this thread has ended. A
+                    // tool that has ended already can't be killed, which is no error.
+                    _ = kill_process(pid, Signal::KILL);
+                }
+            });
+            ToolWatchdog { stop, thread }
+        });
+        Self {
+            child,
+            watchdog,
+            is_late,
+        }
+    }
+
+    /// Ends the tool.
+    fn kill(&mut self) {
+        // A tool that has ended already can't be killed, which is no error.
+        _ = self.child.kill();
+    }
+
+    /// Whether the tool was ended at its deadline.
+    pub(crate) fn is_late(&self) -> bool {
+        self.is_late.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the tool has ended.
+    fn wait(&mut self) -> io::Result<ExitStatus> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let pid = Pid::from_child(&self.child);
+        let has_ended = || !matches!(waitid(WaitId::Pid(pid), options), Err(Errno::INTR));
+        while self.watchdog.is_some() && !has_ended() {}
+        self.stop_watchdog();
+        self.child.wait()
+    }
+
+    fn stop_watchdog(&mut self) {
+        if let Some(ToolWatchdog { stop, thread }) = self.watchdog.take() {
+            drop(stop);
+            // The thread cannot panic.
+            _ = thread.join();
+        }
+    }
+}
 
 impl Drop for ToolProcess {
     fn drop(&mut self) {
-        // A tool that has ended already can't be killed, which is no error.
-        _ = self.0.kill();
-        _ = self.0.wait();
+        self.stop_watchdog();
+        self.kill();
+        _ = self.child.wait();
     }
 }
 
@@ -220,6 +303,19 @@ mod tests {
             panic!("{missing:?}");
         };
         assert!(why.starts_with("[/no/such/tool]: "), "{why}");
+    }
+
+    /// The deadline has passed before the tool begins, so no time is measured.
+    #[test]
+    fn a_tool_ends_at_its_deadline() {
+        let mut command = ToolCommand::new("sleep");
+        command.arg("1000");
+        command.deadline(Some(Instant::now()));
+        let error = command.run(100, &mut |_| {}).unwrap_err().to_string();
+        assert!(error.contains("did not end in the time"), "{error}");
+        let mut command = ToolCommand::new("true");
+        command.deadline(Some(Instant::now() + std::time::Duration::from_secs(1000)));
+        assert_eq!(command.run(100, &mut |_| {}), Ok(()));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The combined request of all flags: one format, one order, one granularity, one sample type.
 
+use std::time::Instant;
+
 use anyhow::{Result, bail};
 use heapprof_symbolize::program::object_file;
 
@@ -30,6 +32,8 @@ pub(super) struct PprofConfig<'h> {
     pub(super) diff: bool,
     /// Whether a command of the shell makes the request.
     pub(super) is_shell: bool,
+    /// When outside tools are ended; `None` for never.
+    pub(super) tool_deadline: Option<Instant>,
     /// The values of all flags, as they were parsed.
     pub(super) flags: PprofArguments,
 }
@@ -93,6 +97,7 @@ impl<'h> PprofConfig<'h> {
             base,
             diff,
             is_shell: false,
+            tool_deadline: None,
             flags,
         })
     }

@@ -39,7 +39,7 @@ impl ObjectTools {
             false => flag.to_string(),
         };
         Self {
-            places: ToolPlaces::find(&given),
+            places: ToolPlaces::find(&given, config.tool_deadline),
             fast: is_fast(config.flags.text("symbolize")),
         }
     }
@@ -85,6 +85,7 @@ impl ObjectTool for ObjectTools {
             );
         };
         let mut command = ToolCommand::new(&objdump.path);
+        command.deadline(self.places.deadline);
         for argument in [
             "--disassemble",
             "--demangle",

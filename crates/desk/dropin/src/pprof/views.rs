@@ -12,6 +12,7 @@ mod settings;
 
 use std::fmt;
 use std::io::Write;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
 use heapprof_profile::{EncodeOptions, Gzip, Profile, encode_with};
@@ -32,6 +33,8 @@ use crate::views::{ConfigLink, PprofView, PprofViewBody, PprofViewReport, PprofV
 const TOP_ROWS: &str = "500";
 /// The number of source files of the view Source, and of functions of the view Disassembly.
 const LISTING_ROWS: usize = 500;
+/// Time that outside tools get for a view. The server closes a request soon after it.
+const MAX_TOOL_TIME: Duration = Duration::from_secs(100);
 /// The parameter of the flame graph that chooses frames.
 const PIVOT_PARAMETER: &str = "p";
 
@@ -229,6 +232,7 @@ impl PprofViews for LoadedViews {
             base: None,
             diff: false,
             is_shell: false,
+            tool_deadline: Some(Instant::now() + MAX_TOOL_TIME),
             flags: self.flags_of(&settings),
         };
         let shown = self.content(view, &config, given(PIVOT_PARAMETER), max_bytes);

@@ -1,6 +1,7 @@
 //! Names of addresses from the list that nm prints, without files and lines.
 
 use std::path::Path;
+use std::time::Instant;
 
 use crate::tool_process::{MAX_SYMBOL_BYTES, ToolCommand};
 
@@ -18,9 +19,15 @@ struct NamedRange {
 pub(super) struct AddressNames(Vec<NamedRange>);
 
 impl AddressNames {
-    /// Reads the symbols of a file. `base` is added to their addresses.
-    pub(super) fn read(nm: &Path, file: &Path, base: u64) -> Result<Self, String> {
+    /// Reads the symbols of a file. `base` is added to their addresses. nm is ended at the deadline.
+    pub(super) fn read(
+        nm: &Path,
+        file: &Path,
+        base: u64,
+        deadline: Option<Instant>,
+    ) -> Result<Self, String> {
         let mut command = ToolCommand::new(nm);
+        command.deadline(deadline);
         for argument in ["--numeric-sort", "--print-size", "--format=posix"] {
             command.arg(argument);
         }

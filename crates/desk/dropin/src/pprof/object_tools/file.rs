@@ -82,7 +82,10 @@ impl MappedFile {
     fn start_finder(&self, base: u64) -> Result<FrameFinder, String> {
         let nm = self.places.nm.as_deref().unwrap_or(Path::new("nm"));
         Ok(match self.method {
-            LineMethod::Names => FrameFinder::Names(AddressNames::read(nm, &self.path, base)?),
+            LineMethod::Names => {
+                let deadline = self.places.deadline;
+                FrameFinder::Names(AddressNames::read(nm, &self.path, base, deadline)?)
+            }
             LineMethod::Lines => {
                 FrameFinder::Lines(LineFinder::start(&self.places, &self.path, base)?)
             }
@@ -104,6 +107,7 @@ impl ObjectFile for MappedFile {
             );
         };
         let mut command = ToolCommand::new(nm);
+        command.deadline(self.places.deadline);
         command.arg("-n");
         command.file(&self.path);
         let mut finder = SymbolFinder::new(query);

@@ -6,6 +6,7 @@
 use std::env;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use crate::tool_process::ToolCommand;
 
@@ -26,11 +27,13 @@ pub(super) struct ToolPlaces {
     pub(super) addr2line: Option<PathBuf>,
     pub(super) nm: Option<PathBuf>,
     pub(super) objdump: Option<ObjdumpTool>,
+    /// When the tools are ended; `None` for never.
+    pub(super) deadline: Option<Instant>,
 }
 
 impl ToolPlaces {
-    /// Finds the tools for a value of `-tools`.
-    pub(super) fn find(given: &str) -> Self {
+    /// Finds the tools for a value of `-tools`. They are ended at the deadline.
+    pub(super) fn find(given: &str, deadline: Option<Instant>) -> Self {
         let find = |names: &[&str], entry: &str| {
             let folders = folders(given, entry);
             names.iter().find_map(|name| find_tool(name, &folders))
@@ -43,7 +46,8 @@ impl ToolPlaces {
             nm: find(&["llvm-nm", "nm"], "nm"),
             objdump: objdumps
                 .iter()
-                .find_map(|name| identify(find_tool(name, &folders)?)),
+                .find_map(|name| identify(find_tool(name, &folders)?, deadline)),
+            deadline,
         }
     }
 }
@@ -86,8 +90,9 @@ fn is_program(path: &Path) -> bool {
 }
 
 /// Asks an objdump for its version. Returns `None` if it is neither GNU's nor LLVM's.
-fn identify(path: PathBuf) -> Option<ObjdumpTool> {
+fn identify(path: PathBuf, deadline: Option<Instant>) -> Option<ObjdumpTool> {
     let mut command = ToolCommand::new(&path);
+    command.deadline(deadline);
     command.arg("--version");
     let mut version = String::new();
     let read = command.run(MAX_VERSION_BYTES, &mut |line| version.push_str(line));

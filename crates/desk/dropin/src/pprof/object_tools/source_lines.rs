@@ -4,6 +4,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Instant;
 
 use serde_json::Value;
 
@@ -34,20 +35,24 @@ impl LineFinder {
     pub(super) fn start(places: &ToolPlaces, file: &Path, base: u64) -> Result<Self, String> {
         let name = file_argument(file);
         // As in pprof, a tool that is not in the folders of `-tools` is taken from PATH.
-        if let Some(llvm) = or_in_path(&places.llvm_symbolizer, "llvm-symbolizer") {
+        let text = name.to_string_lossy();
+        if is_word(&text)
+            && let Some(llvm) = or_in_path(&places.llvm_symbolizer, "llvm-symbolizer")
+        {
             let mut command = Command::new(llvm);
             command.args(["--inlining", "-demangle=false", "--output-style=JSON"]);
-            if let Ok(pipe) = ToolPipe::start(command) {
-                return Ok(Self::Llvm(pipe, name.to_string_lossy().into_owned()));
+            if let Ok(pipe) = ToolPipe::start(command, places.deadline) {
+                return Ok(Self::Llvm(pipe, text.into_owned()));
             }
         }
         let not_found = |why: &str| format!("could not find local addr2liner: {why}");
         let addr2line = or_in_path(&places.addr2line, "addr2line")
             .ok_or_else(|| not_found("addr2line is not installed"))?;
         let mut command = Command::new(addr2line);
-        command.args(["-aif", "-e"]).arg(name);
-        let pipe = ToolPipe::start(command).map_err(|error| not_found(&error))?;
-        let names = or_in_path(&places.nm, "nm").map(|nm| AddressNames::read(&nm, file, base));
+        command.args(["-aif", "-e"]).arg(&name);
+        let pipe = ToolPipe::start(command, places.deadline).map_err(|error| not_found(&error))?;
+        let nm = or_in_path(&places.nm, "nm");
+        let names = nm.map(|nm| AddressNames::read(&nm, file, base, places.deadline));
         Ok(Self::Gnu(pipe, names.and_then(Result::ok)))
     }
 
@@ -74,6 +79,12 @@ impl LineFinder {
     }
 }
 
+/// Whether llvm-symbolizer reads a file name in a question as one word. It reads a line break as the
+/// end of the question.
+fn is_word(name: &str) -> bool {
+    !name.contains(|c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | '\''))
+}
+
 fn or_in_path(found: &Option<PathBuf>, name: &str) -> Option<PathBuf> {
     found.clone().or_else(|| find_in_path(name))
 }
@@ -87,14 +98,14 @@ pub(super) struct ToolPipe {
 }
 
 impl ToolPipe {
-    fn start(mut command: Command) -> Result<Self, String> {
+    fn start(mut command: Command, deadline: Option<Instant>) -> Result<Self, String> {
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
         let mut child = command.spawn().map_err(|error| error.to_string())?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
-        let process = ToolProcess(child);
+        let process = ToolProcess::new(child, deadline);
         match (input, output) {
             (Some(input), Some(output)) => Ok(Self {
                 input,
@@ -199,6 +210,20 @@ fn gnu_place(place: &str) -> (&str, i64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_for_questions() {
+        for (name, expected) in [
+            ("/bin/app", true),
+            ("./-M", true),
+            ("/bin/a b", false),
+            ("/bin/a\nCODE /dev/x", false),
+            ("/bin/\"a\"", false),
+            ("/bin/a\u{1b}", false),
+        ] {
+            assert_eq!(is_word(name), expected, "{name:?}");
+        }
+    }
 
     fn frame(function: &str, file: &str, line: i64) -> InlinedFrame {
         InlinedFrame {
