@@ -57,6 +57,8 @@ mod arguments;
 mod secrets;
 // The terminal view in windows of absurd sizes.
 mod terminal;
+// The shell of heapprof's own commands.
+mod shell;
 // The sources of profiles: standard input, parts of files, servers, the newest recording.
 mod sources;
 // The uncertainty of estimates, in every report; gates that noise does not break.

@@ -54,6 +54,17 @@ pub struct SourceSettings {
     pub clock: fn() -> i64,
 }
 
+/// What standard input is used for.
+#[derive(Clone, Copy)]
+enum StdinUse {
+    /// For nothing yet.
+    Unread,
+    /// A profile was read from it.
+    ReadOnce,
+    /// It has the commands of a shell.
+    ShellCommands,
+}
+
 /// The sources of profiles, and how they are read.
 #[derive(Clone)]
 pub struct ProfileSources {
@@ -61,7 +72,7 @@ pub struct ProfileSources {
     host: Arc<dyn SourceHost>,
     /// Profiles that were read before.
     kept: Option<Arc<KeptProfiles>>,
-    stdin_read: Cell<bool>,
+    stdin: Cell<StdinUse>,
 }
 
 /// A profile that was read, and the names of the stored profiles that it adds up.
@@ -93,16 +104,18 @@ impl ProfileSources {
             settings,
             host,
             kept: None,
-            stdin_read: Cell::new(false),
+            stdin: Cell::new(StdinUse::Unread),
         }
     }
 
     /// Reads the source of a shell: the profiles that the arguments name. A single argument may
-    /// also be a database, in which the commands look up names.
+    /// also be a database, in which the commands look up names. Standard input can't be read any
+    /// more, because it has the commands.
     ///
     /// # Errors
     /// A profile can't be read.
     pub fn keep(&self, names: &[String]) -> Result<KeptProfiles> {
+        self.stdin.set(StdinUse::ShellCommands);
         match names {
             [one] if is_database(one) => Ok(KeptProfiles::of_database(name::path(one))),
             names => {
@@ -112,8 +125,8 @@ impl ProfileSources {
         }
     }
 
-    /// Returns these sources with profiles that were read before. They are not read again, and a
-    /// command that names no profile is about them.
+    /// Returns these sources with the profiles that a shell read before. They are not read again,
+    /// and a command that names no profile is about them. Standard input can't be read.
     #[must_use]
     pub fn with_kept(mut self, kept: Arc<KeptProfiles>) -> Self {
         if let Some(database) = kept.database()
@@ -122,6 +135,7 @@ impl ProfileSources {
             self.set_db(database.clone());
         }
         self.kept = Some(kept);
+        self.stdin.set(StdinUse::ShellCommands);
         self
     }
 
@@ -317,9 +331,7 @@ impl ProfileSources {
             return Ok(source.into());
         }
         if whole == "-" || whole == STDIN_PATH {
-            if self.stdin_read.replace(true) {
-                bail!("- (stdin) can be read only once");
-            }
+            self.claim_stdin()?;
             let name = name.replacen(whole, "stdin", 1);
             let stdin = io::stdin().lock();
             let reading = self.decode(&name, stdin, None, options.clone().part(part))?;
@@ -387,6 +399,23 @@ impl ProfileSources {
     pub fn read_restored(&self, name: &str) -> Result<QuestionSource> {
         let store = ProfileStore::open(&self.settings.db).and_then(|store| store.restore(name));
         store.with_context(|| self.settings.db.display().to_string())
+    }
+
+    /// Claims standard input for a reader.
+    ///
+    /// # Errors
+    /// It was read before, or it has the commands of a shell.
+    pub fn claim_stdin(&self) -> Result<()> {
+        match self.stdin.get() {
+            StdinUse::Unread => {
+                self.stdin.set(StdinUse::ReadOnce);
+                Ok(())
+            }
+            StdinUse::ReadOnce => bail!("- (stdin) can be read only once"),
+            StdinUse::ShellCommands => {
+                bail!("- (stdin) has the commands of this shell; give a file")
+            }
+        }
     }
 
     /// Whether an argument names a profile: a file or a part of it, standard input, a URL, a

@@ -29,7 +29,7 @@ pub(super) fn run(context: &CommandContext, args: &LeaksArgs) -> Result<ExitCode
     };
     let question = LeaksQuestion::new(query, suppressions(args)?)?;
     let source = match &args.log {
-        Some(path) => read_log(path)?,
+        Some(path) => read_log(context, path)?,
         None => {
             let names = context.sources.or_newest(&args.profiles.profiles)?;
             context.sources.read(&names)?
@@ -57,10 +57,11 @@ pub(super) fn run(context: &CommandContext, args: &LeaksArgs) -> Result<ExitCode
 }
 
 /// Reads a log and keeps the blocks that were allocated and never freed.
-fn read_log(path: &Path) -> Result<QuestionSource> {
+fn read_log(context: &CommandContext, path: &Path) -> Result<QuestionSource> {
     let name = path.display().to_string();
     let named = || format!("{name}: cannot be read");
     if path == Path::new("-") {
+        context.sources.claim_stdin()?;
         let log = formats::read_log(&mut std::io::stdin().lock());
         return profile_from_log("standard input".to_string(), log);
     }
