@@ -37,3 +37,13 @@ fn a_dash_is_refused() {
     let own = shell(path, &["shell", "-"], &profile);
     assert_eq!((own.code, own.err.as_str()), (2, refused));
 }
+
+/// Data and talk are apart, so the output of a script can be read by programs.
+#[test]
+fn prompts_are_no_data() {
+    let folder = two_profiles();
+    let run = shell(folder.path(), &["shell", "a.pb.gz"], b"top -f json\n");
+    let top: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+    assert_eq!(top["net"], 100);
+    assert_eq!(run.err, "(heapprof) (heapprof) ");
+}

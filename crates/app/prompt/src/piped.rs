@@ -26,7 +26,7 @@ impl<R: BufRead, W: Write> CommandReader for PipedReader<R, W> {
         let printed = self.output.write_all(prompt.as_bytes());
         printed
             .and_then(|()| self.output.flush())
-            .context("standard output: cannot be written")?;
+            .context("the prompt cannot be written")?;
         let mut line = Vec::new();
         let read = self
             .input

@@ -34,7 +34,8 @@ pub(super) fn run(
         commands: command_words(&cli),
         functions: commands.kept.function_names(),
     };
-    let mut reader = output::command_reader("heapprof", PromptStream::Output, Box::new(completer))?;
+    let prompts = PromptStream::Messages;
+    let mut reader = output::command_reader("heapprof", prompts, Box::new(completer))?;
     let last = run_shell("(heapprof) ", reader.as_mut(), &mut commands)?;
     Ok(ExitCode::from(last))
 }
