@@ -47,3 +47,20 @@ fn prompts_are_no_data() {
     assert_eq!(top["net"], 100);
     assert_eq!(run.err, "(heapprof) (heapprof) ");
 }
+
+/// The exit code of a script is that of its last command, whatever number that is.
+#[test]
+fn exit_codes_are_those_of_the_commands() {
+    let folder = two_profiles();
+    for (script, code) in [
+        ("top\n", 0),
+        ("top\nleaks --fail-if 'inuse_space > 1'\n", 1),
+        ("top --no-such-option\n", 2),
+        ("nosuch\ntop\nquit\n", 0),
+        ("record -o r.pb.gz -- sh -c 'exit 7'\n", 7),
+        ("record -o r.pb.gz -- no-such-program\n", 127),
+    ] {
+        let run = shell(folder.path(), &["shell", "a.pb.gz"], script.as_bytes());
+        assert_eq!(run.code, code, "{script}: {}", run.err);
+    }
+}

@@ -51,8 +51,7 @@ struct SourceCommands<'a> {
 impl ShellCommands for SourceCommands<'_> {
     fn run(&self, words: Vec<String>) -> u8 {
         match self.run_words(words) {
-            Ok(ExitCode::SUCCESS) => 0,
-            Ok(_) => 1,
+            Ok(code) => number(code),
             Err(error) if output::is_broken_pipe(&error) => 0,
             Err(error) => {
                 messages::error(&error);
@@ -105,6 +104,12 @@ impl SourceCommands<'_> {
             _ => {}
         }
     }
+}
+
+/// Returns the number of an exit code, which the standard library only compares.
+fn number(code: ExitCode) -> u8 {
+    let is_code = |number: &u8| ExitCode::from(*number) == code;
+    (0..=u8::MAX).find(is_code).unwrap_or(u8::MAX)
 }
 
 /// Returns the words of a command, for completion.
