@@ -2,28 +2,73 @@
 
 use anyhow::{Result, bail};
 
+/// Tells which characters of a line stand outside quotes.
+#[derive(Default)]
+struct QuoteScan {
+    quote: Option<char>,
+    is_escaped: bool,
+}
+
+impl QuoteScan {
+    /// Whether the next character stands for itself: it neither is a quote nor is quoted.
+    fn is_bare(&mut self, next: char) -> bool {
+        if std::mem::take(&mut self.is_escaped) {
+            return false;
+        }
+        match (self.quote, next) {
+            (None, '\'' | '"') => self.quote = Some(next),
+            (None | Some('"'), '\\') => self.is_escaped = true,
+            (Some(quote), _) if quote == next => self.quote = None,
+            (quote, _) => return quote.is_none(),
+        }
+        false
+    }
+}
+
 /// Splits a line into words. `> FILE` at the end becomes the option `-o FILE`.
 ///
 /// # Errors
-/// A quote has no end, or no file follows `>`.
+/// A quote has no end, or not exactly one file follows `>`.
 pub(crate) fn split_line(line: &str) -> Result<Vec<String>> {
-    let Some(mut words) = shlex::split(line) else {
-        bail!("a quote in the line has no end");
+    let Some(at) = sign_of_file(line) else {
+        return split(line);
     };
-    let file = match words.as_slice() {
-        [.., last] if last == ">" => bail!("no file follows >"),
-        [.., sign, file] if sign == ">" => Some((2, file.clone())),
-        // A quoted rule such as '>5 %' has blanks.
-        [_, .., last] if !last.contains(' ') => {
-            last.strip_prefix('>').map(|file| (1, file.to_string()))
-        }
-        _ => None,
-    };
-    if let Some((taken, file)) = file {
-        words.truncate(words.len() - taken);
-        words.extend(["-o".to_string(), file]);
+    let (command, file) = line.split_at(at);
+    let mut words = split(command)?;
+    if file.starts_with(">>") {
+        bail!(">> adds to no file here; > FILE writes a new one");
+    }
+    if words.iter().any(|word| word == "--") {
+        bail!("> FILE is no output of the program behind --; run it by sh -c 'COMMAND > FILE'");
+    }
+    match <[String; 1]>::try_from(split(&file[1..])?) {
+        Ok([file]) => words.extend(["-o".to_string(), file]),
+        Err(none) if none.is_empty() => bail!("no file follows >"),
+        Err(several) => bail!("{}: only one file may follow >", several[1]),
     }
     Ok(words)
+}
+
+fn split(line: &str) -> Result<Vec<String>> {
+    match shlex::split(line) {
+        Some(words) => Ok(words),
+        None => bail!("a quote in the line has no end"),
+    }
+}
+
+/// Returns where the first `>` is that begins a word and is not quoted.
+fn sign_of_file(line: &str) -> Option<usize> {
+    let mut scan = QuoteScan::default();
+    let mut begins_word = true;
+    for (at, next) in line.char_indices() {
+        match (scan.is_bare(next), next) {
+            (true, '>') if begins_word => return Some(at),
+            // The rest is a comment.
+            (true, '#') if begins_word => return None,
+            (is_bare, _) => begins_word = is_bare && next.is_whitespace(),
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -36,12 +81,39 @@ mod tests {
             ("top -n 5", "top|-n|5"),
             ("list 'a b' > out.txt", "list|a b|-o|out.txt"),
             ("top >out.txt", "top|-o|out.txt"),
+            ("top > 'my file' # comment", "top|-o|my file"),
             ("top --fail-if 'flat > 5MB'", "top|--fail-if|flat > 5MB"),
+            ("diff a b --fail-if '>5%'", "diff|a|b|--fail-if|>5%"),
+            ("sql 'select 1' \">x\"", "sql|select 1|>x"),
+            ("list \\>x a=>b", "list|>x|a=>b"),
+            ("list \"a\\\" >b\" 'c\\' >d", "list|a\" >b|c\\|-o|d"),
+            ("top # > x", "top"),
             ("", ""),
         ] {
             assert_eq!(split_line(line).unwrap().join("|"), words, "{line}");
         }
-        assert!(split_line("list 'x").is_err());
-        assert!(split_line("top >").is_err());
+    }
+
+    #[test]
+    fn wrong_lines_are_refused() {
+        for (line, error) in [
+            ("list 'x", "a quote in the line has no end"),
+            ("list 'x > y", "a quote in the line has no end"),
+            ("top > 'x", "a quote in the line has no end"),
+            ("top >", "no file follows >"),
+            ("top > a b", "b: only one file may follow >"),
+            (
+                "top >>a",
+                ">> adds to no file here; > FILE writes a new one",
+            ),
+            (
+                "top >> a",
+                ">> adds to no file here; > FILE writes a new one",
+            ),
+        ] {
+            assert_eq!(split_line(line).unwrap_err().to_string(), error, "{line}");
+        }
+        let program = split_line("record -- ls > out").unwrap_err();
+        assert!(program.to_string().contains("sh -c"), "{program}");
     }
 }
