@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use heapprof_tests::fixtures::in_use;
-use heapprof_tests::harness::{Run, command};
+use heapprof_tests::harness::{Run, command, run};
 
 /// Runs a shell whose standard input is a text.
 fn shell(folder: &Path, args: &[&str], script: &[u8]) -> Run {
@@ -54,7 +54,10 @@ fn exit_codes_are_those_of_the_commands() {
     let folder = two_profiles();
     for (script, code) in [
         ("top\n", 0),
-        ("top\nleaks --fail-if 'inuse_space > 1'\n", 1),
+        (
+            "top\ndiff b.pb.gz a.pb.gz --fail-if 'inuse_space > +10%'\n",
+            1,
+        ),
         ("top --no-such-option\n", 2),
         ("nosuch\ntop\nquit\n", 0),
         ("record -o r.pb.gz -- sh -c 'exit 7'\n", 7),
@@ -62,5 +65,37 @@ fn exit_codes_are_those_of_the_commands() {
     ] {
         let run = shell(folder.path(), &["shell", "a.pb.gz"], script.as_bytes());
         assert_eq!(run.code, code, "{script}: {}", run.err);
+    }
+}
+
+/// Every command that names no profile is about the source, whatever the source is.
+#[test]
+fn commands_are_about_the_source() {
+    let folder = two_profiles();
+    let path = folder.path();
+    run(path, &["db", "load", "--db", "a.db", "a.pb.gz"]);
+    // It is the newest recording here.
+    in_use(path, "heapprof.new.1.pb.gz", &[("main;new", &[7])]);
+    let both = ["shell", "a.pb.gz", "b.pb.gz"];
+    let names = "sql \"SELECT name FROM function WHERE name LIKE '%t'\"";
+    for (args, line, code, says) in [
+        (&both[..], "top", 0, "total 120B"),
+        (&both, "why", 0, "a.pb.gz + b.pb.gz"),
+        (&both, names, 0, "left"),
+        (&both, names, 0, "right"),
+        (&["shell", "a.db"], "top", 2, "a.db: no PROFILE is given"),
+        (&["shell", "a.db"], "why", 2, "a.db: no PROFILE is given"),
+        (&["shell", "a.db"], "top a", 0, "total 100B"),
+        (&["shell", "a.db"], "sql 'SELECT 5 + 6'", 0, "11"),
+        (&["shell", "a.pb.gz"], "why", 0, "a.pb.gz"),
+        (&["shell", "a.pb.gz"], names, 0, "left"),
+        (&["shell", "a.pb.gz"], "b.pb.gz", 0, "total 20B"),
+        (&["shell", "a.pb.gz"], "help options", 0, "--focus"),
+        (&["shell"], "top", 0, "total 7B"),
+    ] {
+        let run = shell(path, args, format!("{line}\n").as_bytes());
+        assert_eq!(run.code, code, "{args:?} {line}: {}", run.err);
+        let said = format!("{}{}", run.out, run.err);
+        assert!(said.contains(says), "{args:?} {line}: {said}");
     }
 }

@@ -2,16 +2,50 @@
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::error::ErrorKind;
+use heapprof_inspect::named_process;
 
 use crate::args::{Cli, CliCommand};
-use crate::{addresses, args};
+use crate::{addresses, args, messages, output};
 
-/// Returns the words of the command line. If the program is called `pprof`, `jeprof` or
+/// Runs the command that a command line means, by `run`, and returns its exit code. Help that the
+/// user asked for is printed, and so are errors of usage.
+pub(crate) fn run_words(
+    typed: Vec<OsString>,
+    run: impl FnOnce(Cli) -> Result<ExitCode>,
+) -> Result<ExitCode> {
+    let mut typed = with_command(typed);
+    if typed.len() > 2 && typed[1] == "help" && typed[2] == "options" {
+        return output::text(None, &args::shared_options()).map(|()| ExitCode::SUCCESS);
+    }
+    let mut parsed = parse(&typed);
+    // The name of one of the user's processes is looked for last, because that takes time.
+    if let Err(error) = &parsed
+        && error.kind() == ErrorKind::InvalidSubcommand
+        && typed.len() == 2
+        && named_process::own(&typed[1].to_string_lossy()).is_ok_and(|found| !found.is_empty())
+    {
+        typed.insert(1, "why".into());
+        parsed = parse(&typed);
+    }
+    match parsed {
+        Ok(cli) => run(cli),
+        Err(error) if error.use_stderr() => {
+            messages::usage(&error, &typed);
+            Ok(ExitCode::from(2))
+        }
+        Err(help) => output::help(&help).map(|()| ExitCode::SUCCESS),
+    }
+}
+
+/// Returns the words of a command line with its command. If the program is called `pprof`, `jeprof` or
 /// `google-pprof`, that name becomes the command. If the first word is a file instead of a command,
 /// the command is `top`. If it is the number of a process, or a core file by `core:`, the command
 /// is `why`.
-pub(crate) fn words() -> Vec<OsString> {
-    let mut args: Vec<OsString> = std::env::args_os().collect();
+fn with_command(mut args: Vec<OsString>) -> Vec<OsString> {
     let name = args.first().and_then(|arg| Path::new(arg).file_name());
     if let Some(name) = name
         && ["pprof", "jeprof", "google-pprof"]
@@ -58,7 +92,7 @@ fn names_profile(word: &str) -> bool {
 /// Parses the command line. Secrets are removed from addresses, and `-#12` is replaced by the path
 /// of part 12 of standard input. Some words stay as they are: the program and the arguments of
 /// `record`, the commands that other commands run, and the texts of `mark`.
-pub(crate) fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
+fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
     let args = prepare_own_words(typed, typed.len());
     let cli = args::parse(&args)?;
     let own = match &cli.command {

@@ -178,15 +178,20 @@ impl ProfileSources {
         &self.settings.backend
     }
 
-    /// Returns the arguments, or the newest recording in the current folder if there are none.
+    /// Returns the arguments. If there are none, returns those of the shell's source, or else the
+    /// newest recording in the current folder.
     pub fn or_newest(&self, names: &[String]) -> Result<Vec<String>> {
         if !names.is_empty() {
             return Ok(names.to_vec());
         }
-        if let Some(kept) = self.kept.as_ref().map(|kept| kept.names())
-            && !kept.is_empty()
-        {
-            return Ok(kept.to_vec());
+        if let Some(kept) = &self.kept {
+            return match kept.database() {
+                None => Ok(kept.names().to_vec()),
+                Some(database) => bail!(
+                    "{}: no PROFILE is given; db ls lists the profiles of this database",
+                    database.display()
+                ),
+            };
         }
         if !matches!(self.settings.backend, StoreBackend::Database(_)) {
             bail!(
@@ -198,6 +203,14 @@ impl ProfileSources {
         self.host
             .note(&format!("reading {newest}, the newest recording here"));
         Ok(vec![newest])
+    }
+
+    /// Returns the arguments, or those of the shell's source if there are none.
+    pub fn or_kept<'a>(&'a self, names: &'a [String]) -> &'a [String] {
+        match &self.kept {
+            Some(kept) if names.is_empty() => kept.names(),
+            _ => names,
+        }
     }
 
     /// Reads one profile from all arguments. Several profiles are added up.

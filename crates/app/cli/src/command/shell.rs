@@ -9,7 +9,7 @@ use heapprof_prompt::{CommandWords, ShellCommands, WordCompleter, run_shell};
 use heapprof_sources::{KeptProfiles, ProfileSources};
 
 use crate::args::{Cli, CliCommand, ShellArgs, visible_command};
-use crate::command_line::parse;
+use crate::command_line::run_words;
 use crate::context::CommandContext;
 use crate::{messages, output};
 
@@ -72,37 +72,12 @@ impl ShellCommands for SourceCommands<'_> {
 
 impl SourceCommands<'_> {
     fn run_words(&self, mut words: Vec<String>) -> Result<ExitCode> {
-        self.add_source(&mut words);
         words.insert(0, "heapprof".to_string());
-        let typed: Vec<_> = words.into_iter().map(Into::into).collect();
-        match parse(&typed) {
-            Ok(cli) if matches!(cli.command, CliCommand::Shell(_)) => {
-                bail!("this is the shell; quit ends it")
-            }
-            Ok(cli) => (self.runner)(cli, &self.kept),
-            Err(error) if error.use_stderr() => {
-                messages::usage(&error, &typed);
-                Ok(ExitCode::from(2))
-            }
-            Err(help) => output::help(&help).map(|()| ExitCode::SUCCESS),
-        }
-    }
-
-    /// Adds the source to a command that takes it in a place of its own and does not name one.
-    fn add_source(&self, words: &mut Vec<String>) {
-        let [source] = self.kept.names() else {
-            return;
-        };
-        let has = |start: &str| words.iter().any(|word| word.starts_with(start));
-        match words.first().map(String::as_str) {
-            Some("why") if words[1..].iter().all(|word| word.starts_with('-')) && !has("--for") => {
-                words.push(source.clone());
-            }
-            Some("sql") if !has("-p") && !has("--profile") => {
-                words.splice(1..1, ["-p".to_string(), source.clone()]);
-            }
-            _ => {}
-        }
+        let typed = words.into_iter().map(Into::into).collect();
+        run_words(typed, |cli| match cli.command {
+            CliCommand::Shell(_) => bail!("this is the shell; quit ends it"),
+            _ => (self.runner)(cli, &self.kept),
+        })
     }
 }
 

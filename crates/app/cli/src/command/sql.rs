@@ -14,8 +14,9 @@ use crate::output;
 
 pub(super) fn run(context: &CommandContext, args: &SqlArgs) -> Result<()> {
     let query = args.question.query();
+    let profiles = context.sources.or_kept(&args.profile);
     let has_options = args.question.query_of_all_code() != heapprof_analysis::Query::default();
-    if args.profile.is_empty() && (has_options || args.question.code.all_code) {
+    if profiles.is_empty() && (has_options || args.question.code.all_code) {
         bail!("filters and other report options need a profile: give it with -p");
     }
     if let Some(answer) = heapprof_stores::query(context.sources.backend(), &args.statement)? {
@@ -23,7 +24,7 @@ pub(super) fn run(context: &CommandContext, args: &SqlArgs) -> Result<()> {
             Ok(write_result_table(&answer, args.format, out)?)
         });
     }
-    let session = match &args.profile[..] {
+    let session = match profiles {
         [] => {
             let db = context.sources.db();
             if !db.exists() {

@@ -28,8 +28,8 @@ enum WhyTarget {
     Process(u32),
     /// A core file, by its path as the user wrote it.
     Core(String),
-    /// A profile, by its name, and the command that was recorded, if it was just now.
-    Profile(String, Vec<OsString>),
+    /// The sum of profiles, by their names, and the command that was recorded, if it was just now.
+    Profile(Vec<String>, Vec<OsString>),
 }
 
 pub(super) fn run(context: &CommandContext, args: &WhyArgs) -> Result<ExitCode> {
@@ -39,7 +39,10 @@ pub(super) fn run(context: &CommandContext, args: &WhyArgs) -> Result<ExitCode> 
     }
     let target = match &args.target {
         Some(target) => find(context, target)?,
-        None => WhyTarget::Profile(context.sources.or_newest(&[])?.concat(), Vec::new()),
+        None => match context.sources.or_newest(&[])? {
+            one if one.len() == 1 => find(context, &one[0])?,
+            several => WhyTarget::Profile(several, Vec::new()),
+        },
     };
     let is_process = matches!(target, WhyTarget::Process(_));
     if args.time.is_some() && !is_process {
@@ -70,7 +73,7 @@ pub(super) fn run(context: &CommandContext, args: &WhyArgs) -> Result<ExitCode> 
             let found = core_answer(&name::path(path), program);
             found.map_err(|error| target::with_advice(&format!("core:{path}"), error))?
         }
-        WhyTarget::Profile(name, _) => ask_profile(context, name)?,
+        WhyTarget::Profile(names, _) => ask_profile(context, names)?,
     };
     print(context, args, &target, &answer)?;
     Ok(ExitCode::SUCCESS)
@@ -102,7 +105,7 @@ fn run_command(context: &CommandContext, args: &WhyArgs) -> Result<ExitCode> {
     if let Some(profile) = &run.profile {
         let here = std::env::current_dir().unwrap_or_default();
         let profile = profile.strip_prefix(&here).unwrap_or(profile);
-        let profile = name::encode_name(profile.as_os_str());
+        let profile = vec![name::encode_name(profile.as_os_str())];
         let mut answer = ask_profile(context, &profile)?;
         if let Some(other) = &run.unprofiled
             && other.bytes / 2 > answer.total
@@ -172,7 +175,7 @@ fn find(context: &CommandContext, target: &str) -> Result<WhyTarget> {
         None => {}
     }
     if context.sources.is_known(target) {
-        return Ok(WhyTarget::Profile(target.to_string(), Vec::new()));
+        return Ok(WhyTarget::Profile(vec![target.to_string()], Vec::new()));
     }
     match named_process::own(target)?.as_slice() {
         [] => bail!("{target}: is not a file, a stored profile or one of your processes"),
@@ -225,8 +228,8 @@ fn ask_process(pid: u32) -> Result<ProcessAnswer> {
     Ok(found)
 }
 
-/// Asks about a profile.
-fn ask_profile(context: &CommandContext, name: &str) -> Result<MemoryAnswer> {
-    let source: QuestionSource = context.sources.read(&[name.to_string()])?;
-    profile_answer(source).with_context(|| name.to_string())
+/// Asks about the sum of profiles.
+fn ask_profile(context: &CommandContext, names: &[String]) -> Result<MemoryAnswer> {
+    let source: QuestionSource = context.sources.read(names)?;
+    profile_answer(source).with_context(|| names.join(" + "))
 }

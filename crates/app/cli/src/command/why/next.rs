@@ -32,7 +32,10 @@ pub(super) fn next_commands(target: &WhyTarget, answer: &MemoryAnswer) -> Vec<Ne
     match target {
         WhyTarget::Process(pid) => of_process(*pid, answer, &mut all),
         WhyTarget::Core(path) => of_core(&quoted(&format!("core:{path}")), answer, &mut all),
-        WhyTarget::Profile(profile, words) => of_profile(&quoted(profile), words, answer, &mut all),
+        WhyTarget::Profile(profiles, words) => {
+            let profiles: Vec<String> = profiles.iter().map(|name| quoted(name)).collect();
+            of_profile(&profiles.join(" "), words, answer, &mut all);
+        }
     }
     all.0.truncate(MAX_COMMANDS);
     all.0
