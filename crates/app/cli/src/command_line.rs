@@ -9,7 +9,7 @@ use clap::error::ErrorKind;
 use heapprof_inspect::named_process;
 
 use crate::args::{Cli, CliCommand};
-use crate::{addresses, args, messages, output};
+use crate::{args, messages, output};
 
 /// Runs the command that a command line means, by `run`, and returns its exit code. Help that the
 /// user asked for is printed, and so are errors of usage.
@@ -119,7 +119,8 @@ fn prepare_own_words(typed: &[OsString], own: usize) -> Vec<OsString> {
     for arg in args.iter_mut().take(own).skip(1) {
         if let Some(part) = arg.to_str().and_then(heapprof_sources::part_of_stdin) {
             *arg = format!("{}#{part}", heapprof_sources::STDIN_PATH).into();
-        } else if let Some(shown) = addresses::without_secrets(&arg.to_string_lossy(), needs_scheme)
+        } else if let Some(shown) =
+            heapprof_sources::argument_without_secrets(&arg.to_string_lossy(), needs_scheme)
         {
             *arg = shown.into();
         }

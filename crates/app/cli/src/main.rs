@@ -4,7 +4,6 @@
 //! means that the command could not be carried out.
 #![deny(unsafe_code)]
 
-mod addresses;
 mod advice;
 mod args;
 mod command;

@@ -9,6 +9,7 @@
 // The rules are for programs. Tests write where nobody else does.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+mod argument;
 mod debuginfod;
 mod default_profile;
 mod fetch;
@@ -18,6 +19,7 @@ mod own_recording;
 mod source;
 mod url;
 
+pub use argument::argument_without_secrets;
 pub use debuginfod::{DEBUGINFOD_URLS, DebugFileFetch, DebuginfodClient};
 pub use fetch::post;
 pub use host::{SourceError, SourceHost};

@@ -1,5 +1,7 @@
 //! Removes the secrets in addresses (user names, passwords) from the words of a command line.
 
+use crate::url::without_secrets;
+
 /// The pprof options whose values name profiles.
 const SOURCE_OPTIONS: [&str; 4] = ["-base=", "--base=", "-diff_base=", "--diff_base="];
 
@@ -27,10 +29,10 @@ fn value_at(argument: &str) -> Option<usize> {
 /// If `needs_scheme` is false, `user:password@host` counts as an address, too. In an option, it
 /// counts only if the option takes a profile: the value of any other option may be, for example, a
 /// regular expression.
-pub(crate) fn without_secrets(argument: &str, needs_scheme: bool) -> Option<String> {
+pub fn argument_without_secrets(argument: &str, needs_scheme: bool) -> Option<String> {
     let (option, text) = argument.split_at(value_at(argument)?);
     let needs_scheme = needs_scheme || !option.is_empty() && !SOURCE_OPTIONS.contains(&option);
-    let shown = heapprof_sources::without_secrets(text, needs_scheme)?;
+    let shown = without_secrets(text, needs_scheme)?;
     Some(format!("{option}{shown}"))
 }
 
@@ -46,22 +48,28 @@ mod tests {
             "-phttp://host/heap?token=PASSWORD&x=1",
             "-phttp://me:PASSWORD@host/heap",
         ] {
-            let shown = without_secrets(argument, true).unwrap();
+            let shown = argument_without_secrets(argument, true).unwrap();
             assert!(!shown.contains("PASS") && shown.contains("host"), "{shown}");
             // Secrets that were taken out are not taken out again.
-            assert!(!without_secrets(&shown, true).is_some_and(|again| again.contains("PASS")));
+            assert!(
+                !argument_without_secrets(&shown, true).is_some_and(|again| again.contains("PASS"))
+            );
         }
-        let shown = without_secrets("-base=me:PASSWORD@host:80/heap?x=1", false).unwrap();
+        let shown = argument_without_secrets("-base=me:PASSWORD@host:80/heap?x=1", false).unwrap();
         assert!(shown.starts_with("-base=") && !shown.contains("PASS"));
     }
 
     #[test]
     fn what_has_no_secret_stays() {
         for argument in ["--focus", "-", "-phttp://host/heap#peak", "--", "-ä"] {
-            assert_eq!(without_secrets(argument, true), None, "{argument}");
+            assert_eq!(argument_without_secrets(argument, true), None, "{argument}");
         }
         for argument in ["-hide=step.*1?23?", "-focus=a:b@c"] {
-            assert_eq!(without_secrets(argument, false), None, "{argument}");
+            assert_eq!(
+                argument_without_secrets(argument, false),
+                None,
+                "{argument}"
+            );
         }
     }
 }
