@@ -90,7 +90,7 @@ fn commands_are_about_the_source() {
         (&["shell", "a.pb.gz"], "why", 0, "a.pb.gz"),
         (&["shell", "a.pb.gz"], names, 0, "left"),
         (&["shell", "a.pb.gz"], "b.pb.gz", 0, "total 20B"),
-        (&["shell", "a.pb.gz"], "help options", 0, "--focus"),
+        (&["shell", "a.pb.gz"], "help options", 0, "--max-inflated"),
         (&["shell"], "top", 0, "total 7B"),
     ] {
         let run = shell(path, args, format!("{line}\n").as_bytes());
@@ -98,4 +98,50 @@ fn commands_are_about_the_source() {
         let said = format!("{}{}", run.out, run.err);
         assert!(said.contains(says), "{args:?} {line}: {said}");
     }
+}
+
+/// The options of the shell's own command line are defaults of its commands.
+#[test]
+fn options_of_the_shell_are_those_of_its_commands() {
+    let folder = two_profiles();
+    let path = folder.path();
+    run(path, &["db", "load", "--db", "x.db", "a.pb.gz"]);
+    run(path, &["db", "load", "--db", "y.db", "b.pb.gz"]);
+    std::fs::write(path.join("c.folded"), "main;c 5\n").unwrap();
+    let colour = "\u{1b}[";
+    for (args, line, says) in [
+        (&["--db", "x.db", "shell", "b.pb.gz"][..], "db ls", "a "),
+        (&["shell", "--db", "x.db", "b.pb.gz"], "top a", "total 100B"),
+        (&["--db", "x.db", "shell", "a"], "db ls --db y.db", "b "),
+        (&["shell", "--color", "always", "a.pb.gz"], "top", colour),
+        (
+            &["shell", "--values", "inuse_space/bytes", "c.folded"],
+            "top",
+            "total 5B",
+        ),
+        (
+            &["shell", "--max-inflated", "1k", "a.pb.gz"],
+            "top big.folded",
+            "1KiB",
+        ),
+        (
+            &["shell", "a.pb.gz", "--from", "none"],
+            "db load a.pb.gz",
+            "--from has no effect",
+        ),
+        (
+            &["shell", "x.db", "--db", "y.db"],
+            "top a",
+            "x.db: is a database; leave out --db y.db",
+        ),
+    ] {
+        let big = "main;big 1\n".repeat(1000);
+        std::fs::write(path.join("big.folded"), big).unwrap();
+        let run = shell(path, args, format!("{line}\n").as_bytes());
+        let said = format!("{}{}", run.out, run.err);
+        assert!(said.contains(says), "{args:?} {line}: {said}");
+    }
+    let never = ["shell", "--color", "always", "a.pb.gz"];
+    let run = shell(path, &never, b"top --color never\n");
+    assert!(!run.out.contains(colour), "{}", run.out);
 }

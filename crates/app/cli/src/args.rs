@@ -28,6 +28,7 @@ pub(crate) mod report;
 mod reports;
 mod series;
 mod setup;
+mod shared;
 mod shell;
 pub(crate) mod size;
 mod stats;
@@ -38,13 +39,9 @@ pub(crate) mod web;
 mod why;
 mod wiretap;
 
-use std::path::{Path, PathBuf};
-
 use clap::{Args, Parser, Subcommand};
 use heapprof_analysis::SortKey;
-use heapprof_formats::ValueTypeName;
 use heapprof_report::ReportFormat;
-use heapprof_stores::StoreBackend;
 
 use crate::name;
 
@@ -79,8 +76,8 @@ pub(crate) use report::PageArgs;
 pub(crate) use reports::{InfoArgs, MatchArgs, TagsArgs, TopArgs, TracesArgs, TreeArgs};
 pub(crate) use series::{ExportArgs, GrowthArgs, ImportArgs, OverTimeMode, PruneArgs, SeriesArgs};
 pub(crate) use setup::SetupCommand;
+pub(crate) use shared::SharedOptions;
 pub(crate) use shell::ShellArgs;
-use size::size;
 pub(crate) use stats::{StatsArgs, TimelineArgs};
 pub(crate) use store::{LoadArgs, LsArgs, RmArgs, SchemaArgs, SqlArgs};
 pub(crate) use surface::{
@@ -90,10 +87,6 @@ pub(crate) use tui::TuiArgs;
 pub(crate) use web::WebArgs;
 pub(crate) use why::WhyArgs;
 pub(crate) use wiretap::{AliveArgs, AliveCommand, AliveReportArgs, ListenArgs, WiretapArgs};
-
-/// The heading of the options that every command has. They come after a command's own options, and
-/// only in the long help.
-const GLOBAL_OPTIONS_HEADING: &str = "For every command";
 
 /// Where is the memory? Records programs, and reads heap profiles of any tool
 #[derive(Debug, Parser)]
@@ -113,118 +106,11 @@ const GLOBAL_OPTIONS_HEADING: &str = "For every command";
                   command failed."
 )]
 pub(crate) struct Cli {
-    /// When to use colours; auto uses them on a terminal, unless NO_COLOR is set
-    #[arg(
-        long,
-        global = true,
-        value_enum,
-        default_value_t = ColorMode::Auto,
-        value_name = "WHEN",
-        help_heading = GLOBAL_OPTIONS_HEADING,
-        hide_short_help = true
-    )]
-    pub(crate) color: ColorMode,
-
-    /// The database to which db load writes profiles, and in which their names are looked up [env:
-    /// HEAPPROF_DB] [default: heapprof.db]
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        help_heading = GLOBAL_OPTIONS_HEADING,
-        hide_short_help = true
-    )]
-    db: Option<PathBuf>,
-
-    /// The largest size of a profile after decompression, e.g. 16GiB
-    #[arg(
-        long,
-        global = true,
-        value_name = "SIZE",
-        default_value = "4GiB",
-        value_parser = size,
-        help_heading = GLOBAL_OPTIONS_HEADING,
-        hide_short_help = true
-    )]
-    pub(crate) max_inflated: u64,
-
-    /// What the numbers of a file mean if the file does not state it, e.g. inuse_space/bytes (for
-    /// folded stacks, bpftrace, dtrace, perf script, google-pprof --raw)
-    #[arg(
-        long,
-        global = true,
-        value_name = "TYPE/UNIT",
-        help_heading = GLOBAL_OPTIONS_HEADING,
-        hide_short_help = true
-    )]
-    pub(crate) values: Option<ValueTypeName>,
-
-    /// Add up profiles of one process from several moments, even though memory in use at several of
-    /// them is then counted more than once
-    #[arg(long, global = true, help_heading = GLOBAL_OPTIONS_HEADING, hide_short_help = true)]
-    pub(crate) sum: bool,
-
-    /// With a SELECTOR that chooses several moments, which values in use to show: last, mean or max
-    #[arg(
-        long,
-        global = true,
-        value_enum,
-        default_value_t = OverTimeMode::Last,
-        value_name = "WHICH",
-        help_heading = GLOBAL_OPTIONS_HEADING,
-        hide_short_help = true
-    )]
-    pub(crate) over_time: OverTimeMode,
-
-    /// Look up selectors and names in what db export --parquet wrote, instead of the database. It
-    /// can be a folder, s3://BUCKET/PREFIX or http(s)://HOST/FOLDER
-    #[arg(
-        long,
-        global = true,
-        value_name = "DIR|URL",
-        conflicts_with = "store",
-        help_heading = GLOBAL_OPTIONS_HEADING,
-        hide_short_help = true
-    )]
-    from: Option<PathBuf>,
-
-    /// Store and look up profiles in ClickHouse instead of the database: clickhouse://HOST:PORT/DB.
-    /// HEAPPROF_STORE_USER and HEAPPROF_STORE_PASSWORD set the user and the password
-    #[arg(
-        long,
-        global = true,
-        value_name = "URL",
-        help_heading = GLOBAL_OPTIONS_HEADING,
-        hide_short_help = true
-    )]
-    store: Option<String>,
+    #[command(flatten)]
+    pub(crate) shared: SharedOptions,
 
     #[command(subcommand)]
     pub(crate) command: CliCommand,
-}
-
-impl Cli {
-    /// Where stored moments are looked up.
-    pub(crate) fn backend(&self) -> StoreBackend {
-        match (&self.from, &self.store) {
-            (Some(place), _) => StoreBackend::Batches(place.clone()),
-            (None, Some(address)) => StoreBackend::ClickHouse(address.clone()),
-            (None, None) => StoreBackend::Database(self.db()),
-        }
-    }
-
-    /// The database that was typed.
-    pub(crate) fn typed_db(&self) -> Option<&Path> {
-        self.db.as_deref()
-    }
-
-    /// The database: as typed, otherwise as the environment says (an empty variable says nothing),
-    /// otherwise in the current folder.
-    pub(crate) fn db(&self) -> PathBuf {
-        let set = || std::env::var_os("HEAPPROF_DB").filter(|db| !db.is_empty());
-        let db = self.db.clone().or_else(|| Some(set()?.into()));
-        db.unwrap_or_else(|| "heapprof.db".into())
-    }
 }
 
 #[derive(Debug, Subcommand)]

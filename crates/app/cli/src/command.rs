@@ -86,7 +86,8 @@ fn run_in_shell(cli: Cli, kept: &Arc<KeptProfiles>) -> Result<ExitCode> {
 }
 
 fn run_on(cli: Cli, sources: ProfileSources) -> Result<ExitCode> {
-    let context = CommandContext::new(sources, cli.color);
+    let color = cli.shared.color();
+    let context = CommandContext::new(sources, color);
     reject_unused_options(&context, &cli.command)?;
     #[cfg(feature = "parquet")]
     if let StoreBackend::Batches(place) = context.sources.backend() {
@@ -98,7 +99,7 @@ fn run_on(cli: Cli, sources: ProfileSources) -> Result<ExitCode> {
         serve: web::serve_for_pprof,
     };
     match cli.command {
-        CliCommand::Record(args) => return record::run(&args, cli.color),
+        CliCommand::Record(args) => return record::run(&args, color),
         CliCommand::Top(args) => return top::run(&context, &args),
         CliCommand::Tree(args) => tree::run(&context, &args.own)?,
         CliCommand::TreePart(TreeCommand::Peek(args)) => peek::run(&context, &args)?,
@@ -121,7 +122,7 @@ fn run_on(cli: Cli, sources: ProfileSources) -> Result<ExitCode> {
             }
             _ => tui::run(&context, &args)?,
         },
-        CliCommand::Shell(args) => return shell::run(&context, &args, run_in_shell),
+        CliCommand::Shell(args) => return shell::run(&context, &cli.shared, &args, run_in_shell),
         CliCommand::Dump(args) => dump::run(&args)?,
         CliCommand::Attach(args) if args.stop => attach::detach(&args.processes)?,
         CliCommand::Attach(args) => attach::run(&args)?,

@@ -20,18 +20,19 @@ pub(crate) fn from_command_line(cli: &Cli) -> ProfileSources {
         &cli.command,
         CliCommand::Jeprof(_) | CliCommand::GooglePprof(_)
     );
+    let shared = &cli.shared;
     let settings = SourceSettings {
-        db: cli.db(),
-        is_db_named: cli.typed_db().is_some(),
+        db: shared.db(),
+        is_db_named: shared.typed_db().is_some(),
         options: FormatReadOptions::default()
-            .max_inflated(cli.max_inflated)
-            .values(cli.values.clone())
+            .max_inflated(shared.max_inflated())
+            .values(shared.values.clone())
             .as_pprof(matches!(cli.command, CliCommand::Pprof(_))),
         names_in_use: is_perl_script,
-        backend: cli.backend(),
+        backend: shared.backend(),
         is_loading: matches!(cli.command, CliCommand::Db(DbCommand::Load(_))),
-        sum: cli.sum,
-        over_time: match cli.over_time {
+        sum: shared.sum,
+        over_time: match shared.over_time() {
             OverTimeMode::Last => MomentAggregation::Last,
             OverTimeMode::Mean => MomentAggregation::Mean,
             OverTimeMode::Max => MomentAggregation::Max,

@@ -91,7 +91,7 @@ fn record(folder: &Path, asked: &ForkAuditArgs) -> Result<ExitCode> {
     words.extend([folder.as_os_str(), OsStr::new("--")]);
     words.extend(asked.command.iter().map(OsString::as_os_str));
     let cli = Cli::try_parse_from(words)?;
-    let color = cli.color;
+    let color = cli.shared.color();
     match cli.command {
         CliCommand::Record(args) => record::run(&args, color),
         _ => bail!("record was not understood"),

@@ -146,7 +146,7 @@ fn read_audit(
 pub(super) fn write_page_of_file(profile: &str, page: &str) -> Result<()> {
     let words = ["heapprof", "report", "-o", page, "--", profile];
     let cli = Cli::try_parse_from(words).context("the report")?;
-    let context = CommandContext::new(sources::from_command_line(&cli), cli.color);
+    let context = CommandContext::new(sources::from_command_line(&cli), cli.shared.color());
     match &cli.command {
         CliCommand::Report(args) => run(&context, args),
         _ => bail!("the report: the arguments belong to another command"),

@@ -1,5 +1,6 @@
 //! `heapprof shell`: commands one after the other, about a source that stays read.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use heapprof_dropin::PromptStream;
 use heapprof_prompt::{CommandWords, ShellCommands, WordCompleter, run_shell};
 use heapprof_sources::{KeptProfiles, ProfileSources};
 
-use crate::args::{Cli, CliCommand, ShellArgs, visible_command};
+use crate::args::{Cli, CliCommand, SharedOptions, ShellArgs, visible_command};
 use crate::command_line::run_words;
 use crate::context::CommandContext;
 use crate::{messages, output};
@@ -18,13 +19,20 @@ type CommandRunner = fn(Cli, &Arc<KeptProfiles>) -> Result<ExitCode>;
 
 pub(super) fn run(
     context: &CommandContext,
+    shared: &SharedOptions,
     args: &ShellArgs,
     runner: CommandRunner,
 ) -> Result<ExitCode> {
     let names = context.sources.or_newest(&args.sources)?;
+    let kept = Arc::new(context.sources.keep(&names)?);
+    if let (Some(database), Some(typed)) = (kept.database(), context.sources.typed_db()) {
+        let [source, other] = [database, typed].map(Path::display);
+        bail!("{source}: is a database; leave out --db {other}, or name one of its profiles");
+    }
     let mut commands = SourceCommands {
         sources: &context.sources,
-        kept: Arc::new(context.sources.keep(&names)?),
+        shared,
+        kept,
         names,
         runner,
     };
@@ -43,6 +51,8 @@ pub(super) fn run(
 /// The commands of heapprof, about one source.
 struct SourceCommands<'a> {
     sources: &'a ProfileSources,
+    /// Options of the shell's own command line.
+    shared: &'a SharedOptions,
     names: Vec<String>,
     kept: Arc<KeptProfiles>,
     runner: CommandRunner,
@@ -74,9 +84,12 @@ impl SourceCommands<'_> {
     fn run_words(&self, mut words: Vec<String>) -> Result<ExitCode> {
         words.insert(0, "heapprof".to_string());
         let typed = words.into_iter().map(Into::into).collect();
-        run_words(typed, |cli| match cli.command {
-            CliCommand::Shell(_) => bail!("this is the shell; quit ends it"),
-            _ => (self.runner)(cli, &self.kept),
+        run_words(typed, |mut cli| {
+            if matches!(cli.command, CliCommand::Shell(_)) {
+                bail!("this is the shell; quit ends it");
+            }
+            cli.shared.inherit(self.shared);
+            (self.runner)(cli, &self.kept)
         })
     }
 }
