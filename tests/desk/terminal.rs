@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use heapprof_tests::built::have;
 use heapprof_tests::executables::copy_program;
+use heapprof_tests::fixtures::in_use;
 use heapprof_tests::harness::{heapprof, sample_profiles, valid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
@@ -317,4 +318,38 @@ fn a_process_is_chosen_at_the_terminal() {
         child.wait().unwrap();
     }
     assert!(shown.contains(&format!("\n{chosen} ")), "{shown}");
+}
+
+/// What a profile calls a function comes to no terminal while a name is completed.
+#[test]
+fn completed_names_do_not_control_the_terminal() {
+    if !have(&["setsid"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let evil = "evil\u{1b}]0:PWNED\u{7}";
+    let turned = "evil\u{202e}turned";
+    let stacks = [
+        (evil, &[1][..]),
+        (turned, &[1]),
+        ("evok", &[1]),
+        ("evoke", &[1]),
+    ];
+    in_use(folder.path(), "p.pb.gz", &stacks);
+    for (shell, prompt) in [("shell", "(heapprof) "), ("pprof", "(pprof) ")] {
+        let mut pty = Pty::start(folder.path(), &[shell, "p.pb.gz"], 80, 24);
+        pty.wait_for(prompt);
+        // The common beginning is completed by the first Tab, and the second one lists both names.
+        pty.press("list ev\t");
+        pty.wait_for("evok");
+        pty.press("\t");
+        pty.wait_for("evoke");
+        pty.press("\u{3}");
+        pty.wait_for(prompt);
+        pty.press("quit\r");
+        let shown = pty.read_to_end();
+        for refused in ["PWNED", "\u{202e}"] {
+            assert!(!shown.contains(refused), "{shell}: {shown:?}");
+        }
+    }
 }

@@ -129,7 +129,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "symbolize",
         ],
     ),
-    ("app/prompt", &["dropin", "files"]),
+    ("app/prompt", &["dropin", "files", "text"]),
     (
         "app/recorder",
         &[

@@ -1,9 +1,11 @@
 //! Lines that a person edits at a terminal, with completion and a history.
 
+use std::borrow::Cow;
 use std::io::IsTerminal;
 
 use anyhow::{Context as _, Result};
 use heapprof_dropin::{CommandReader, LineCompleter};
+use heapprof_text::printable;
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -97,7 +99,10 @@ impl Completer for CompletionHelper {
         cursor: usize,
         _: &Context<'_>,
     ) -> rustyline::Result<(usize, Vec<String>)> {
-        Ok(self.0.complete(line.get(..cursor).unwrap_or_default()))
+        let (start, mut words) = self.0.complete(line.get(..cursor).unwrap_or_default());
+        // The line editor writes words as they are, and a name in a profile may control a terminal.
+        words.retain(|word| matches!(printable(word), Cow::Borrowed(_)));
+        Ok((start, words))
     }
 }
 
