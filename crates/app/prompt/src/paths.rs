@@ -3,9 +3,6 @@
 use std::fs;
 use std::path::Path;
 
-/// Maximum number of files that are offered at once.
-const MAX_FILES: usize = 200;
-
 /// Returns the paths that begin with `word`, sorted. A folder ends with a slash.
 pub(crate) fn paths_with(word: &str) -> Vec<String> {
     let (folder, start) = match word.rfind('/') {
@@ -23,7 +20,7 @@ pub(crate) fn paths_with(word: &str) -> Vec<String> {
         let slash = if is_folder { "/" } else { "" };
         is_wanted.then(|| format!("{folder}{name}{slash}"))
     });
-    let mut names: Vec<String> = names.take(MAX_FILES).collect();
+    let mut names: Vec<String> = names.collect();
     names.sort_unstable();
     names
 }

@@ -11,8 +11,6 @@ use crate::paths::paths_with;
 use crate::terminal::can_edit_lines;
 use crate::words::split_line;
 
-/// Maximum number of functions that are offered at once.
-const MAX_FUNCTIONS: usize = 200;
 /// Words that end the shell.
 const LAST_WORDS: [&str; 3] = ["quit", "exit", "q"];
 /// The word that reads the source again.
@@ -140,7 +138,7 @@ impl LineCompleter for WordCompleter {
         } else {
             found.extend(paths_with(word));
             let functions = self.functions.iter().filter(|name| name.contains(word));
-            found.extend(functions.take(MAX_FUNCTIONS).cloned());
+            found.extend(functions.cloned());
         }
         found.sort_unstable();
         found.dedup();
@@ -216,5 +214,16 @@ mod tests {
             let (at, found) = completer.complete(line);
             assert_eq!((at, found.join(" ").as_str()), (start, words), "{line}");
         }
+    }
+
+    #[test]
+    fn the_common_beginning_is_that_of_all_functions() {
+        let alphas = (0..250).map(|n| format!("pkg.alpha{n:03}"));
+        let functions: Vec<String> = alphas.chain(["pkg.beta".to_string()]).collect();
+        let completer = WordCompleter {
+            commands: CommandWords::default(),
+            functions: functions.clone(),
+        };
+        assert_eq!(completer.complete("list pkg."), (5, functions));
     }
 }

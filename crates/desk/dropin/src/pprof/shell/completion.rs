@@ -6,8 +6,6 @@ use crate::host::LineCompleter;
 
 /// Commands that print no report.
 pub(super) const OTHER_COMMANDS: [&str; 5] = ["exit", "help", "options", "quit", "o"];
-/// Maximum number of functions that are offered at once.
-const MAX_FUNCTIONS: usize = 200;
 
 /// Completer of the lines of the shell.
 pub(super) struct ShellCompleter {
@@ -77,11 +75,12 @@ impl ShellCompleter {
         values
     }
 
-    /// Returns the functions that begin with `word`; if none does, those that contain it.
+    /// Returns all functions that begin with `word`; if none does, those that contain it. The line
+    /// editor completes their common beginning, and asks before it lists many.
     fn functions_with(&self, word: &str) -> Vec<String> {
         let list = |matches: &dyn Fn(&String) -> bool| -> Vec<String> {
             let found = self.functions.iter().filter(|name| matches(name));
-            found.take(MAX_FUNCTIONS).cloned().collect()
+            found.cloned().collect()
         };
         let begin = list(&|name| name.starts_with(word));
         match begin.is_empty() {
@@ -131,5 +130,16 @@ mod tests {
             let (at, found) = completer.complete(line);
             assert_eq!((at, found.join(" ").as_str()), (start, words), "{line}");
         }
+    }
+
+    #[test]
+    fn the_common_beginning_is_that_of_all_functions() {
+        let alphas = (0..250).map(|n| format!("pkg.alpha{n:03}"));
+        let functions: Vec<String> = alphas.chain(["pkg.beta".to_string()]).collect();
+        let completer = ShellCompleter {
+            functions: functions.clone(),
+            sample_types: Vec::new(),
+        };
+        assert_eq!(completer.complete("list pkg."), (5, functions));
     }
 }
