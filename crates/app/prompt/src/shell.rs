@@ -5,11 +5,12 @@ use std::os::unix::process::ExitStatusExt;
 
 use anyhow::{Context, Error, Result, anyhow};
 use heapprof_dropin::{CommandProcess, CommandReader, LineCompleter};
+use heapprof_text::{name_pattern, pattern_name};
 
 use crate::apart::run_apart;
 use crate::paths::paths_with;
 use crate::terminal::can_edit_lines;
-use crate::words::split_line;
+use crate::words::{as_word, split_line, unfinished_word};
 
 /// Words that end the shell.
 const LAST_WORDS: [&str; 3] = ["quit", "exit", "q"];
@@ -109,8 +110,8 @@ pub struct WordCompleter {
 
 impl LineCompleter for WordCompleter {
     fn complete(&self, line: &str) -> (usize, Vec<String>) {
-        let start = line.rfind(char::is_whitespace).map_or(0, |at| at + 1);
-        let (before, word) = line.split_at(start);
+        let (start, word) = unfinished_word(line);
+        let (before, word) = (line.get(..start).unwrap_or_default(), word.as_str());
         let mut command = &self.commands;
         let mut is_start = true;
         for typed in before.split_whitespace() {
@@ -136,9 +137,11 @@ impl LineCompleter for WordCompleter {
             let both = command.options.iter().chain(&self.commands.options);
             found.extend(both.filter(|option| begins(option)).cloned());
         } else {
-            found.extend(paths_with(word));
-            let functions = self.functions.iter().filter(|name| name.contains(word));
-            found.extend(functions.cloned());
+            let paths = paths_with(word);
+            found.extend(paths.iter().map(|path| as_word(path)));
+            let typed = pattern_name(word);
+            let functions = self.functions.iter().filter(|name| name.contains(&typed));
+            found.extend(functions.map(|name| as_word(&name_pattern(name))));
         }
         found.sort_unstable();
         found.dedup();
@@ -201,7 +204,9 @@ mod tests {
         let tree = named("tree", &["--focus", "--full"], &[peek]);
         let completer = WordCompleter {
             commands: named("", &["--db"], &[tree, named("top", &[], &[])]),
-            functions: vec!["main.put".to_string(), "main.walk".to_string()],
+            functions: ["main.(*tree).add", "main.put", "main.walk", "new int"]
+                .map(str::to_string)
+                .to_vec(),
         };
         for (line, start, words) in [
             ("t", 0, "top tree"),
@@ -210,6 +215,10 @@ mod tests {
             ("tree --f", 5, "--focus --full"),
             ("tree peek --", 10, "--db --focus"),
             ("tree peek walk", 10, "main.walk"),
+            ("tree peek main.(", 10, r"main.\\(\\*tree\\).add"),
+            ("tree peek 'main.\\(", 10, r"main.\\(\\*tree\\).add"),
+            (r"tree peek main.\\(\\*", 10, r"main.\\(\\*tree\\).add"),
+            ("tree peek new", 10, r"new\\sint"),
         ] {
             let (at, found) = completer.complete(line);
             assert_eq!((at, found.join(" ").as_str()), (start, words), "{line}");

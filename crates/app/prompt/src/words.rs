@@ -25,6 +25,38 @@ impl QuoteScan {
     }
 }
 
+/// Returns where the last word of an unfinished line begins, and the word without its quotes.
+pub(crate) fn unfinished_word(line: &str) -> (usize, String) {
+    let mut scan = QuoteScan::default();
+    let mut start = 0;
+    for (at, next) in line.char_indices() {
+        if scan.is_bare(next) && is_blank(next) {
+            start = at + next.len_utf8();
+        }
+    }
+    let mut word = line.get(start..).unwrap_or_default().to_string();
+    if scan.is_escaped {
+        word.pop();
+    }
+    word.extend(scan.quote);
+    let word = shlex::split(&word).and_then(|words| words.into_iter().next());
+    (start, word.unwrap_or_default())
+}
+
+/// Returns a text as one word of a line. It has no quotes, so a person can type more behind it, and
+/// words with a common beginning have one here.
+pub(crate) fn as_word(text: &str) -> String {
+    let mut word = String::with_capacity(text.len());
+    for (at, c) in text.char_indices() {
+        let is_sign = at == 0 && matches!(c, '#' | '>');
+        if is_sign || is_blank(c) || matches!(c, '\\' | '\'' | '"') {
+            word.push('\\');
+        }
+        word.push(c);
+    }
+    word
+}
+
 /// Splits a line into words. `> FILE` at the end becomes the option `-o FILE`.
 ///
 /// # Errors
@@ -49,6 +81,11 @@ pub(crate) fn split_line(line: &str) -> Result<Vec<String>> {
     Ok(words)
 }
 
+/// Whether a character separates words.
+fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\n')
+}
+
 fn split(line: &str) -> Result<Vec<String>> {
     match shlex::split(line) {
         Some(words) => Ok(words),
@@ -65,7 +102,7 @@ fn sign_of_file(line: &str) -> Option<usize> {
             (true, '>') if begins_word => return Some(at),
             // The rest is a comment.
             (true, '#') if begins_word => return None,
-            (is_bare, _) => begins_word = is_bare && next.is_whitespace(),
+            (is_bare, _) => begins_word = is_bare && is_blank(next),
         }
     }
     None
@@ -91,6 +128,33 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(split_line(line).unwrap().join("|"), words, "{line}");
+        }
+    }
+
+    #[test]
+    fn unfinished_words() {
+        for (line, start, word) in [
+            ("", 0, ""),
+            ("top ", 4, ""),
+            ("top a\\ b", 4, "a b"),
+            ("top 'a b", 4, "a b"),
+            ("top \"a b", 4, "a b"),
+            ("top 'a b' c", 10, "c"),
+            ("list main.\\\\(", 5, "main.\\("),
+            ("list main.\\", 5, "main."),
+            ("list ä\u{3000}ö", 5, "ä\u{3000}ö"),
+            ("list ä\tö", 8, "ö"),
+        ] {
+            assert_eq!(unfinished_word(line), (start, word.to_string()), "{line}");
+        }
+    }
+
+    #[test]
+    fn texts_as_words() {
+        for text in ["a b", "'\"\\", "#x", ">x", "it's", "x\u{3000}y", "a#b>c"] {
+            let word = as_word(text);
+            assert_eq!(split_line(&word).unwrap(), [text], "{word}");
+            assert_eq!(unfinished_word(&word), (0, text.to_string()), "{word}");
         }
     }
 

@@ -8,12 +8,14 @@
 mod decimal;
 mod escape;
 pub mod file_name;
+mod name_pattern;
 mod short_name;
 mod words;
 
 pub use crate::{
     decimal::{decimal, push_whole},
     escape::{ControlReplacement, EscapingWriter, escaping, printable, printable_lines},
+    name_pattern::{name_pattern, pattern_name},
     short_name::{MismatchReason, cut, explain_shown_match, shorten, shorten_one, similar_names},
     words::fold_words,
 };

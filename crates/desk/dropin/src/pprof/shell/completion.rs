@@ -1,5 +1,7 @@
 //! Completes what a person types at the prompt: commands, options and their values, functions.
 
+use heapprof_text::{name_pattern, pattern_name};
+
 use super::command_table::ReportCommand;
 use super::settings::ShellOption;
 use crate::host::LineCompleter;
@@ -75,16 +77,18 @@ impl ShellCompleter {
         values
     }
 
-    /// Returns all functions that begin with `word`; if none does, those that contain it. The line
-    /// editor completes their common beginning, and asks before it lists many.
+    /// Returns all functions that begin with `word`, as regular expressions; if none does, those
+    /// that contain it. The line editor completes their common beginning, and asks before it lists
+    /// many.
     fn functions_with(&self, word: &str) -> Vec<String> {
+        let word = pattern_name(word);
         let list = |matches: &dyn Fn(&String) -> bool| -> Vec<String> {
             let found = self.functions.iter().filter(|name| matches(name));
-            found.cloned().collect()
+            found.map(|name| name_pattern(name)).collect()
         };
-        let begin = list(&|name| name.starts_with(word));
+        let begin = list(&|name| name.starts_with(&word));
         match begin.is_empty() {
-            true => list(&|name| name.contains(word)),
+            true => list(&|name| name.contains(&word)),
             false => begin,
         }
     }
@@ -107,9 +111,15 @@ mod tests {
     #[test]
     fn each_word_gets_what_fits_there() {
         let completer = ShellCompleter {
-            functions: ["main.put", "main.walk", "strings.put"]
-                .map(str::to_string)
-                .to_vec(),
+            functions: [
+                "main.(*tree).add",
+                "main.put",
+                "main.walk",
+                "new int",
+                "strings.put",
+            ]
+            .map(str::to_string)
+            .to_vec(),
             sample_types: vec!["inuse_space".to_string()],
         };
         for (line, start, words) in [
@@ -123,6 +133,9 @@ mod tests {
             ("help wei", 5, ""),
             ("help web", 5, "web weblist"),
             ("top10 main.w", 6, "main.walk"),
+            ("list main.(", 5, "main.\\(\\*tree\\).add"),
+            ("list main.\\(\\*t", 5, "main.\\(\\*tree\\).add"),
+            ("hide=new", 5, "new\\sint"),
             ("top 5 -walk", 7, "main.walk"),
             ("tags main", 5, ""),
             ("nosuch main", 7, ""),
