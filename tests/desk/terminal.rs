@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use heapprof_tests::built::have;
-use heapprof_tests::executables::copy_program;
+use heapprof_tests::executables::{copy_program, write_program};
 use heapprof_tests::fixtures::in_use;
 use heapprof_tests::harness::{heapprof, sample_profiles, valid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -44,6 +44,16 @@ fn size(columns: u16, rows: u16) -> Winsize {
 
 impl Pty {
     fn start(folder: &Path, args: &[&str], columns: u16, rows: u16) -> Self {
+        Self::start_with_pager(folder, args, columns, rows, "cat")
+    }
+
+    fn start_with_pager(
+        folder: &Path,
+        args: &[&str],
+        columns: u16,
+        rows: u16,
+        pager: &str,
+    ) -> Self {
         let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&terminal).unwrap();
         unlockpt(&terminal).unwrap();
@@ -58,7 +68,7 @@ impl Pty {
             .args(args)
             .current_dir(folder)
             .env("TERM", "xterm")
-            .env("HEAPPROF_PAGER", "cat")
+            .env("HEAPPROF_PAGER", pager)
             .stdin(stream())
             .stdout(stream())
             .stderr(stream())
@@ -352,4 +362,32 @@ fn completed_names_do_not_control_the_terminal() {
             assert!(!shown.contains(refused), "{shell}: {shown:?}");
         }
     }
+}
+
+/// Ctrl-C is for the pager while it shows a report, and the shell waits for the pager.
+#[test]
+fn ctrl_c_does_not_end_a_report_in_a_pager() {
+    if !have(&["setsid", "sh"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let pager = "#!/bin/sh\ncat > /dev/null\ntrap 'echo pager-goes-on' INT\necho pager-waits\n\
+                 until read line < /dev/tty; do :; done\necho pager-ends\n";
+    write_program(&folder.path().join("pager"), pager.as_bytes());
+    let profile = sample_profiles().join("valid/go.leaky.after.pb.gz");
+    let args = ["shell", profile.to_str().unwrap()];
+    let mut pty = Pty::start_with_pager(folder.path(), &args, 80, 5, "./pager");
+    pty.wait_for("(heapprof) ");
+    pty.press("top\r");
+    pty.wait_for("pager-waits");
+    let from = pty.shown.len();
+    pty.press("\u{3}");
+    pty.wait_for("pager-goes-on");
+    pty.press("x\r");
+    pty.wait_for("pager-ends");
+    let shown = String::from_utf8_lossy(&pty.shown[from..]).into_owned();
+    let before = shown.split("pager-ends").next().unwrap();
+    assert!(!before.contains("(heapprof)"), "{shown:?}");
+    pty.press("quit\r");
+    pty.read_to_end();
 }

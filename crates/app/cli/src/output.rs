@@ -11,7 +11,7 @@ use heapprof_dropin::{CommandReader, LineCompleter, PromptStream};
 use heapprof_files::{
     FileAccess, FileOwner, PathTrust, TypedPath, replace_file, resolve_typed, write_named,
 };
-use heapprof_prompt::{PipedReader, TerminalReader, can_edit_lines};
+use heapprof_prompt::{InterruptGuard, PipedReader, TerminalReader, can_edit_lines};
 use heapprof_recorder::inherited_state;
 
 use crate::args::FileMode;
@@ -167,6 +167,8 @@ fn show_in_pager(text: &str) -> Result<bool> {
         // not wrap, as git's do.
         pager.env("LESS", "FRXS");
     }
+    // Ctrl-C is for the pager, which needs the terminal until it ends.
+    let _guard = InterruptGuard::new();
     let Ok(mut child) = pager.spawn() else {
         return Ok(false);
     };

@@ -10,24 +10,7 @@ use std::process::ExitStatus;
 
 use heapprof_dropin::CommandProcess;
 
-/// Signal handling of Ctrl-C while a command runs: the shell ignores it, and the command has the
-/// setting with which the shell was started.
-struct ShellSignals {
-    before: libc::sighandler_t,
-}
-
-impl ShellSignals {
-    fn ignore() -> Self {
-        // SAFETY: `SIG_IGN` runs no code of ours.
-        let before = unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
-        Self { before }
-    }
-
-    fn restore(&self) {
-        // SAFETY: the value was returned by `signal`, so it is the former setting.
-        unsafe { libc::signal(libc::SIGINT, self.before) };
-    }
-}
+use crate::interrupts::InterruptGuard;
 
 /// Runs a command in a copy of this process, waits for its end, and returns how it ended. The
 /// command's result is its exit code. If this process has other threads, the command runs here,
@@ -37,25 +20,22 @@ impl ShellSignals {
 /// The system has no room for another process.
 pub(crate) fn run_apart(command: impl FnOnce(CommandProcess) -> u8) -> io::Result<ExitStatus> {
     if !has_one_thread() {
-        return Ok(ExitStatus::from_raw(
-            i32::from(command(CommandProcess::Shell)) << 8,
-        ));
+        let code = InterruptGuard::suspended(|| command(CommandProcess::Shell));
+        return Ok(ExitStatus::from_raw(i32::from(code) << 8));
     }
-    let signals = ShellSignals::ignore();
+    let _guard = InterruptGuard::new();
     // SAFETY: this process has one thread, so no lock is held by a thread that the copy lacks.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        signals.restore();
+        let code = InterruptGuard::suspended(|| command(CommandProcess::Copy));
         // The copy has no caller: it ends here, and its shell waits for it.
         #[allow(clippy::disallowed_methods)]
-        std::process::exit(i32::from(command(CommandProcess::Copy)));
+        std::process::exit(i32::from(code));
     }
-    let ended = match child {
+    match child {
         -1 => Err(io::Error::last_os_error()),
         child => wait_for(child),
-    };
-    signals.restore();
-    ended
+    }
 }
 
 fn wait_for(child: libc::pid_t) -> io::Result<ExitStatus> {

@@ -12,12 +12,14 @@
 
 mod apart;
 mod history;
+mod interrupts;
 mod paths;
 mod piped;
 mod shell;
 mod terminal;
 mod words;
 
+pub use interrupts::InterruptGuard;
 pub use piped::PipedReader;
 pub use shell::{
     CommandWords, INTERRUPTED, ShellCommands, WordCompleter, exit_code_apart, run_shell,
