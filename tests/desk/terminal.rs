@@ -177,14 +177,22 @@ impl Pty {
     }
 
     /// Leaves the view, and checks that the terminal is as before.
-    fn leave(mut self) {
-        self.press("q");
+    fn leave(self) {
+        self.leave_by("q");
+    }
+
+    /// Ends the program by a key or a line, and checks that the terminal is as before.
+    fn leave_by(mut self, typed: &str) {
+        self.press(typed);
         let began = Instant::now();
         let ended = loop {
             if let Some(ended) = self.child.try_wait().unwrap() {
                 break ended;
             }
-            assert!(began.elapsed() < TIMEOUT, "q does not end the view");
+            assert!(
+                began.elapsed() < TIMEOUT,
+                "{typed:?} does not end the program"
+            );
             self.read();
         };
         assert!(ended.success(), "{ended:?}");
@@ -390,4 +398,46 @@ fn ctrl_c_does_not_end_a_report_in_a_pager() {
     assert!(!before.contains("(heapprof)"), "{shown:?}");
     pty.press("quit\r");
     pty.read_to_end();
+}
+
+/// Returns the child of a process, once it has one.
+fn child_of(process: u32) -> u32 {
+    let began = Instant::now();
+    let list = format!("/proc/{process}/task/{process}/children");
+    loop {
+        let children = std::fs::read_to_string(&list).unwrap();
+        if let Some(child) = children.split_whitespace().next() {
+            return child.parse().unwrap();
+        }
+        assert!(began.elapsed() < TIMEOUT, "{process} has no child");
+        std::thread::yield_now();
+    }
+}
+
+fn kill(process: u32, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(process.try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+/// A view that is killed can't give the terminal back, so its shell does.
+#[test]
+fn a_killed_view_leaves_a_usable_terminal() {
+    if !have(&["setsid"]) {
+        return;
+    }
+    let args = ["shell", "valid/go.leaky.after.pb.gz"];
+    let mut pty = Pty::start(&sample_profiles(), &args, 80, 24);
+    pty.wait_for("(heapprof) ");
+    pty.press("tui\r");
+    pty.wait_for("\u{1b}[?1049h");
+    let modes = || tcgetattr(&pty.program_side).unwrap().local_modes;
+    let began = Instant::now();
+    while modes().contains(LocalModes::ICANON) {
+        assert!(began.elapsed() < TIMEOUT, "the view takes no terminal");
+    }
+    kill(child_of(pty.child.id()), rustix::process::Signal::KILL);
+    pty.wait_for("signal 9");
+    let shown = String::from_utf8_lossy(&pty.shown).into_owned();
+    assert!(shown.contains("\u{1b}[?1049l"), "{shown:?}");
+    pty.leave_by("quit\r");
 }

@@ -11,6 +11,7 @@ use std::process::ExitStatus;
 use heapprof_dropin::CommandProcess;
 
 use crate::interrupts::InterruptGuard;
+use crate::terminal_settings::TerminalSettings;
 
 /// Runs a command in a copy of this process, waits for its end, and returns how it ended. The
 /// command's result is its exit code. If this process has other threads, the command runs here,
@@ -24,6 +25,7 @@ pub(crate) fn run_apart(command: impl FnOnce(CommandProcess) -> u8) -> io::Resul
         return Ok(ExitStatus::from_raw(i32::from(code) << 8));
     }
     let _guard = InterruptGuard::new();
+    let terminal = TerminalSettings::of_stdin();
     // SAFETY: this process has one thread, so no lock is held by a thread that the copy lacks.
     let child = unsafe { libc::fork() };
     if child == 0 {
@@ -32,10 +34,14 @@ pub(crate) fn run_apart(command: impl FnOnce(CommandProcess) -> u8) -> io::Resul
         #[allow(clippy::disallowed_methods)]
         std::process::exit(i32::from(code));
     }
-    match child {
+    let ended = match child {
         -1 => Err(io::Error::last_os_error()),
         child => wait_for(child),
+    };
+    if ended.as_ref().is_ok_and(|ended| ended.signal().is_some()) {
+        terminal.restore();
     }
+    ended
 }
 
 fn wait_for(child: libc::pid_t) -> io::Result<ExitStatus> {

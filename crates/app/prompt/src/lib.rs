@@ -17,6 +17,7 @@ mod paths;
 mod piped;
 mod shell;
 mod terminal;
+mod terminal_settings;
 mod words;
 
 pub use interrupts::InterruptGuard;
