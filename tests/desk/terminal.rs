@@ -441,3 +441,32 @@ fn a_killed_view_leaves_a_usable_terminal() {
     assert!(shown.contains("\u{1b}[?1049l"), "{shown:?}");
     pty.leave_by("quit\r");
 }
+
+/// Ctrl-C never ends the shell, also while it reads its source again, and the functions of the new
+/// source are completed.
+#[test]
+fn a_reload_survives_ctrl_c_and_renews_the_functions() {
+    if !have(&["setsid"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("p.folded");
+    std::fs::write(&pipe, "main;earlier 1\n").unwrap();
+    let mut pty = Pty::start(folder.path(), &["shell", "p.folded"], 80, 24);
+    pty.wait_for("(heapprof) ");
+    // The reload waits until something is written into the pipe.
+    std::fs::remove_file(&pipe).unwrap();
+    let fifo = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, fifo, Mode::RWXU, 0).unwrap();
+    pty.press("reload\r");
+    let writer = File::options().write(true).open(&pipe).unwrap();
+    pty.press("\u{3}");
+    pty.wait_for("^C");
+    std::io::Write::write_all(&mut &writer, b"main;later 1\n").unwrap();
+    drop(writer);
+    pty.wait_for("(heapprof) ");
+    pty.press("list lat\t");
+    pty.wait_for("later");
+    pty.press("\u{3}");
+    pty.leave_by("quit\r");
+}

@@ -1,7 +1,9 @@
 //! The loop of a shell: reads lines, runs each as a command in a process of its own, and completes
 //! what the person types.
 
+use std::cell::RefCell;
 use std::os::unix::process::ExitStatusExt;
+use std::rc::Rc;
 
 use anyhow::{Context, Error, Result, anyhow};
 use heapprof_dropin::{CommandProcess, CommandReader, LineCompleter};
@@ -104,8 +106,8 @@ impl CommandWords {
 pub struct WordCompleter {
     /// The commands of the shell.
     pub commands: CommandWords,
-    /// Names of functions, sorted.
-    pub functions: Vec<String>,
+    /// Names of functions, sorted. The shell may change them when it reads its source again.
+    pub functions: Rc<RefCell<Vec<String>>>,
 }
 
 impl LineCompleter for WordCompleter {
@@ -140,7 +142,8 @@ impl LineCompleter for WordCompleter {
             let paths = paths_with(word);
             found.extend(paths.iter().map(|path| as_word(path)));
             let typed = pattern_name(word);
-            let functions = self.functions.iter().filter(|name| name.contains(&typed));
+            let functions = self.functions.borrow();
+            let functions = functions.iter().filter(|name| name.contains(&typed));
             found.extend(functions.map(|name| as_word(&name_pattern(name))));
         }
         found.sort_unstable();
@@ -202,11 +205,10 @@ mod tests {
         };
         let peek = named("peek", &["--focus"], &[]);
         let tree = named("tree", &["--focus", "--full"], &[peek]);
+        let functions = ["main.(*tree).add", "main.put", "main.walk", "new int"];
         let completer = WordCompleter {
             commands: named("", &["--db"], &[tree, named("top", &[], &[])]),
-            functions: ["main.(*tree).add", "main.put", "main.walk", "new int"]
-                .map(str::to_string)
-                .to_vec(),
+            functions: Rc::new(RefCell::new(functions.map(str::to_string).to_vec())),
         };
         for (line, start, words) in [
             ("t", 0, "top tree"),
@@ -231,7 +233,7 @@ mod tests {
         let functions: Vec<String> = alphas.chain(["pkg.beta".to_string()]).collect();
         let completer = WordCompleter {
             commands: CommandWords::default(),
-            functions: functions.clone(),
+            functions: Rc::new(RefCell::new(functions.clone())),
         };
         assert_eq!(completer.complete("list pkg."), (5, functions));
     }

@@ -15,6 +15,7 @@ use rustyline::validate::Validator;
 use rustyline::{Behavior, CompletionType, Config, Context, Editor, Helper};
 
 use crate::history::{HistoryFile, MAX_LINES};
+use crate::interrupts::InterruptGuard;
 
 /// Whether a person types at a terminal on which lines can be edited.
 pub fn can_edit_lines() -> bool {
@@ -22,10 +23,11 @@ pub fn can_edit_lines() -> bool {
     std::io::stdin().is_terminal() && !matches!(terminal.as_str(), "" | "dumb")
 }
 
-/// Reader of the lines that a person types.
+/// Reader of the lines that a person types. While it lives, Ctrl-C does not end the shell.
 pub struct TerminalReader {
     editor: Editor<CompletionHelper, MemHistory>,
     history: Option<HistoryFile>,
+    _guard: InterruptGuard,
 }
 
 impl TerminalReader {
@@ -51,7 +53,11 @@ impl TerminalReader {
             // A line that is not added is only missing in the history.
             let _ = editor.add_history_entry(line);
         }
-        Ok(Self { editor, history })
+        Ok(Self {
+            editor,
+            history,
+            _guard: InterruptGuard::new(),
+        })
     }
 
     fn remember(&mut self, line: &str) {

@@ -1,7 +1,9 @@
 //! `heapprof shell`: commands one after the other, about a source that stays read.
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use anyhow::{Error, Result, bail};
@@ -29,10 +31,12 @@ pub(super) fn run(
         let [source, other] = [database, typed].map(Path::display);
         bail!("{source}: is a database; leave out --db {other}, or name one of its profiles");
     }
+    let functions = Rc::new(RefCell::new(kept.function_names()));
     let mut commands = SourceCommands {
         sources: &context.sources,
         shared,
         kept,
+        functions: Rc::clone(&functions),
         names,
         runner,
     };
@@ -40,7 +44,7 @@ pub(super) fn run(
     cli.build();
     let completer = WordCompleter {
         commands: command_words(&cli),
-        functions: commands.kept.function_names(),
+        functions,
     };
     let prompts = PromptStream::Messages;
     let mut reader = output::command_reader("heapprof", prompts, Box::new(completer))?;
@@ -55,6 +59,8 @@ struct SourceCommands<'a> {
     shared: &'a SharedOptions,
     names: Vec<String>,
     kept: Arc<KeptProfiles>,
+    /// Names of the functions of the source, for completion.
+    functions: Rc<RefCell<Vec<String>>>,
     runner: CommandRunner,
 }
 
@@ -72,6 +78,7 @@ impl ShellCommands for SourceCommands<'_> {
 
     fn reload(&mut self) -> Result<()> {
         self.kept = Arc::new(self.sources.keep(&self.names)?);
+        self.functions.replace(self.kept.function_names());
         Ok(())
     }
 
