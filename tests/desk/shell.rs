@@ -1,6 +1,8 @@
 //! `heapprof shell` on a pipe: its streams, its exit codes, and what its lines mean.
 
+use std::io::{Read, Write};
 use std::path::Path;
+use std::process::Stdio;
 
 use heapprof_tests::fixtures::in_use;
 use heapprof_tests::harness::{Run, command, run};
@@ -144,4 +146,41 @@ fn options_of_the_shell_are_those_of_its_commands() {
     let never = ["shell", "--color", "always", "a.pb.gz"];
     let run = shell(path, &never, b"top --color never\n");
     assert!(!run.out.contains(colour), "{}", run.out);
+}
+
+/// A command does not outlive its shell.
+#[test]
+fn a_command_ends_with_its_shell() {
+    let folder = two_profiles();
+    let mut shell = command(folder.path());
+    shell.args(["shell", "a.pb.gz"]);
+    shell
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut shell = shell.spawn().unwrap();
+    // Nobody writes into the pipe, so the command waits for it. It opens the pipe when it runs.
+    let pipe = folder.path().join("pipe.folded");
+    let fifo = rustix::fs::FileType::Fifo;
+    let mode = rustix::fs::Mode::RWXU;
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, fifo, mode, 0).unwrap();
+    shell
+        .stdin
+        .as_mut()
+        .unwrap()
+        .write_all(b"top pipe.folded\n")
+        .unwrap();
+    let writer = std::fs::File::options().write(true).open(&pipe).unwrap();
+    shell.kill().unwrap();
+    shell.wait().unwrap();
+    // The command has the streams of the shell open, so they end when it ends.
+    let mut said = String::new();
+    shell
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
+    drop(writer);
+    assert_eq!(said, "(heapprof) ");
 }

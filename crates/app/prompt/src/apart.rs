@@ -1,7 +1,8 @@
 //! Runs a command of a shell in a process of its own, a copy of this one.
 //!
 //! The copy has all that was read before, and shares its memory. Whatever the command does, the
-//! shell goes on: Ctrl-C, a crash and a lack of memory end the command only.
+//! shell goes on: Ctrl-C, a crash and a lack of memory end the command only. If the shell is ended,
+//! its command ends, too.
 
 use std::fs;
 use std::io;
@@ -9,9 +10,13 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use heapprof_dropin::CommandProcess;
+use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 
 use crate::interrupts::InterruptGuard;
 use crate::terminal_settings::TerminalSettings;
+
+/// Exit code of a copy whose shell has ended. Nobody reads it.
+const ABANDONED: u8 = 143;
 
 /// Runs a command in a copy of this process, waits for its end, and returns how it ended. The
 /// command's result is its exit code. If this process has other threads, the command runs here,
@@ -26,10 +31,17 @@ pub(crate) fn run_apart(command: impl FnOnce(CommandProcess) -> u8) -> io::Resul
     }
     let _guard = InterruptGuard::new();
     let terminal = TerminalSettings::of_stdin();
+    let shell = getpid();
     // SAFETY: this process has one thread, so no lock is held by a thread that the copy lacks.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        let code = InterruptGuard::suspended(|| command(CommandProcess::Copy));
+        // Without this service of the kernel, the command only outlives its shell.
+        let _ = set_parent_process_death_signal(Some(Signal::TERM));
+        let code = match getppid() == Some(shell) {
+            true => InterruptGuard::suspended(|| command(CommandProcess::Copy)),
+            // The shell ended before its end could be announced.
+            false => ABANDONED,
+        };
         // The copy has no caller: it ends here, and its shell waits for it.
         #[allow(clippy::disallowed_methods)]
         std::process::exit(i32::from(code));
