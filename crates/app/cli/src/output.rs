@@ -70,7 +70,8 @@ pub(crate) fn command_reader(
     completer: Box<dyn LineCompleter>,
 ) -> Result<Box<dyn CommandReader>> {
     if can_edit_lines() {
-        return Ok(Box::new(TerminalReader::new(shell, completer)?));
+        let hide = heapprof_sources::line_without_secrets;
+        return Ok(Box::new(TerminalReader::new(shell, completer, hide)?));
     }
     let output: Box<dyn Write> = match prompts {
         PromptStream::Output => Box::new(io::stdout()),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use heapprof_files::{FileAccess, FilePlace, PathTrust, make_folder};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
 
 /// Maximum number of lines that are kept.
 pub(crate) const MAX_LINES: usize = 1000;
@@ -56,13 +57,24 @@ impl HistoryFile {
         lines.into_iter().skip(first).collect()
     }
 
-    /// Replaces the file. Only the user may read it.
-    pub(crate) fn write<'a>(&self, lines: impl Iterator<Item = &'a str>) -> Result<()> {
+    /// Adds a line to the file. Another shell may have added lines meanwhile; they are kept. Only
+    /// the user may read the file.
+    pub(crate) fn add(&self, line: &str) -> Result<()> {
         let folder = make_folder(&self.folder, PathTrust::OwnLinks)?;
+        // The file is replaced by each shell, so the folder is what they can lock.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let locked = openat(&folder, ".", flags, Mode::empty())?;
+        flock(&locked, FlockOperation::LockExclusive)?;
+        let mut lines = self.read();
+        if lines.last().is_some_and(|last| last == line) {
+            return Ok(());
+        }
+        lines.push(line.to_string());
+        let first = lines.len().saturating_sub(MAX_LINES);
         let place = FilePlace::in_folder(folder, self.name.as_str());
         let mut draft = place.draft(FileAccess::Exactly(0o600))?;
         let mut text = String::new();
-        for line in lines {
+        for line in lines.iter().skip(first) {
             text.push_str(line);
             text.push('\n');
         }
@@ -82,7 +94,9 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let history = HistoryFile::in_folder(state.path().to_path_buf(), "pprof");
         assert!(history.read().is_empty());
-        history.write(["top", "list main"].into_iter()).unwrap();
+        for line in ["top", "list main", "list main"] {
+            history.add(line).unwrap();
+        }
         assert_eq!(history.read(), ["top", "list main"]);
         let path = state.path().join("heapprof/pprof-history");
         let mode = path.metadata().unwrap().permissions().mode();
@@ -90,11 +104,36 @@ mod tests {
     }
 
     #[test]
-    fn only_the_newest_lines_are_read() {
+    fn only_the_newest_lines_are_kept() {
         let state = tempfile::tempdir().unwrap();
         let history = HistoryFile::in_folder(state.path().to_path_buf(), "pprof");
-        let typed: Vec<String> = (0..MAX_LINES + 5).map(|n| n.to_string()).collect();
-        history.write(typed.iter().map(String::as_str)).unwrap();
+        let mut typed: Vec<String> = (0..MAX_LINES + 5).map(|n| n.to_string()).collect();
+        history.add("first").unwrap();
+        let path = state.path().join("heapprof/pprof-history");
+        std::fs::write(&path, typed.join("\n")).unwrap();
         assert_eq!(history.read(), typed[5..]);
+        history.add("last").unwrap();
+        typed.push("last".to_string());
+        assert_eq!(history.read(), typed[6..]);
+    }
+
+    /// Shells that are open at the same time erase no lines of each other.
+    #[test]
+    fn lines_of_several_shells_are_kept() {
+        const LINES: usize = 20;
+        let state = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for shell in 0..4 {
+                let state = state.path().to_path_buf();
+                scope.spawn(move || {
+                    let history = HistoryFile::in_folder(state, "pprof");
+                    for line in 0..LINES {
+                        history.add(&format!("{shell} {line}")).unwrap();
+                    }
+                });
+            }
+        });
+        let history = HistoryFile::in_folder(state.path().to_path_buf(), "pprof");
+        assert_eq!(history.read().len(), 4 * LINES);
     }
 }

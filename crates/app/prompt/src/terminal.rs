@@ -10,7 +10,7 @@ use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
-use rustyline::history::{History, MemHistory, SearchDirection};
+use rustyline::history::MemHistory;
 use rustyline::validate::Validator;
 use rustyline::{Behavior, CompletionType, Config, Context, Editor, Helper};
 
@@ -27,15 +27,21 @@ pub fn can_edit_lines() -> bool {
 pub struct TerminalReader {
     editor: Editor<CompletionHelper, MemHistory>,
     history: Option<HistoryFile>,
+    hide_secrets: fn(&str) -> String,
     _guard: InterruptGuard,
 }
 
 impl TerminalReader {
-    /// Makes a reader for the shell `shell`, whose history has that name.
+    /// Makes a reader for the shell `shell`, whose history has that name. `hide_secrets` returns a
+    /// line as it is kept there.
     ///
     /// # Errors
     /// The terminal can't be used.
-    pub fn new(shell: &str, completer: Box<dyn LineCompleter>) -> Result<Self> {
+    pub fn new(
+        shell: &str,
+        completer: Box<dyn LineCompleter>,
+        hide_secrets: fn(&str) -> String,
+    ) -> Result<Self> {
         let config = Config::builder()
             .max_history_size(MAX_LINES)
             .and_then(|builder| builder.history_ignore_dups(true))
@@ -56,6 +62,7 @@ impl TerminalReader {
         Ok(Self {
             editor,
             history,
+            hide_secrets,
             _guard: InterruptGuard::new(),
         })
     }
@@ -64,15 +71,9 @@ impl TerminalReader {
         if !matches!(self.editor.add_history_entry(line), Ok(true)) {
             return;
         }
-        let entries = self.editor.history();
-        let lines = (0..entries.len()).filter_map(|at| {
-            let entry = entries.get(at, SearchDirection::Forward).ok()??;
-            Some(entry.entry.into_owned())
-        });
-        let lines: Vec<String> = lines.collect();
         if let Some(history) = &self.history {
             // Without a history, the shell works all the same.
-            let _ = history.write(lines.iter().map(String::as_str));
+            let _ = history.add(&(self.hide_secrets)(line));
         }
     }
 }

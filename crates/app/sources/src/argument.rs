@@ -36,6 +36,21 @@ pub fn argument_without_secrets(argument: &str, needs_scheme: bool) -> Option<St
     Some(format!("{option}{shown}"))
 }
 
+/// Returns a line of a shell without the secrets of the addresses in it. Quotes around an address
+/// stay.
+pub fn line_without_secrets(line: &str) -> String {
+    let is_end = |c: char| c.is_whitespace() || matches!(c, '\'' | '"');
+    let hidden = |piece: &str| {
+        let word = piece.trim_end_matches(is_end);
+        let end = &piece[word.len()..];
+        match argument_without_secrets(word, true) {
+            Some(shown) => shown + end,
+            None => piece.to_string(),
+        }
+    };
+    line.split_inclusive(is_end).map(hidden).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,6 +72,27 @@ mod tests {
         }
         let shown = argument_without_secrets("-base=me:PASSWORD@host:80/heap?x=1", false).unwrap();
         assert!(shown.starts_with("-base=") && !shown.contains("PASS"));
+    }
+
+    #[test]
+    fn lines_lose_all_secrets_and_nothing_else() {
+        for line in [
+            "top http://me:PASSWORD@host/heap -n 3",
+            "diff 'http://me:PASSWORD@host/a'  \"https://h/b?token=PASSWORD\"",
+            "tree --base=http://me:PASSWORD@host/heap ",
+        ] {
+            let shown = line_without_secrets(line);
+            assert!(!shown.contains("PASS") && shown.contains("http"), "{shown}");
+            assert_eq!(shown.split(' ').count(), line.split(' ').count(), "{shown}");
+        }
+        for line in [
+            "",
+            " top  -n 3 'a b'",
+            "list http://host/x",
+            "sql \"SELECT 'a@b'\"",
+        ] {
+            assert_eq!(line_without_secrets(line), line);
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ mod own_recording;
 mod source;
 mod url;
 
-pub use argument::argument_without_secrets;
+pub use argument::{argument_without_secrets, line_without_secrets};
 pub use debuginfod::{DEBUGINFOD_URLS, DebugFileFetch, DebuginfodClient};
 pub use fetch::post;
 pub use host::{SourceError, SourceHost};
