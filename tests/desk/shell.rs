@@ -184,3 +184,28 @@ fn a_command_ends_with_its_shell() {
     drop(writer);
     assert_eq!(said, "(heapprof) ");
 }
+
+/// A command with another option for reading reads the source again.
+#[test]
+fn a_command_reads_the_source_as_it_says() {
+    let folder = two_profiles();
+    let path = folder.path();
+    std::fs::write(path.join("c.folded"), "main;c 5\n".repeat(1000)).unwrap();
+    let args = ["shell", "c.folded"];
+    for (line, code, says) in [
+        ("top --max-inflated 1k", 2, "1KiB"),
+        ("top --values inuse_space/bytes", 0, "inuse_space"),
+        ("top --max-inflated 4GiB", 0, "5000"),
+    ] {
+        let run = shell(path, &args, format!("{line}\n").as_bytes());
+        let said = format!("{}{}", run.out, run.err);
+        assert_eq!(run.code, code, "{line}: {said}");
+        assert!(said.contains(says), "{line}: {said}");
+        let direct = heapprof_tests::harness::run(path, &words(line, "c.folded"));
+        assert_eq!(direct.out, run.out, "{line}");
+    }
+}
+
+fn words<'a>(line: &'a str, file: &'a str) -> Vec<&'a str> {
+    line.split(' ').chain([file]).collect()
+}

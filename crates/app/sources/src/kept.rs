@@ -8,6 +8,8 @@ use heapprof_analysis::QuestionSource;
 use heapprof_formats::SQLITE_MAGIC;
 use heapprof_text::file_name as name;
 
+use crate::source::SourceSettings;
+
 /// The source that the commands of a shell ask about, unless they name another one.
 #[derive(Default)]
 pub struct KeptProfiles {
@@ -15,15 +17,22 @@ pub struct KeptProfiles {
     names: Vec<String>,
     /// The profiles of these arguments.
     profiles: Vec<QuestionSource>,
+    /// How they were read.
+    settings: Option<SourceSettings>,
     database: Option<PathBuf>,
 }
 
 impl KeptProfiles {
     /// Makes the source of profiles that were read, in the order of the arguments.
-    pub(crate) fn of_profiles(names: Vec<String>, profiles: Vec<QuestionSource>) -> Self {
+    pub(crate) fn of_profiles(
+        names: Vec<String>,
+        profiles: Vec<QuestionSource>,
+        settings: SourceSettings,
+    ) -> Self {
         Self {
             names,
             profiles,
+            settings: Some(settings),
             database: None,
         }
     }
@@ -54,6 +63,17 @@ impl KeptProfiles {
         names.sort_unstable();
         names.dedup();
         names
+    }
+
+    /// Whether a profile would be the same if it was read again with these settings.
+    pub(crate) fn was_read_with(&self, settings: &SourceSettings) -> bool {
+        self.settings.as_ref().is_some_and(|own| {
+            own.options.max_inflated == settings.options.max_inflated
+                && own.options.values == settings.options.values
+                && own.options.as_pprof == settings.options.as_pprof
+                && own.over_time == settings.over_time
+                && own.backend == settings.backend
+        })
     }
 
     /// Returns the profile of an argument, if it is kept.

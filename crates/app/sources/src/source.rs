@@ -120,7 +120,12 @@ impl ProfileSources {
             [one] if is_database(one) => Ok(KeptProfiles::of_database(name::path(one))),
             names => {
                 let profiles = self.read_each(names)?;
-                Ok(KeptProfiles::of_profiles(names.to_vec(), profiles))
+                let settings = self.settings.clone();
+                Ok(KeptProfiles::of_profiles(
+                    names.to_vec(),
+                    profiles,
+                    settings,
+                ))
             }
         }
     }
@@ -316,7 +321,11 @@ impl ProfileSources {
     }
 
     fn one(&self, name: &str) -> Result<SelectedSource> {
-        if let Some(source) = self.kept.as_ref().and_then(|kept| kept.find(name)) {
+        if let Some(kept) = &self.kept
+            && let Some(source) = kept.find(name)
+            // A process has changed since, and a core file has no such options.
+            && (self.host.is_outside(name) || kept.was_read_with(&self.settings))
+        {
             return Ok(source.clone().into());
         }
         self.read_one(name, as_shown)
