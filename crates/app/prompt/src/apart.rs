@@ -7,6 +7,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitStatus;
 
 use heapprof_dropin::CommandProcess;
@@ -15,6 +16,8 @@ use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use crate::interrupts::InterruptGuard;
 use crate::terminal_settings::TerminalSettings;
 
+/// Exit code of a copy whose command panics, as of other programs in Rust.
+const PANICKED: u8 = 101;
 /// Exit code of a copy whose shell has ended. Nobody reads it.
 const ABANDONED: u8 = 143;
 
@@ -38,7 +41,11 @@ pub(crate) fn run_apart(command: impl FnOnce(CommandProcess) -> u8) -> io::Resul
         // Without this service of the kernel, the command only outlives its shell.
         let _ = set_parent_process_death_signal(Some(Signal::TERM));
         let code = match getppid() == Some(shell) {
-            true => InterruptGuard::suspended(|| command(CommandProcess::Copy)),
+            // A panic must not go on in the calls of the shell, which are on this stack.
+            true => catch_unwind(AssertUnwindSafe(|| {
+                InterruptGuard::suspended(|| command(CommandProcess::Copy))
+            }))
+            .unwrap_or(PANICKED),
             // The shell ended before its end could be announced.
             false => ABANDONED,
         };
