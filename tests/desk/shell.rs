@@ -124,7 +124,7 @@ fn options_of_the_shell_are_those_of_its_commands() {
         (
             &["shell", "--max-inflated", "1k", "a.pb.gz"],
             "top big.folded",
-            "1KiB",
+            "1024 bytes",
         ),
         (
             &["shell", "a.pb.gz", "--from", "none"],
@@ -193,7 +193,7 @@ fn a_command_reads_the_source_as_it_says() {
     std::fs::write(path.join("c.folded"), "main;c 5\n".repeat(1000)).unwrap();
     let args = ["shell", "c.folded"];
     for (line, code, says) in [
-        ("top --max-inflated 1k", 2, "1KiB"),
+        ("top --max-inflated 1k", 2, "1024 bytes"),
         ("top --values inuse_space/bytes", 0, "inuse_space"),
         ("top --max-inflated 4GiB", 0, "5000"),
     ] {

@@ -178,11 +178,11 @@ impl Pty {
 
     /// Leaves the view, and checks that the terminal is as before.
     fn leave(self) {
-        self.leave_by("q");
+        self.leave_by("q", 0);
     }
 
     /// Ends the program by a key or a line, and checks that the terminal is as before.
-    fn leave_by(mut self, typed: &str) {
+    fn leave_by(mut self, typed: &str, code: i32) {
         self.press(typed);
         let began = Instant::now();
         let ended = loop {
@@ -195,7 +195,7 @@ impl Pty {
             );
             self.read();
         };
-        assert!(ended.success(), "{ended:?}");
+        assert_eq!(ended.code(), Some(code), "{ended:?}");
         let modes = tcgetattr(&self.program_side).unwrap().local_modes;
         let usual = LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
         assert!(modes.contains(usual), "the terminal is raw: {modes:?}");
@@ -439,7 +439,7 @@ fn a_killed_view_leaves_a_usable_terminal() {
     pty.wait_for("signal 9");
     let shown = String::from_utf8_lossy(&pty.shown).into_owned();
     assert!(shown.contains("\u{1b}[?1049l"), "{shown:?}");
-    pty.leave_by("quit\r");
+    pty.leave_by("quit\r", 2);
 }
 
 /// Ctrl-C never ends the shell, also while it reads its source again, and the functions of the new
@@ -468,5 +468,5 @@ fn a_reload_survives_ctrl_c_and_renews_the_functions() {
     pty.press("list lat\t");
     pty.wait_for("later");
     pty.press("\u{3}");
-    pty.leave_by("quit\r");
+    pty.leave_by("quit\r", 0);
 }

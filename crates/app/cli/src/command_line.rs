@@ -41,10 +41,10 @@ pub(crate) fn run_words(
     }
 }
 
-/// Returns the words of a command line with its command. If the program is called `pprof`, `jeprof` or
-/// `google-pprof`, that name becomes the command. If the first word is a file instead of a command,
-/// the command is `top`. If it is the number of a process, or a core file by `core:`, the command
-/// is `why`.
+/// Returns the words of a command line with its command. If the program is called `pprof`, `jeprof`
+/// or `google-pprof`, that name becomes the command. If the first word is a file instead of a
+/// command, the command is `top`. If it is the number of a process, or a core file by `core:`, the
+/// command is `why`.
 fn with_command(mut args: Vec<OsString>) -> Vec<OsString> {
     let name = args.first().and_then(|arg| Path::new(arg).file_name());
     if let Some(name) = name

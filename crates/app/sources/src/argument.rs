@@ -3,7 +3,7 @@
 use crate::url::without_secrets;
 
 /// The pprof options whose values name profiles.
-const SOURCE_OPTIONS: [&str; 4] = ["-base=", "--base=", "-diff_base=", "--diff_base="];
+const SOURCE_OPTIONS: [&str; 2] = ["base", "diff_base"];
 
 /// Returns where the value in an argument begins: after `--option=` or `-o`, or at 0 if the
 /// argument is not an option. Returns `None` for an option without a value.
@@ -31,7 +31,8 @@ fn value_at(argument: &str) -> Option<usize> {
 /// regular expression.
 pub fn argument_without_secrets(argument: &str, needs_scheme: bool) -> Option<String> {
     let (option, text) = argument.split_at(value_at(argument)?);
-    let needs_scheme = needs_scheme || !option.is_empty() && !SOURCE_OPTIONS.contains(&option);
+    let is_source = SOURCE_OPTIONS.contains(&option.trim_matches(['-', '=']));
+    let needs_scheme = needs_scheme || !option.is_empty() && !is_source;
     let shown = without_secrets(text, needs_scheme)?;
     Some(format!("{option}{shown}"))
 }

@@ -8,7 +8,7 @@ use heapprof_analysis::QuestionSource;
 use heapprof_formats::SQLITE_MAGIC;
 use heapprof_text::file_name as name;
 
-use crate::source::SourceSettings;
+use crate::settings::SourceSettings;
 
 /// The source that the commands of a shell ask about, unless they name another one.
 #[derive(Default)]

@@ -16,6 +16,7 @@ mod fetch;
 mod host;
 mod kept;
 mod own_recording;
+mod settings;
 mod source;
 mod url;
 
@@ -24,8 +25,8 @@ pub use debuginfod::{DEBUGINFOD_URLS, DebugFileFetch, DebuginfodClient};
 pub use fetch::post;
 pub use host::{SourceError, SourceHost};
 pub use kept::{KeptProfiles, is_database};
+pub use settings::SourceSettings;
 pub use source::{
-    ProfileSources, STDIN_PATH, SelectedSource, SourceSettings, part_of_stdin, split_part,
-    to_owned_profile,
+    ProfileSources, STDIN_PATH, SelectedSource, part_of_stdin, split_part, to_owned_profile,
 };
 pub use url::without_secrets;

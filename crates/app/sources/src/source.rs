@@ -26,33 +26,8 @@ use rustix::process::geteuid;
 use crate::host::{ProgressReader, SourceError, SourceHost};
 use crate::kept::{KeptProfiles, is_database};
 use crate::own_recording::is_own_recording;
+use crate::settings::SourceSettings;
 use crate::{default_profile, fetch};
-
-/// The settings for finding and reading profiles.
-#[derive(Clone)]
-pub struct SourceSettings {
-    /// The path of the database.
-    pub db: PathBuf,
-    /// Whether the user named the database in an option.
-    pub is_db_named: bool,
-    /// The options for reading files.
-    pub options: FormatReadOptions,
-    /// Whether the sample types `objects` and `space` are renamed to `inuse_objects` and
-    /// `inuse_space`, because jeprof does not distinguish these types.
-    pub names_in_use: bool,
-    /// The store in which selectors are looked up. If the store is not the database, names are
-    /// looked up in the store, too.
-    pub backend: StoreBackend,
-    /// Whether the profiles that are read will be stored in the backend. A name then never means a
-    /// profile of the backend.
-    pub is_loading: bool,
-    /// Whether moments of one process may be added up.
-    pub sum: bool,
-    /// How a selector combines values in use over time.
-    pub over_time: MomentAggregation,
-    /// The clock: the present time in nanoseconds since 1970 UTC.
-    pub clock: fn() -> i64,
-}
 
 /// What standard input is used for.
 #[derive(Clone, Copy)]

@@ -69,8 +69,8 @@ pub(crate) struct SharedOptions {
     #[arg(long, global = true, help_heading = GLOBAL_OPTIONS_HEADING, hide_short_help = true)]
     pub(crate) sum: bool,
 
-    /// With a SELECTOR that chooses several moments, which values in use to show: last, mean or max [default:
-    /// last]
+    /// With a SELECTOR that chooses several moments, which values in use to show: last, mean or max
+    /// [default: last]
     #[arg(
         long,
         global = true,
