@@ -18,7 +18,7 @@ pub(super) const UNSAFE: &[(&str, &[&str])] = &[
             "thread",
         ],
     ),
-    ("crates/app/prompt/src/", &["apart", "interrupts"]),
+    ("crates/app/prompt/src/", &["command_process", "interrupts"]),
     ("crates/app/recorder/src/", &["inherited_state", "peer"]),
     ("crates/contract/wiretap/src/", &["kernel"]),
     (

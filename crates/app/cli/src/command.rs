@@ -64,7 +64,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::series::MomentAggregation;
 use heapprof_dropin as dropin;
-use heapprof_sources::{KeptProfiles, ProfileSources};
+use heapprof_sources::{ProfileSources, ShellSource};
 use heapprof_stores::StoreBackend;
 
 use crate::args::{
@@ -80,8 +80,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
 }
 
 /// Runs a command of the shell, whose source was read before.
-fn run_in_shell(cli: Cli, kept: &Arc<KeptProfiles>) -> Result<ExitCode> {
-    let sources = sources::from_command_line(&cli).with_kept(Arc::clone(kept));
+fn run_in_shell(cli: Cli, kept: &Arc<ShellSource>) -> Result<ExitCode> {
+    let sources = sources::from_command_line(&cli).with_shell_source(Arc::clone(kept));
     run_on(cli, sources)
 }
 

@@ -10,7 +10,7 @@ use heapprof_dropin::{
 };
 use heapprof_files::write_named;
 use heapprof_profile::Profile;
-use heapprof_prompt::{INTERRUPTED, can_edit_lines, exit_code_apart};
+use heapprof_prompt::{INTERRUPTED, can_edit_lines, exit_code_of_copy};
 use heapprof_sources::ProfileSources;
 
 use crate::args::help_of;
@@ -63,8 +63,8 @@ impl DropinHost for CommandLineHost<'_> {
         self.sources.fetch_as_tool(url, transfer, how)
     }
 
-    fn run_apart(&self, command: &mut dyn FnMut(CommandProcess) -> Result<()>) -> Result<bool> {
-        let code = exit_code_apart(|process| match command(process) {
+    fn run_in_copy(&self, command: &mut dyn FnMut(CommandProcess) -> Result<()>) -> Result<bool> {
+        let code = exit_code_of_copy(|process| match command(process) {
             Err(error) if !output::is_broken_pipe(&error) => {
                 self.print_lines(&messages::text(&error));
                 2

@@ -11,7 +11,7 @@ use heapprof_dropin::{CommandReader, LineCompleter, PromptStream};
 use heapprof_files::{
     FileAccess, FileOwner, PathTrust, TypedPath, replace_file, resolve_typed, write_named,
 };
-use heapprof_prompt::{InterruptGuard, PipedReader, TerminalReader, can_edit_lines};
+use heapprof_prompt::{InterruptGuard, ScriptReader, TerminalReader, can_edit_lines};
 use heapprof_recorder::inherited_state;
 
 use crate::args::FileMode;
@@ -77,7 +77,7 @@ pub(crate) fn command_reader(
         PromptStream::Output => Box::new(io::stdout()),
         PromptStream::Messages => Box::new(io::stderr()),
     };
-    Ok(Box::new(PipedReader::new(
+    Ok(Box::new(ScriptReader::new(
         BufReader::new(io::stdin()),
         output,
     )))

@@ -9,7 +9,7 @@ use anyhow::{Context, Error, Result, anyhow};
 use heapprof_dropin::{CommandProcess, CommandReader, LineCompleter};
 use heapprof_text::{name_pattern, pattern_name};
 
-use crate::apart::run_apart;
+use crate::command_process::run_in_copy;
 use crate::paths::paths_with;
 use crate::terminal::can_edit_lines;
 use crate::words::{as_word, split_line, unfinished_word};
@@ -55,7 +55,7 @@ pub fn run_shell(
             Ok(None) => continue,
             Ok(Some(word)) if LAST_WORDS.contains(&word.as_str()) => break,
             Ok(Some(word)) if word == RELOAD => commands.reload().map(|()| 0),
-            _ => words.and_then(|words| exit_code_apart(|_| commands.run(words))),
+            _ => words.and_then(|words| exit_code_of_copy(|_| commands.run(words))),
         };
         last = done.unwrap_or_else(|error| {
             commands.print_error(&error);
@@ -73,8 +73,8 @@ pub fn run_shell(
 ///
 /// # Errors
 /// The command can't be started, or a signal ended it.
-pub fn exit_code_apart(command: impl FnOnce(CommandProcess) -> u8) -> Result<u8> {
-    let ended = run_apart(command).context("the command can't be started")?;
+pub fn exit_code_of_copy(command: impl FnOnce(CommandProcess) -> u8) -> Result<u8> {
+    let ended = run_in_copy(command).context("the command can't be started")?;
     match (ended.code(), ended.signal()) {
         (Some(code), _) => Ok(u8::try_from(code).unwrap_or(u8::MAX)),
         (None, Some(libc::SIGINT)) => Ok(INTERRUPTED),
@@ -155,7 +155,7 @@ impl LineCompleter for WordCompleter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PipedReader;
+    use crate::ScriptReader;
 
     /// Commands that end with the number that is typed, or by a signal.
     #[derive(Default)]
@@ -188,7 +188,7 @@ mod tests {
             ("list 'x\n", FAILURE, "a quote in the line has no end"),
         ] {
             let mut commands = NumberCommands::default();
-            let mut reader = PipedReader::new(script.as_bytes(), Vec::new());
+            let mut reader = ScriptReader::new(script.as_bytes(), Vec::new());
             let last = run_shell("> ", &mut reader, &mut commands).unwrap();
             assert_eq!(last, code, "{script}");
             assert_eq!(commands.errors.borrow().join("; "), errors, "{script}");

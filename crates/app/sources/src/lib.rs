@@ -14,9 +14,9 @@ mod debuginfod;
 mod default_profile;
 mod fetch;
 mod host;
-mod kept;
 mod own_recording;
 mod settings;
+mod shell_source;
 mod source;
 mod url;
 
@@ -24,8 +24,8 @@ pub use argument::{argument_without_secrets, line_without_secrets};
 pub use debuginfod::{DEBUGINFOD_URLS, DebugFileFetch, DebuginfodClient};
 pub use fetch::post;
 pub use host::{SourceError, SourceHost};
-pub use kept::{KeptProfiles, is_database};
 pub use settings::SourceSettings;
+pub use shell_source::{ShellSource, is_database};
 pub use source::{
     ProfileSources, STDIN_PATH, SelectedSource, part_of_stdin, split_part, to_owned_profile,
 };

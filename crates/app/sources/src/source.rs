@@ -24,9 +24,9 @@ use heapprof_text::file_name as name;
 use rustix::process::geteuid;
 
 use crate::host::{ProgressReader, SourceError, SourceHost};
-use crate::kept::{KeptProfiles, is_database};
 use crate::own_recording::is_own_recording;
 use crate::settings::SourceSettings;
+use crate::shell_source::{ShellSource, is_database};
 use crate::{default_profile, fetch};
 
 /// What standard input is used for.
@@ -46,7 +46,7 @@ pub struct ProfileSources {
     settings: SourceSettings,
     host: Arc<dyn SourceHost>,
     /// Profiles that were read before.
-    kept: Option<Arc<KeptProfiles>>,
+    kept: Option<Arc<ShellSource>>,
     stdin: Cell<StdinUse>,
 }
 
@@ -89,18 +89,14 @@ impl ProfileSources {
     ///
     /// # Errors
     /// A profile can't be read.
-    pub fn keep(&self, names: &[String]) -> Result<KeptProfiles> {
+    pub fn keep(&self, names: &[String]) -> Result<ShellSource> {
         self.stdin.set(StdinUse::ShellCommands);
         match names {
-            [one] if is_database(one) => Ok(KeptProfiles::of_database(name::path(one))),
+            [one] if is_database(one) => Ok(ShellSource::of_database(name::path(one))),
             names => {
                 let profiles = self.read_each(names)?;
                 let settings = self.settings.clone();
-                Ok(KeptProfiles::of_profiles(
-                    names.to_vec(),
-                    profiles,
-                    settings,
-                ))
+                Ok(ShellSource::of_profiles(names.to_vec(), profiles, settings))
             }
         }
     }
@@ -108,7 +104,7 @@ impl ProfileSources {
     /// Returns these sources with the profiles that a shell read before. They are not read again,
     /// and a command that names no profile is about them. Standard input can't be read.
     #[must_use]
-    pub fn with_kept(mut self, kept: Arc<KeptProfiles>) -> Self {
+    pub fn with_shell_source(mut self, kept: Arc<ShellSource>) -> Self {
         if let Some(database) = kept.database()
             && self.typed_db().is_none()
         {
@@ -186,7 +182,7 @@ impl ProfileSources {
     }
 
     /// Returns the arguments, or those of the shell's source if there are none.
-    pub fn or_kept<'a>(&'a self, names: &'a [String]) -> &'a [String] {
+    pub fn or_shell_source<'a>(&'a self, names: &'a [String]) -> &'a [String] {
         match &self.kept {
             Some(kept) if names.is_empty() => kept.names(),
             _ => names,

@@ -148,7 +148,7 @@ pub trait DropinHost {
     ///
     /// # Errors
     /// The command can't be started, or crashed.
-    fn run_apart(&self, command: &mut dyn FnMut(CommandProcess) -> Result<()>) -> Result<bool>;
+    fn run_in_copy(&self, command: &mut dyn FnMut(CommandProcess) -> Result<()>) -> Result<bool>;
 
     /// Whether reports are written to a terminal.
     fn is_terminal(&self) -> bool;

@@ -477,7 +477,7 @@ impl DropinHost for TestHost<'_> {
         bail!("no terminal")
     }
 
-    fn run_apart(&self, _: &mut dyn FnMut(CommandProcess) -> Result<()>) -> Result<bool> {
+    fn run_in_copy(&self, _: &mut dyn FnMut(CommandProcess) -> Result<()>) -> Result<bool> {
         bail!("no shell")
     }
 

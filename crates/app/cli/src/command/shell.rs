@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Error, Result, bail};
 use heapprof_dropin::PromptStream;
 use heapprof_prompt::{CommandWords, ShellCommands, WordCompleter, run_shell};
-use heapprof_sources::{KeptProfiles, ProfileSources};
+use heapprof_sources::{ProfileSources, ShellSource};
 
 use crate::args::{Cli, CliCommand, SharedOptions, ShellArgs, visible_command};
 use crate::command_line::run_words;
@@ -17,7 +17,7 @@ use crate::context::CommandContext;
 use crate::{messages, output};
 
 /// Function that runs a command about the source of the shell.
-type CommandRunner = fn(Cli, &Arc<KeptProfiles>) -> Result<ExitCode>;
+type CommandRunner = fn(Cli, &Arc<ShellSource>) -> Result<ExitCode>;
 
 pub(super) fn run(
     context: &CommandContext,
@@ -58,7 +58,7 @@ struct SourceCommands<'a> {
     /// Options of the shell's own command line.
     shared: &'a SharedOptions,
     names: Vec<String>,
-    kept: Arc<KeptProfiles>,
+    kept: Arc<ShellSource>,
     /// Names of the functions of the source, for completion.
     functions: Rc<RefCell<Vec<String>>>,
     runner: CommandRunner,

@@ -14,7 +14,7 @@ use crate::output;
 
 pub(super) fn run(context: &CommandContext, args: &SqlArgs) -> Result<()> {
     let query = args.question.query();
-    let profiles = context.sources.or_kept(&args.profile);
+    let profiles = context.sources.or_shell_source(&args.profile);
     let has_options = args.question.query_of_all_code() != heapprof_analysis::Query::default();
     if profiles.is_empty() && (has_options || args.question.code.all_code) {
         bail!("filters and other report options need a profile: give it with -p");

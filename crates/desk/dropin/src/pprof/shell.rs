@@ -123,7 +123,7 @@ impl PprofShell<'_> {
     /// change it.
     fn report(&mut self, request: &PprofConfig<'_>) -> Result<AfterLine> {
         let shown = self.shown.reserve(request)?;
-        let goes_on = request.host.run_apart(&mut |process| {
+        let goes_on = request.host.run_in_copy(&mut |process| {
             let profile = match process {
                 CommandProcess::Copy => std::mem::take(&mut self.profile),
                 CommandProcess::Shell => self.profile.clone(),

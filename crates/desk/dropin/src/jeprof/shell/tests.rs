@@ -116,7 +116,7 @@ impl DropinHost for MemoryHost {
         Ok(Box::new(ScriptReader(self.commands.lines())))
     }
 
-    fn run_apart(&self, _: &mut dyn FnMut(CommandProcess) -> Result<()>) -> Result<bool> {
+    fn run_in_copy(&self, _: &mut dyn FnMut(CommandProcess) -> Result<()>) -> Result<bool> {
         bail!("this shell runs its commands itself")
     }
 

@@ -83,7 +83,7 @@ impl DropinHost for ScriptedHost {
         }))
     }
 
-    fn run_apart(&self, command: &mut dyn FnMut(CommandProcess) -> Result<()>) -> Result<bool> {
+    fn run_in_copy(&self, command: &mut dyn FnMut(CommandProcess) -> Result<()>) -> Result<bool> {
         if let Err(error) = command(CommandProcess::Shell) {
             self.print_lines(&format!("{error:#}"));
         }

@@ -46,7 +46,7 @@ impl DropinHost for ReportNotes {
         bail!(CLOSED)
     }
 
-    fn run_apart(&self, _: &mut dyn FnMut(CommandProcess) -> Result<()>) -> Result<bool> {
+    fn run_in_copy(&self, _: &mut dyn FnMut(CommandProcess) -> Result<()>) -> Result<bool> {
         bail!(CLOSED)
     }
 

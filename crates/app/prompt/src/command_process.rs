@@ -27,7 +27,7 @@ const ABANDONED: u8 = 143;
 ///
 /// # Errors
 /// The system has no room for another process.
-pub(crate) fn run_apart(command: impl FnOnce(CommandProcess) -> u8) -> io::Result<ExitStatus> {
+pub(crate) fn run_in_copy(command: impl FnOnce(CommandProcess) -> u8) -> io::Result<ExitStatus> {
     if !has_one_thread() {
         let code = InterruptGuard::suspended(|| command(CommandProcess::Shell));
         return Ok(ExitStatus::from_raw(i32::from(code) << 8));

@@ -12,7 +12,7 @@ use crate::settings::SourceSettings;
 
 /// The source that the commands of a shell ask about, unless they name another one.
 #[derive(Default)]
-pub struct KeptProfiles {
+pub struct ShellSource {
     /// The arguments that name the source; empty if it is a database.
     names: Vec<String>,
     /// The profiles of these arguments.
@@ -22,7 +22,7 @@ pub struct KeptProfiles {
     database: Option<PathBuf>,
 }
 
-impl KeptProfiles {
+impl ShellSource {
     /// Makes the source of profiles that were read, in the order of the arguments.
     pub(crate) fn of_profiles(
         names: Vec<String>,

@@ -9,19 +9,19 @@ use heapprof_dropin::CommandReader;
 const MAX_LINE_LENGTH: u64 = 1 << 20;
 
 /// Reader of the lines of a script.
-pub struct PipedReader<R, W> {
+pub struct ScriptReader<R, W> {
     input: R,
     output: W,
 }
 
-impl<R: BufRead, W: Write> PipedReader<R, W> {
+impl<R: BufRead, W: Write> ScriptReader<R, W> {
     /// Makes a reader of `input` that prints its prompts on `output`.
     pub fn new(input: R, output: W) -> Self {
         Self { input, output }
     }
 }
 
-impl<R: BufRead, W: Write> CommandReader for PipedReader<R, W> {
+impl<R: BufRead, W: Write> CommandReader for ScriptReader<R, W> {
     fn read_line(&mut self, prompt: &str) -> Result<Option<String>> {
         let printed = self.output.write_all(prompt.as_bytes());
         printed
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn each_line_follows_a_prompt() {
         let mut output = Vec::new();
-        let mut reader = PipedReader::new(&b"top\r\n\nq"[..], &mut output);
+        let mut reader = ScriptReader::new(&b"top\r\n\nq"[..], &mut output);
         let mut lines = Vec::new();
         while let Some(line) = reader.read_line("> ").unwrap() {
             lines.push(line);
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn an_endless_line_is_an_error() {
         let endless = std::io::BufReader::new(std::io::repeat(b'x'));
-        let error = PipedReader::new(endless, Vec::new())
+        let error = ScriptReader::new(endless, Vec::new())
             .read_line("> ")
             .unwrap_err();
         assert!(error.to_string().contains("more than 1048576 bytes"));
