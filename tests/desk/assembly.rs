@@ -115,6 +115,7 @@ fn files_of_other_processors_are_decoded() {
             processor,
             build_id: [1, 2, 3, 4],
             functions: &[("sum", code), ("allocate", b"\xc0\x03\x5f\xd6")],
+            labels: &[],
             has_symbols: true,
         };
         let path = folder.join("program");
@@ -151,6 +152,7 @@ fn a_file_of_an_unknown_processor_is_named() {
         processor: RISCV,
         build_id: [1, 2, 3, 4],
         functions: &[("sum", &[0x13, 0, 0, 0, 0x13, 0, 0, 0])],
+        labels: &[],
         has_symbols: true,
     };
     let path = folder.join("program");
@@ -172,6 +174,7 @@ fn a_file_with_another_build_id_is_not_decoded() {
         processor: AARCH64,
         build_id: [1, 2, 3, 4],
         functions: &[("sum", code)],
+        labels: &[],
         has_symbols: true,
     };
     let path = folder.join("program");
@@ -201,4 +204,59 @@ fn a_file_with_another_build_id_is_not_decoded() {
     assert_eq!(lines(missing), 1, "{}", both.out);
     assert_eq!(lines("build id 01020305, the profile wants 01020304"), 1);
     assert!(!both.out.contains("bytes of program"), "{}", both.out);
+}
+
+/// A symbol inside of another one does not hide the rest of the outer one, and no instruction is
+/// listed twice.
+#[test]
+fn symbols_inside_of_others_do_not_hide_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let file = ElfFile {
+        processor: X86_64,
+        build_id: [1, 2, 3, 4],
+        functions: &[("sum", &[0x90; 16])],
+        labels: &[("inner", 4, 4)],
+        has_symbols: true,
+    };
+    let path = folder.join("program");
+    std::fs::write(&path, file.bytes()).unwrap();
+    let samples = [2, 5, 9].map(|place| (place, "sum", "shop.c", 7, 100 + place as i64));
+    write(folder, "p.pb.gz", &file.profile(&path, &samples));
+    let mut found = instructions(folder);
+    found.sort_unstable_by_key(|(_, address, ..)| *address);
+    let found: Vec<(u64, i64)> = found
+        .iter()
+        .map(|(_, address, flat, _)| (address - 0x40_1000, *flat))
+        .collect();
+    let value = |place| match place {
+        2 | 5 | 9 => 100 + place as i64,
+        _ => 0,
+    };
+    let wanted: Vec<(u64, i64)> = (0..16).map(|place| (place, value(place))).collect();
+    assert_eq!(found, wanted);
+}
+
+/// A symbol without a size ends where the next one begins, and not behind that.
+#[test]
+fn a_symbol_without_a_size_ends_at_the_next_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let file = ElfFile {
+        processor: X86_64,
+        build_id: [1, 2, 3, 4],
+        functions: &[("", &[0x90; 16])],
+        labels: &[("sum", 0, 0), ("inner", 4, 4)],
+        has_symbols: true,
+    };
+    let path = folder.join("program");
+    std::fs::write(&path, file.bytes()).unwrap();
+    let samples = [2, 10].map(|place| (place, "sum", "shop.c", 7, 100));
+    write(folder, "p.pb.gz", &file.profile(&path, &samples));
+    let listed = list(folder, &[]);
+    assert_eq!((listed.code, &*listed.err), (0, ""));
+    let code = "\nCode: sum at 0x401000, 4 bytes of ";
+    assert!(listed.out.contains(code), "{}", listed.out);
+    let missing = "says where the function at 0x40100a begins";
+    assert!(listed.out.contains(missing), "{}", listed.out);
 }

@@ -33,6 +33,9 @@ pub struct ElfFile<'a> {
     pub build_id: [u8; 4],
     /// The functions: their symbols and their code.
     pub functions: &'a [(&'a str, &'a [u8])],
+    /// Further symbols: the name of each, its place in bytes from the beginning of the code, and
+    /// its size, which may be 0.
+    pub labels: &'a [(&'a str, u64, u64)],
     /// Whether the file has symbols.
     pub has_symbols: bool,
 }
@@ -130,13 +133,19 @@ impl ElfFile<'_> {
     fn symbols(&self) -> (Vec<u8>, Vec<u8>) {
         let (mut table, mut names) = (vec![0; 24], vec![0]);
         let mut start = CODE_START;
-        for (name, code) in self.functions {
+        let functions = self.functions.iter().map(|(name, code)| {
+            let (begin, size) = (start, code.len() as u64);
+            start += size;
+            (name, begin, size)
+        });
+        let labels = self.labels.iter();
+        let labels = labels.map(|(name, place, size)| (name, CODE_START + place, *size));
+        for (name, start, size) in functions.chain(labels) {
             // A global function in the section 1.
             table.extend((names.len() as u32).to_le_bytes());
             table.extend([0x12, 0, 1, 0]);
-            table.extend([start, code.len() as u64].map(u64::to_le_bytes).concat());
+            table.extend([start, size].map(u64::to_le_bytes).concat());
             names.extend([name.as_bytes(), b"\0"].concat());
-            start += code.len() as u64;
         }
         (table, names)
     }
@@ -151,10 +160,11 @@ impl ElfFile<'_> {
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect();
+        let size: usize = self.functions.iter().map(|(_, code)| code.len()).sum();
         let mapping = Mapping {
             id: 0,
             memory_start: MEMORY_START,
-            memory_limit: MEMORY_START + 0x1000,
+            memory_limit: MEMORY_START + size.next_multiple_of(4096) as u64,
             file_offset: CODE_OFFSET,
             filename: b.text(path.to_str().unwrap()),
             build_id: b.text(&id),

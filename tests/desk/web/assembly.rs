@@ -23,6 +23,7 @@ fn write_profile(folder: &Path, function: &str, callee: &str) -> String {
         processor: AARCH64,
         build_id: [1, 2, 3, 4],
         functions: &[(function, CODE), (callee, b"\xc0\x03\x5f\xd6")],
+        labels: &[],
         has_symbols: true,
     };
     let path = folder.join("program");

@@ -1,6 +1,7 @@
 //! Lists the instructions of a profile's functions: which instructions belong to a function, and
 //! which of them each address of the profile is in.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use heapprof_profile::{MappingIndex, Profile, StringId};
@@ -238,15 +239,29 @@ impl ProfileAssembly {
                 self.key_of.insert(address.location, key + 1);
             }
         }
-        for ((piece, function), known) in inside {
-            let name = wanted[function].name;
-            let listed = listed(&pieces[piece], name, &known).map(|(at, line)| ListedInstruction {
-                piece: (first + piece) as u32,
-                instruction: at as u32,
-                line,
-                values: None,
-            });
-            self.functions[function].instructions.extend(listed);
+        // Code inside of other code comes behind it, and takes over the instructions of both.
+        let mut inside: Vec<((usize, usize), FunctionInPiece)> = inside.into_iter().collect();
+        inside.sort_by_key(|((piece, function), _)| {
+            let piece = &pieces[*piece];
+            (*function, piece.start, Reverse(piece.end))
+        });
+        for of_function in inside.chunk_by(|((_, a), _), ((_, b), _)| a == b) {
+            let mut by_address = BTreeMap::new();
+            for ((piece, function), known) in of_function {
+                for (at, line) in listed(&pieces[*piece], wanted[*function].name, known) {
+                    let instruction = ListedInstruction {
+                        piece: (first + piece) as u32,
+                        instruction: at as u32,
+                        line,
+                        values: None,
+                    };
+                    by_address.insert(pieces[*piece].instructions[at].address, instruction);
+                }
+            }
+            if let Some(((_, function), _)) = of_function.first() {
+                let instructions = &mut self.functions[*function].instructions;
+                instructions.extend(by_address.into_values());
+            }
         }
         self.pieces.extend(pieces);
     }

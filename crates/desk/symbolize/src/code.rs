@@ -1,19 +1,16 @@
 //! Reads the machine code of a mapping's file: the functions around addresses, their bytes and
 //! lines, and the names of what they call.
 //!
-//! Only what is asked for is read: symbol tables are passed through once for all addresses, and
-//! nothing is copied from them but the names that are returned.
-
-mod nearest;
+//! Symbol tables are sorted once for all addresses that are asked for, and nothing is copied from
+//! them but addresses and the names that are returned.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::path::Path;
 
 use heapprof_profile::{Mapping, MappingIndex, Profile};
-use object::{Architecture, Object, ObjectSymbol, ObjectSymbolTable, RelocationTarget, SymbolKind};
+use object::{Architecture, Object, ObjectSymbol, ObjectSymbolTable, RelocationTarget};
 
-use self::nearest::{NearestSymbol, nearest_symbols};
 use crate::demangle::demangle;
 use crate::dwarf::DebugInfo;
 use crate::elf::{ElfBinary, MappedRange};
@@ -23,6 +20,7 @@ use crate::places::CandidatePaths;
 use crate::resolve::{MAX_ADDRESSES_PER_CONTEXT, shift};
 use crate::storage::FileStorage;
 use crate::summary::SymbolizeWarning;
+use crate::symbols::{SortedSymbols, SymbolRange};
 use crate::{SymbolizeOptions, is_file, minidebug};
 
 /// A kind of processor whose instructions can be read.
@@ -197,23 +195,24 @@ impl CodeFile<'_> {
         self.binary.code(start, end)
     }
 
-    /// Returns the functions that contain some virtual addresses, which are in ascending order.
+    /// Returns the function that contains each of some virtual addresses; of functions inside of
+    /// each other, the innermost.
     #[must_use]
     pub fn functions_at(&self, addresses: &[u64]) -> Vec<Option<CodeRange>> {
         let mut found: Vec<Option<CodeRange>> = vec![None; addresses.len()];
-        let is_code = |kind| matches!(kind, SymbolKind::Text | SymbolKind::Unknown);
         self.each_table(|elf, is_dynamic, shift| {
             if found.iter().all(Option::is_some) {
                 return;
             }
-            let moved: Vec<u64> = addresses.iter().map(|a| a.wrapping_add(shift)).collect();
-            let symbols = nearest_symbols(elf, is_dynamic, &moved, true, is_code);
-            for (range, symbol) in found.iter_mut().zip(symbols) {
-                if let (None, Some(symbol)) = (&range, symbol) {
+            let symbols = SortedSymbols::functions(elf, is_dynamic);
+            for (range, &address) in found.iter_mut().zip(addresses) {
+                if range.is_none()
+                    && let Some(symbol) = symbols.at(address.wrapping_add(shift))
+                {
                     *range = Some(CodeRange {
                         start: symbol.start.wrapping_sub(shift),
                         end: symbol.end.wrapping_sub(shift),
-                        name: name(elf, is_dynamic, &symbol),
+                        name: name(elf, &symbols, symbol),
                     });
                 }
             }
@@ -235,24 +234,19 @@ impl CodeFile<'_> {
         found
     }
 
-    /// Returns names for the virtual addresses that have a symbol. The addresses are in ascending
-    /// order.
+    /// Returns names for the virtual addresses that have a symbol.
     #[must_use]
     pub fn names_at(&self, addresses: &[u64]) -> HashMap<u64, String> {
         let mut names = HashMap::new();
-        let is_any = |kind| {
-            matches!(
-                kind,
-                SymbolKind::Text | SymbolKind::Data | SymbolKind::Unknown
-            )
-        };
         self.each_table(|elf, is_dynamic, shift| {
-            let moved: Vec<u64> = addresses.iter().map(|a| a.wrapping_add(shift)).collect();
-            let symbols = nearest_symbols(elf, is_dynamic, &moved, false, is_any);
-            for (&address, symbol) in addresses.iter().zip(symbols) {
-                if let Some(symbol) = symbol
-                    && !names.contains_key(&address)
-                    && let Some(name) = name(elf, is_dynamic, &symbol)
+            if addresses.iter().all(|address| names.contains_key(address)) {
+                return;
+            }
+            let symbols = SortedSymbols::functions_and_variables(elf, is_dynamic);
+            for &address in addresses {
+                if !names.contains_key(&address)
+                    && let Some(symbol) = symbols.at(address.wrapping_add(shift))
+                    && let Some(name) = name(elf, &symbols, symbol)
                 {
                     let offset = address.wrapping_add(shift).wrapping_sub(symbol.start);
                     let name = match offset {
@@ -347,8 +341,7 @@ pub enum LoadedAddress {
 }
 
 /// Returns the source name of a symbol, without its version.
-fn name(elf: &ElfBinary<'_>, is_dynamic: bool, symbol: &NearestSymbol) -> Option<String> {
-    let name = crate::symbols::name(elf, symbol.index, is_dynamic)?;
-    let name = name.split_once('@').map_or(name, |(name, _version)| name);
+fn name(elf: &ElfBinary<'_>, symbols: &SortedSymbols, symbol: &SymbolRange) -> Option<String> {
+    let name = symbols.name(elf, symbol)?;
     Some(demangle(name).unwrap_or_else(|| name.to_string()))
 }

@@ -12,7 +12,7 @@ use crate::minidebug;
 use crate::places::CandidatePaths;
 use crate::storage::FileStorage;
 use crate::summary::{FileSummary, SymbolSource, SymbolizeWarning};
-use crate::symbols::FunctionSymbols;
+use crate::symbols::SortedSymbols;
 
 /// A location to look up in a file.
 #[derive(Clone, Copy)]
@@ -170,7 +170,7 @@ impl FileResolver<'_> {
         if self.probes.iter().all(settled) {
             return;
         }
-        let symbols = FunctionSymbols::new(elf, is_dynamic);
+        let symbols = SortedSymbols::functions(elf, is_dynamic);
         for probe in &self.probes {
             if self.answers.is_settled(probe.location) {
                 continue;
