@@ -260,3 +260,41 @@ fn a_symbol_without_a_size_ends_at_the_next_one() {
     let missing = "says where the function at 0x40100a begins";
     assert!(listed.out.contains(missing), "{}", listed.out);
 }
+
+/// Values behind the last instruction that is listed are not passed over in silence, and neither is
+/// an address in a part of a word.
+#[test]
+fn values_without_an_instruction_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let long = vec![0x90; 60_000];
+    let cut = "the code of \"sum\" is cut before 2 addresses of the profile";
+    let part = "program: no instruction is at 0x401009";
+    for (processor, code, places, why, listed) in [
+        (X86_64, &*long, [4, 50_000, 59_999], cut, 50_000),
+        (AARCH64, &[0; 10], [4, 9, 9], part, 2),
+    ] {
+        let file = ElfFile {
+            processor,
+            build_id: [1, 2, 3, 4],
+            functions: &[("sum", code)],
+            labels: &[],
+            has_symbols: true,
+        };
+        let path = folder.join("program");
+        std::fs::write(&path, file.bytes()).unwrap();
+        let samples = places.map(|place| (place, "sum", "shop.c", 7, 100));
+        write(folder, "p.pb.gz", &file.profile(&path, &samples));
+        let text = list(folder, &[]);
+        assert_eq!((text.code, &*text.err), (0, ""));
+        let missing = text.out.lines().find(|line| line.contains("missing"));
+        assert!(
+            missing.is_some_and(|line| line.contains(why)),
+            "{missing:?}"
+        );
+        let all = instructions(folder);
+        assert_eq!(all.len(), listed);
+        let flat: i64 = all.iter().map(|(_, _, flat, _)| flat).sum();
+        assert_eq!(flat, 100);
+    }
+}

@@ -119,6 +119,24 @@ pub enum MissingCode {
         /// The virtual address, or the address in the profile if it is not in the file.
         address: u64,
     },
+    /// The function is so long that the listing ends before some of its addresses.
+    #[error("{file}: the code of {symbol:?} is cut before {addresses} addresses of the profile")]
+    BehindCut {
+        /// The path of the file.
+        file: String,
+        /// The source name of the symbol; empty if the code has none.
+        symbol: String,
+        /// Number of addresses.
+        addresses: usize,
+    },
+    /// An address is behind the last byte that decodes, such as one in a part of a word.
+    #[error("{file}: no instruction is at {address:#x}")]
+    NoInstruction {
+        /// The path of the file.
+        file: String,
+        /// The virtual address.
+        address: u64,
+    },
     /// Too many instructions were listed before.
     #[error("more than {MAX_INSTRUCTIONS} instructions match; list fewer functions")]
     Limit,

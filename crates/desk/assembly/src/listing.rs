@@ -2,7 +2,7 @@
 //! which of them each address of the profile is in.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use heapprof_profile::{MappingIndex, Profile, StringId};
 use heapprof_symbolize::SymbolizeOptions;
@@ -144,6 +144,8 @@ struct FunctionInPiece {
     is_owner: bool,
     /// The line of each instruction that has an address of the profile.
     lines: HashMap<usize, i64>,
+    /// The addresses behind the last instruction that is listed.
+    behind_cut: BTreeSet<u64>,
 }
 
 impl ProfileAssembly {
@@ -221,11 +223,9 @@ impl ProfileAssembly {
                     continue;
                 }
                 Ok(PieceOfAddress::NoFunction) | Err(_) => {
-                    let file = path.clone();
-                    let address_there = place;
                     let why = MissingCode::NoFunction {
-                        file,
-                        address: address_there,
+                        file: path.clone(),
+                        address: place,
                     };
                     self.miss(address.wanted, why);
                     continue;
@@ -233,13 +233,48 @@ impl ProfileAssembly {
             };
             let function = inside.entry((piece, address.wanted)).or_default();
             function.is_owner |= address.is_outermost;
-            if let Some(at) = instruction_at(&pieces[piece], place) {
-                function.lines.entry(at).or_insert(address.line);
-                let key = ((first + piece) as u64) << 32 | at as u64;
-                self.key_of.insert(address.location, key + 1);
+            match instruction_at(&pieces[piece], place) {
+                Some(at) => {
+                    function.lines.entry(at).or_insert(address.line);
+                    let key = ((first + piece) as u64) << 32 | at as u64;
+                    self.key_of.insert(address.location, key + 1);
+                }
+                None if pieces[piece].is_cut => {
+                    function.behind_cut.insert(place);
+                }
+                None => {
+                    let why = MissingCode::NoInstruction {
+                        file: path.clone(),
+                        address: place,
+                    };
+                    self.miss(address.wanted, why);
+                }
             }
         }
+        for (&(piece, function), known) in &inside {
+            if !known.behind_cut.is_empty() {
+                let why = MissingCode::BehindCut {
+                    file: path.clone(),
+                    symbol: pieces[piece].symbol.clone().unwrap_or_default(),
+                    addresses: known.behind_cut.len(),
+                };
+                self.miss(function, why);
+            }
+        }
+        self.list(wanted, &pieces, inside);
+        self.pieces.extend(pieces);
+    }
+
+    /// Adds the instructions of functions in the pieces of one file, which come behind the pieces
+    /// that are there. `inside` tells what is known of a piece and a function by their indexes.
+    fn list(
+        &mut self,
+        wanted: &[WantedFunction<'_>],
+        pieces: &[CodePiece],
+        inside: BTreeMap<(usize, usize), FunctionInPiece>,
+    ) {
         // Code inside of other code comes behind it, and takes over the instructions of both.
+        let first = self.pieces.len();
         let mut inside: Vec<((usize, usize), FunctionInPiece)> = inside.into_iter().collect();
         inside.sort_by_key(|((piece, function), _)| {
             let piece = &pieces[*piece];
@@ -263,7 +298,6 @@ impl ProfileAssembly {
                 instructions.extend(by_address.into_values());
             }
         }
-        self.pieces.extend(pieces);
     }
 }
 
