@@ -1,8 +1,9 @@
 //! `list --asm`: the values of instructions are those of lines and addresses, and files that can't
 //! be read are named in one line.
 
+use heapprof_profile::decode;
 use heapprof_tests::built::{build, have};
-use heapprof_tests::fixtures::json;
+use heapprof_tests::fixtures::{json, write};
 use heapprof_tests::harness::run;
 use serde_json::Value;
 
@@ -214,4 +215,66 @@ fn a_file_that_cannot_be_read_is_named() {
     let none = run(folder, &["list", "--asm", "nosuch", "p.pb.gz"]);
     assert_eq!((none.code, none.out.is_empty()), (2, true));
     assert!(none.err.contains("matches \"nosuch\""), "{}", none.err);
+}
+
+/// Two functions with one name in different files, which are both inlined into `main`.
+const NAMESAKES: &str = r#"
+#include <stdlib.h>
+static void *volatile kept[4];
+int main(void) {
+    {
+#line 10 "first/a.h"
+        inline __attribute__((always_inline)) void *make(int n) { return malloc(n); }
+#line 20 "source.c"
+        kept[0] = make(1000);
+        kept[1] = make(2000);
+    }
+    {
+#line 10 "second/b.h"
+        inline __attribute__((always_inline)) void *make(int n) { return malloc(n + 1); }
+#line 30 "source.c"
+        kept[2] = make(4000);
+    }
+    return 0;
+}
+"#;
+
+/// The instructions of two inlined functions with one name stay apart, also if the profile names
+/// their files as the debug information does not.
+#[test]
+fn functions_with_one_name_have_their_own_instructions() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = build(NAMESAKES, "gcc -g -O1");
+    let folder = built.folder.path();
+    recorded(folder, &["-o", "p.pb.gz", "./program"]);
+    let bytes = std::fs::read(built.path("p.pb.gz")).unwrap();
+    let profile = decode(&*bytes).unwrap();
+    for is_renamed in [false, true] {
+        let mut profile = profile.clone();
+        if is_renamed {
+            for function in &mut profile.function {
+                let file = profile.strings.get(function.filename);
+                let moved = format!("/built/elsewhere/{file}");
+                function.filename = profile.strings.intern(&moved);
+            }
+        }
+        write(folder, "p.pb.gz", &profile);
+        let rows = rows(&json(
+            folder,
+            &["list", "--asm", "-f", "json", "^make$", "p.pb.gz"],
+        ));
+        assert_eq!(rows.len(), 2);
+        for row in &rows {
+            let file = row["file"].as_str().unwrap();
+            let own = file.rsplit('/').next().unwrap();
+            let all = instructions(row);
+            assert!(!all.is_empty(), "{file}");
+            for (line, instruction) in all {
+                let of = instruction["frames"][0]["file"].as_str().unwrap();
+                assert!(of.ends_with(own), "{file}:{line} has {of}");
+            }
+        }
+    }
 }

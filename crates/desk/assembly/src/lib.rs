@@ -21,13 +21,15 @@ mod file;
 mod listing;
 mod reference;
 mod targets;
+mod wanted;
 mod x86;
 
 use std::rc::Rc;
 
 use heapprof_symbolize::code::CodeError;
 
-pub use crate::listing::{ProfileAssembly, WantedFunction, assemble};
+pub use crate::listing::{ProfileAssembly, assemble};
+pub use crate::wanted::WantedFunction;
 
 /// Largest number of instructions of one function. Functions that people read are much shorter.
 pub const MAX_FUNCTION_INSTRUCTIONS: usize = 50_000;

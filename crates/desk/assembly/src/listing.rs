@@ -4,23 +4,15 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use heapprof_profile::{MappingIndex, Profile, StringId};
+use heapprof_profile::{Line, MappingIndex, Profile, StringId};
 use heapprof_symbolize::SymbolizeOptions;
 use heapprof_symbolize::code::{CodeFile, read_code};
 
 use crate::file::{FileCode, PieceOfAddress, disassemble};
+use crate::wanted::{FrameFinder, WantedFunction, WantedFunctions};
 use crate::{
     CodePiece, FunctionAssembly, ListedInstruction, MAX_INSTRUCTIONS, MissingCode, SourceFrame,
 };
-
-/// A function whose instructions are wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct WantedFunction<'a> {
-    /// The source name, as the profile has it.
-    pub name: &'a str,
-    /// The source file, as the profile has it.
-    pub file: &'a str,
-}
 
 /// The instructions of some functions of a profile.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +34,8 @@ struct AddressOfFunction {
     line: i64,
     /// Whether the function is the one that the linker knows there, and not an inlined one.
     is_outermost: bool,
+    /// Number of functions with the same name that were inlined into it there.
+    inner_namesakes: usize,
 }
 
 /// Disassembles the code of functions. With `no_inlines`, only the outermost function of an address
@@ -70,6 +64,7 @@ pub fn assemble(
             None => assembly.miss(address.wanted, MissingCode::NoMapping),
         }
     }
+    let functions = WantedFunctions::new(profile, wanted);
     let mut left = MAX_INSTRUCTIONS;
     for addresses in files.values() {
         let first = addresses.first();
@@ -77,7 +72,7 @@ pub fn assemble(
             continue;
         };
         let read = read_code(profile, mapping, options, |file| {
-            assembly.add(profile, wanted, addresses, file, &mut left);
+            assembly.add(profile, &functions, addresses, file, &mut left);
         });
         if let Err(error) = read {
             for address in addresses {
@@ -126,6 +121,12 @@ fn addresses(
                     wanted,
                     line: line.line,
                     is_outermost,
+                    inner_namesakes: {
+                        let name = profile.function[line.function.index()].name;
+                        let has_name =
+                            |l: &&Line| profile.function[l.function.index()].name == name;
+                        lines[..at].iter().filter(has_name).count()
+                    },
                 }),
             }
         }
@@ -187,7 +188,7 @@ impl ProfileAssembly {
     fn add(
         &mut self,
         profile: &Profile,
-        wanted: &[WantedFunction<'_>],
+        wanted: &WantedFunctions<'_>,
         addresses: &[AddressOfFunction],
         file: &CodeFile<'_>,
         left: &mut usize,
@@ -213,6 +214,7 @@ impl ProfileAssembly {
         asked.dedup();
         let FileCode { pieces, piece_of } = disassemble(file, &asked, left);
         let first = self.pieces.len();
+        let mut finder = FrameFinder::new(wanted);
         let mut inside: BTreeMap<(usize, usize), FunctionInPiece> = BTreeMap::new();
         for (place, address) in places {
             let found = asked.binary_search(&place).map(|at| piece_of[at]);
@@ -235,6 +237,8 @@ impl ProfileAssembly {
             function.is_owner |= address.is_outermost;
             match instruction_at(&pieces[piece], place) {
                 Some(at) => {
+                    let frames = &pieces[piece].instructions[at].frames;
+                    finder.learn(address.wanted, address.inner_namesakes, frames);
                     function.lines.entry(at).or_insert(address.line);
                     let key = ((first + piece) as u64) << 32 | at as u64;
                     self.key_of.insert(address.location, key + 1);
@@ -261,7 +265,7 @@ impl ProfileAssembly {
                 self.miss(function, why);
             }
         }
-        self.list(wanted, &pieces, inside);
+        self.list(&finder, &pieces, inside);
         self.pieces.extend(pieces);
     }
 
@@ -269,7 +273,7 @@ impl ProfileAssembly {
     /// that are there. `inside` tells what is known of a piece and a function by their indexes.
     fn list(
         &mut self,
-        wanted: &[WantedFunction<'_>],
+        finder: &FrameFinder<'_>,
         pieces: &[CodePiece],
         inside: BTreeMap<(usize, usize), FunctionInPiece>,
     ) {
@@ -283,7 +287,7 @@ impl ProfileAssembly {
         for of_function in inside.chunk_by(|((_, a), _), ((_, b), _)| a == b) {
             let mut by_address = BTreeMap::new();
             for ((piece, function), known) in of_function {
-                for (at, line) in listed(&pieces[*piece], wanted[*function].name, known) {
+                for (at, line) in listed(&pieces[*piece], *function, finder, known) {
                     let instruction = ListedInstruction {
                         piece: (first + piece) as u32,
                         instruction: at as u32,
@@ -313,7 +317,8 @@ fn instruction_at(piece: &CodePiece, address: u64) -> Option<usize> {
 /// lines come before those of debug information, which may name files and functions differently.
 fn listed<'a>(
     piece: &'a CodePiece,
-    name: &'a str,
+    function: usize,
+    finder: &'a FrameFinder<'_>,
     known: &'a FunctionInPiece,
 ) -> impl Iterator<Item = (usize, i64)> + 'a {
     let line = |frame: &SourceFrame| i64::from(frame.line);
@@ -323,7 +328,7 @@ fn listed<'a>(
         let found = match (known.lines.get(&at), known.is_owner) {
             (Some(&line), _) => Some(line),
             (None, true) => Some(frames.last().map_or(0, line)),
-            (None, false) => frames.iter().find(|f| &*f.function == name).map(line),
+            (None, false) => finder.find(function, frames).map(line),
         };
         found.map(|line| (at, line))
     })
