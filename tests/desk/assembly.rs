@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use heapprof_profile::StringId;
 use heapprof_tests::built::{C, build, have, symbolized};
 use heapprof_tests::elf_file::{AARCH64, ElfFile, RISCV, X86_64};
 use heapprof_tests::fixtures::{json, write};
@@ -296,5 +297,42 @@ fn values_without_an_instruction_are_named() {
         assert_eq!(all.len(), listed);
         let flat: i64 = all.iter().map(|(_, _, flat, _)| flat).sum();
         assert_eq!(flat, 100);
+    }
+}
+
+/// Without a build id, the report says that the file may be another one. A file that has another
+/// function at an address is another one.
+#[test]
+fn a_profile_without_a_build_id_is_doubted() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (code, texts) = OF_X86_64;
+    let path = folder.join("program");
+    let doubt = "bytes of program; no build id says whether this file ran";
+    let other = "has the function \"total\" at 0x401004, so it is not the file that ran; no build id \
+                 was compared; give the folder of the right one with --debug-dir";
+    for (symbol, has_code) in [("sum", true), ("sum.isra.0", true), ("total", false)] {
+        let file = ElfFile {
+            processor: X86_64,
+            build_id: [1, 2, 3, 4],
+            functions: &[(symbol, code)],
+            labels: &[],
+            has_symbols: true,
+        };
+        std::fs::write(&path, file.bytes()).unwrap();
+        let mut profile = file.profile(&path, &[(4, "sum", "shop.c", 7, 4096)]);
+        write(folder, "p.pb.gz", &profile);
+        let known = list(folder, &[]);
+        assert!(known.out.contains(texts[0]), "{}", known.err);
+        assert!(!known.out.contains("no build id"), "{}", known.out);
+        profile.mapping[0].build_id = StringId::EMPTY;
+        write(folder, "p.pb.gz", &profile);
+        let found = list(folder, &[]);
+        let said = found.out + &found.err;
+        let program = path.display().to_string();
+        let wanted = doubt.replace("program", &program);
+        assert_eq!(said.contains(&wanted), has_code, "{symbol}: {said}");
+        assert_eq!(said.contains(texts[0]), has_code, "{symbol}: {said}");
+        assert_eq!(said.contains(other), !has_code, "{symbol}: {said}");
     }
 }

@@ -123,7 +123,7 @@ async function hostile(check, page) {
     { line: 0, flat: 0, cum: 0, source: null, instructions: [] },
     { line: 7, flat: 5, cum: 5, source: bad, instructions },
   ];
-  const code = [{ binary: bad, symbol: bad, start: 1, end: 9, cut: true }];
+  const code = [{ binary: bad, symbol: bad, start: 1, end: 9, cut: true, build_id: false }];
   const row = {
     function: 'x', file: bad, flat: 5, cum: 5, code, lines, no_source: bad, no_instructions: bad,
   };
@@ -135,6 +135,7 @@ async function hostile(check, page) {
   const said = await page.locator('#asm').textContent();
   check(said.includes('<img src=x') && said.includes('\\x1b[31m\\u{202e}'), 'that is visible');
   check(/No source: <img/.test(said) && /Some instructions are missing: <img/.test(said), 'notes');
+  check(/no build id says whether this file ran/.test(said), 'a file that may not be the right one');
   check(/0x1000000000000…/.test(said), 'a rounded address is not shown as an exact one');
   check.equal((await rowsOf(page)).length, 1000, 'a part is shown');
   await page.tid('assembly-more').click();

@@ -83,6 +83,7 @@ pub(crate) fn disassemble(file: &CodeFile<'_>, addresses: &[u64], left: &mut usi
         });
         CodePiece {
             binary: binary.clone(),
+            has_build_id: file.has_build_id(),
             symbol: range.name,
             start: range.start,
             end: range.end,

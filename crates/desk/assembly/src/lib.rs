@@ -66,6 +66,9 @@ pub struct CodeInstruction {
 pub struct CodePiece {
     /// The path of the file on this machine.
     pub binary: Rc<str>,
+    /// Whether the file has the build id of the profile. Without one in either, the file may not be
+    /// the one that ran.
+    pub has_build_id: bool,
     /// The source name of the symbol; `None` if the code has none.
     pub symbol: Option<String>,
     /// The virtual address of its first byte.
@@ -139,6 +142,19 @@ pub enum MissingCode {
         /// The virtual address.
         address: u64,
     },
+    /// The file has another function at an address, and no build id says that it is the right file.
+    #[error(
+        "{file}: has the function {found:?} at {address:#x}, so it is not the file that ran; no \
+         build id was compared"
+    )]
+    OtherFunction {
+        /// The path of the file.
+        file: String,
+        /// The virtual address.
+        address: u64,
+        /// The source name of the function there.
+        found: String,
+    },
     /// Too many instructions were listed before.
     #[error("more than {MAX_INSTRUCTIONS} instructions match; list fewer functions")]
     Limit,
@@ -150,9 +166,12 @@ impl MissingCode {
     pub fn wants_file(&self) -> bool {
         matches!(
             self,
-            Self::File(
-                CodeError::Missing { .. } | CodeError::OnlyDebugFile { .. } | CodeError::Refused(_)
-            )
+            Self::OtherFunction { .. }
+                | Self::File(
+                    CodeError::Missing { .. }
+                        | CodeError::OnlyDebugFile { .. }
+                        | CodeError::Refused(_)
+                )
         )
     }
 }

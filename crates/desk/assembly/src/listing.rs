@@ -233,9 +233,20 @@ impl ProfileAssembly {
                     continue;
                 }
             };
+            let at = instruction_at(&pieces[piece], place);
+            let name = wanted.get(address.wanted).name;
+            if let Some(found) = other_function(&pieces[piece], at, name, address.is_outermost) {
+                let why = MissingCode::OtherFunction {
+                    file: path.clone(),
+                    address: place,
+                    found,
+                };
+                self.miss(address.wanted, why);
+                continue;
+            }
             let function = inside.entry((piece, address.wanted)).or_default();
             function.is_owner |= address.is_outermost;
-            match instruction_at(&pieces[piece], place) {
+            match at {
                 Some(at) => {
                     let frames = &pieces[piece].instructions[at].frames;
                     finder.learn(address.wanted, address.inner_namesakes, frames);
@@ -311,6 +322,45 @@ fn instruction_at(piece: &CodePiece, address: u64) -> Option<usize> {
     let after = all.partition_point(|instruction| instruction.address <= address);
     let at = after.checked_sub(1)?;
     (address - all[at].address < u64::from(all[at].length)).then_some(at)
+}
+
+/// Returns the name of the function that the file has at an instruction, if it is not the wanted
+/// one. If the file has the profile's build id, it is the right one, whatever names it has.
+fn other_function(
+    piece: &CodePiece,
+    at: Option<usize>,
+    wanted: &str,
+    is_outermost: bool,
+) -> Option<String> {
+    let instruction = at.and_then(|at| piece.instructions.get(at));
+    let frames = instruction.map_or(&[][..], |instruction| &instruction.frames);
+    // Without lines, the file does not say what was inlined.
+    let symbol = piece.symbol.as_deref();
+    let symbol = symbol.filter(|_| is_outermost || !frames.is_empty());
+    let frames = frames.iter().map(|frame| &*frame.function);
+    let mut names = frames.chain(symbol).filter(|name| !name.is_empty());
+    let first = names.next().filter(|_| !piece.has_build_id)?;
+    let is_wanted = |name: &str| bare_name(name) == bare_name(wanted);
+    (!is_wanted(first) && !names.any(is_wanted)).then(|| symbol.unwrap_or(first).to_string())
+}
+
+/// Returns a function's name without parameters, and without what a compiler adds to the name of a
+/// clone. Tools write these differently.
+fn bare_name(name: &str) -> &str {
+    const ADDITIONS: [&str; 10] = [
+        "(",
+        "<",
+        " [",
+        "@",
+        ".constprop",
+        ".isra",
+        ".part",
+        ".cold",
+        ".llvm",
+        ".lto_priv",
+    ];
+    let ends = ADDITIONS.iter().filter_map(|part| name.find(part));
+    name.get(..ends.min().unwrap_or(name.len())).unwrap_or(name)
 }
 
 /// Returns the instructions of a piece that belong to a function, with their lines. The profile's

@@ -168,8 +168,12 @@ fn code_notes(function: &FunctionAssembly, code: &ListAssembly<'_>) -> String {
             true => format!(", cut after {} instructions", piece.instructions.len()),
             false => String::new(),
         };
+        let doubt = match piece.has_build_id {
+            true => "",
+            false => "; no build id says whether this file ran",
+        };
         notes.push_str(&format!(
-            "Code: {} at {:#x}, {} bytes of {}{cut}\n",
+            "Code: {} at {:#x}, {} bytes of {}{cut}{doubt}\n",
             printable(symbol),
             piece.start,
             piece.end.saturating_sub(piece.start),
@@ -267,6 +271,7 @@ fn document(
                 "start": piece.start,
                 "end": piece.end,
                 "cut": piece.is_cut,
+                "build_id": piece.has_build_id,
             })
         })
         .collect();

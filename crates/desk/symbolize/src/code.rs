@@ -102,6 +102,7 @@ pub struct CodeFile<'a> {
     /// What is added to an address of the binary to get that of the debug information.
     lines_shift: u64,
     asked: Cell<usize>,
+    has_build_id: bool,
 }
 
 /// Opens the file of a mapping, and passes it to `read`.
@@ -153,6 +154,7 @@ pub fn read_code<T>(
         false => None,
     };
     let file = CodeFile {
+        has_build_id: wanted.build_id.is_some() && binary.build_id().is_some(),
         lines: RefCell::new(lines),
         lines_shift,
         debug: found.debug,
@@ -169,6 +171,13 @@ impl CodeFile<'_> {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.binary.path
+    }
+
+    /// Whether the file has the build id of the profile. Without one in either, the file is the one
+    /// with the wanted name, and may have other code.
+    #[must_use]
+    pub fn has_build_id(&self) -> bool {
+        self.has_build_id
     }
 
     /// Returns the processor for which the file is.

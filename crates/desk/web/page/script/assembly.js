@@ -135,10 +135,10 @@ function functionHead(app, row, total) {
 // Says where the code is, and what is missing.
 function notesOf(row) {
   const note = text => el('p', { cls: 'note', tid: 'assembly-note' }, visibleText(text));
-  const code = ({ symbol, start, end, binary, cut }) => el('p', { cls: 'where' },
+  const code = ({ symbol, start, end, binary, cut, build_id: hasBuildId }) => el('p', { cls: 'where' },
     el('bdi', {}, visibleText(symbol || 'code without a symbol')),
     ` at ${hexText(start)}, ${end - start} bytes of `, el('bdi', {}, visibleText(binary)),
-    cut && ', cut');
+    cut && ', cut', !hasBuildId && '; no build id says whether this file ran');
   const isEmpty = row.lines.every(line => !line.instructions.length);
   const what = isEmpty ? 'No instructions' : 'Some instructions are missing';
   return [
