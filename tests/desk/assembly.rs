@@ -336,3 +336,43 @@ fn a_profile_without_a_build_id_is_doubted() {
         assert_eq!(said.contains(other), !has_code, "{symbol}: {said}");
     }
 }
+
+/// A library that reads a variable of another file, one of each thread, and a pointer of its own,
+/// which the dynamic loader fills.
+const READS: &str = r#"
+extern long shared_number;
+extern __thread long own_number;
+static long hidden = 7;
+static long *volatile kept = &hidden;
+__attribute__((noinline)) long sum(long more) {
+    long all = more * 3 + shared_number;
+    for (int i = 0; i < 9; i++) all += *kept;
+    return all + own_number;
+}
+"#;
+
+/// What is read from the table of addresses is an address, and the text says so.
+#[test]
+fn slots_of_the_table_of_addresses_are_named() {
+    if !have(&["gcc", "nm", "readelf"]) || !cfg!(target_arch = "x86_64") {
+        return;
+    }
+    let built = build(
+        READS,
+        "gcc -g -O0 -shared -fPIC -ftls-model=initial-exec -Wl,--build-id",
+    );
+    let folder = built.folder.path();
+    let profile = built.profile(&built.addresses("^sum$"));
+    let options = built.options("symbols");
+    write(folder, "p.pb.gz", &symbolized(profile, &options).0);
+    let all = instructions(folder);
+    let has = |part: &str| all.iter().any(|(.., text)| text.contains(part));
+    for wanted in [
+        "shared_number@GOTPCREL(%rip)",
+        "own_number@GOTTPOFF(%rip)",
+        " kept(%rip)",
+    ] {
+        assert!(has(wanted), "{wanted}: {all:?}");
+    }
+    assert!(!has("hidden"), "{all:?}");
+}

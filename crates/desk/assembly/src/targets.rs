@@ -41,12 +41,21 @@ pub(crate) fn find_names(
     let inner: BTreeSet<u64> = loaded.values().filter_map(inner_address).collect();
     let inner = file.names_at(&inner.into_iter().collect::<Vec<u64>>());
     let loaded_name = |slot: &u64| match loaded.get(slot)? {
-        LoadedAddress::Symbol(name) => Some(name),
+        LoadedAddress::Symbol(name) | LoadedAddress::ThreadOffset(name) => Some(name),
         LoadedAddress::Address(address) => inner.get(address),
     };
-    for slot in &places {
-        if let Some(name) = loaded_name(slot) {
-            names.insert(*slot, name.clone());
+    // The slot has the address of what is named, and GNU's assembler writes so for x86-64. A
+    // variable that the loader fills has a name of its own.
+    if file.processor() == CodeProcessor::X86_64 {
+        for slot in &places {
+            let addition = match loaded.get(slot) {
+                Some(LoadedAddress::ThreadOffset(_)) => "GOTTPOFF",
+                _ => "GOTPCREL",
+            };
+            if let Some(name) = loaded_name(slot) {
+                let name = || format!("{name}@{addition}");
+                names.entry(*slot).or_insert_with(name);
+            }
         }
     }
     for (stub, slot) in &stubs {
@@ -59,7 +68,7 @@ pub(crate) fn find_names(
 
 fn inner_address(loaded: &LoadedAddress) -> Option<u64> {
     match loaded {
-        LoadedAddress::Symbol(_) => None,
+        LoadedAddress::Symbol(_) | LoadedAddress::ThreadOffset(_) => None,
         LoadedAddress::Address(address) => Some(*address),
     }
 }

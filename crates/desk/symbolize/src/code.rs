@@ -9,7 +9,9 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use heapprof_profile::{Mapping, MappingIndex, Profile};
-use object::{Architecture, Object, ObjectSymbol, ObjectSymbolTable, RelocationTarget};
+use object::{
+    Architecture, Object, ObjectSymbol, ObjectSymbolTable, RelocationFlags, RelocationTarget, elf,
+};
 
 use crate::demangle::demangle;
 use crate::dwarf::DebugInfo;
@@ -283,17 +285,23 @@ impl CodeFile<'_> {
             if addresses.binary_search(&address).is_err() {
                 continue;
             }
+            let RelocationFlags::Elf { r_type } = relocation.flags() else {
+                continue;
+            };
             let symbol = match relocation.target() {
                 RelocationTarget::Symbol(index) => table
                     .as_ref()
                     .and_then(|table| table.symbol_by_index(index).ok()),
                 _ => None,
             };
-            let found = match symbol.and_then(|symbol| symbol.name().ok().map(str::to_string)) {
-                Some(name) if !name.is_empty() => {
-                    LoadedAddress::Symbol(demangle(&name).unwrap_or(name))
-                }
-                _ => LoadedAddress::Address(relocation.addend() as u64),
+            let name = symbol.and_then(|symbol| symbol.name().ok().map(str::to_string));
+            let name = name.filter(|name| !name.is_empty());
+            let name = name.map(|name| demangle(&name).unwrap_or(name));
+            let found = match (slot_kind(self.processor, r_type), name) {
+                (Some(SlotKind::Symbol), Some(name)) => LoadedAddress::Symbol(name),
+                (Some(SlotKind::ThreadOffset), Some(name)) => LoadedAddress::ThreadOffset(name),
+                (Some(SlotKind::Relative), _) => LoadedAddress::Address(relocation.addend() as u64),
+                _ => continue,
             };
             loaded.insert(address, found);
         }
@@ -345,8 +353,39 @@ impl CodeFile<'_> {
 pub enum LoadedAddress {
     /// The address of the symbol with this source name.
     Symbol(String),
+    /// The place of the variable with this source name in the memory of each thread.
+    ThreadOffset(String),
     /// A virtual address of the same file.
     Address(u64),
+}
+
+/// What a relocation writes.
+enum SlotKind {
+    /// The address of a symbol.
+    Symbol,
+    /// The place of a symbol in the memory of each thread.
+    ThreadOffset,
+    /// An address of the same file, or what the function at the address returns.
+    Relative,
+}
+
+/// Returns what a relocation writes to a slot of the table of addresses. Other relocations, such as
+/// those of numbers of modules, write no address. x86 has its relative addresses in the slots
+/// themselves, and no instruction refers to a slot by its distance.
+fn slot_kind(processor: CodeProcessor, kind: elf::RelocationType) -> Option<SlotKind> {
+    match (processor, kind) {
+        (CodeProcessor::X86, elf::R_386_GLOB_DAT | elf::R_386_JMP_SLOT)
+        | (CodeProcessor::X86_64, elf::R_X86_64_GLOB_DAT | elf::R_X86_64_JUMP_SLOT)
+        | (CodeProcessor::Aarch64, elf::R_AARCH64_GLOB_DAT | elf::R_AARCH64_JUMP_SLOT) => {
+            Some(SlotKind::Symbol)
+        }
+        (CodeProcessor::X86_64, elf::R_X86_64_TPOFF64) => Some(SlotKind::ThreadOffset),
+        (CodeProcessor::X86_64, elf::R_X86_64_RELATIVE | elf::R_X86_64_IRELATIVE)
+        | (CodeProcessor::Aarch64, elf::R_AARCH64_RELATIVE | elf::R_AARCH64_IRELATIVE) => {
+            Some(SlotKind::Relative)
+        }
+        _ => None,
+    }
 }
 
 /// Returns the source name of a symbol, without its version.

@@ -173,17 +173,27 @@ impl<'a> ElfBinary<'a> {
     /// Returns the end address of each section that has code, by section index; 0 for other
     /// sections.
     pub(crate) fn code_ends(&self) -> Vec<u64> {
+        self.section_ends(elf::SHF_EXECINSTR.0)
+    }
+
+    /// Returns the end address of each section that is loaded, by section index; 0 for other
+    /// sections.
+    pub(crate) fn loaded_ends(&self) -> Vec<u64> {
+        self.section_ends(elf::SHF_ALLOC.0)
+    }
+
+    fn section_ends(&self, flag: u64) -> Vec<u64> {
         let mut ends = Vec::new();
         for section in self.object.sections() {
-            let executable = match section.flags() {
-                SectionFlags::Elf { sh_flags, .. } => sh_flags.0 & elf::SHF_EXECINSTR.0 != 0,
+            let has_flag = match section.flags() {
+                SectionFlags::Elf { sh_flags, .. } => sh_flags.0 & flag != 0,
                 _ => false,
             };
             let index = section.index().0;
             if ends.len() <= index {
                 ends.resize(index + 1, 0);
             }
-            if executable {
+            if has_flag {
                 ends[index] = section.address().saturating_add(section.size());
             }
         }

@@ -56,8 +56,9 @@ impl SortedSymbols {
                 SymbolKind::Text | SymbolKind::Data | SymbolKind::Unknown
             )
         };
+        let ends = elf.loaded_ends();
         let mut symbols = read(elf, is_dynamic, is_wanted, |section| {
-            section.is_some().then_some(u64::MAX)
+            section.and_then(|i| ends.get(i.0)).copied()
         });
         for symbol in &mut symbols {
             symbol.end = symbol.end.max(symbol.start.saturating_add(1));
