@@ -1,8 +1,8 @@
 //! Instructions of x86, by the crate iced-x86, in the syntax of GNU's assembler.
 
 use iced_x86::{
-    Code, Decoder, DecoderOptions, Formatter, GasFormatter, Instruction, OpKind, SymbolResolver,
-    SymbolResult,
+    Code, Decoder, DecoderOptions, Formatter, GasFormatter, Instruction, OpKind, Register,
+    SymbolResolver, SymbolResult,
 };
 
 use crate::reference::{CodeReference, TargetNames};
@@ -34,9 +34,16 @@ pub(crate) fn stub_slot(code: &[u8], start: u64, bits: u32) -> Option<u64> {
         let is_jump = matches!(instruction.code(), Code::Jmp_rm64 | Code::Jmp_rm32);
         match reference(instruction) {
             Some(CodeReference::Memory(slot)) if is_jump => Some(slot),
+            _ if is_jump && is_absolute(instruction) => Some(instruction.memory_displacement64()),
             _ => None,
         }
     })
+}
+
+/// Whether an instruction has a place in memory that no register changes.
+fn is_absolute(instruction: &Instruction) -> bool {
+    let registers = [instruction.memory_base(), instruction.memory_index()];
+    instruction.op0_kind() == OpKind::Memory && registers == [Register::None; 2]
 }
 
 /// Calls `each` with the address, the length and the text of each instruction.
@@ -151,5 +158,10 @@ mod tests {
         assert_eq!(stub_slot(&jump, 0x1030, 64), Some(0x4018));
         assert_eq!(stub_slot(&marked, 0x1030, 64), Some(0x401c));
         assert_eq!(stub_slot(&[0xe8, 0, 0, 0, 0], 0x1030, 64), None);
+        // With 32 bits, the jump has the address of the slot, or its distance from a register.
+        let jump = [0xff, 0x25, 0x0c, 0xc0, 0x04, 0x08];
+        assert_eq!(stub_slot(&jump, 0x0804_9030, 32), Some(0x0804_c00c));
+        let from_ebx = [0xff, 0xa3, 0x0c, 0x00, 0x00, 0x00];
+        assert_eq!(stub_slot(&from_ebx, 0x1030, 32), None);
     }
 }
