@@ -133,7 +133,7 @@ mod tests {
             0xaa1303e0, // a move, which is an or
             0x94000002, // a call
             0x54000082, // a conditional jump
-            0x90000010, // the address of a page
+            0xf0000010, // the address of a page, three pages on
             0x10000040, // the address of a place
             0x25b8c000, // SVE, which is not known
             0xd65f03c0, // a return
@@ -153,7 +153,7 @@ mod tests {
             1004 4 mov x0, x19
             1008 4 bl allocate
             100c 4 b.hs table
-            1010 4 adrp x16, 0x1000
+            1010 4 adrp x16, 0x4000
             1014 4 adr x0, table
             1018 4 .inst 0x25b8c000
             101c 4 ret
@@ -163,10 +163,13 @@ mod tests {
 
     #[test]
     fn a_stub_jumps_to_what_its_slot_holds() {
-        let stub = code(&[0x90000010, 0xf9400211 | 3 << 10, 0x91006210, 0xd61f0220]);
-        assert_eq!(stub_slot(&stub, 0x1030), Some(0x1018));
+        let stub = code(&[0xf0000010, 0xf9400211 | 3 << 10, 0x91006210, 0xd61f0220]);
+        assert_eq!(stub_slot(&stub, 0x1030), Some(0x4018));
         let marked = [code(&[0xd503245f]), stub].concat();
-        assert_eq!(stub_slot(&marked, 0x1030), Some(0x1018));
+        assert_eq!(stub_slot(&marked, 0x1030), Some(0x4018));
+        // The page before.
+        let back = code(&[0xf0fffff0, 0xf9400211 | 3 << 10]);
+        assert_eq!(stub_slot(&back, 0x1030), Some(0x18));
         assert_eq!(stub_slot(&code(&[0xd65f03c0, 0xd65f03c0]), 0x1030), None);
     }
 
