@@ -12,7 +12,8 @@
 //! address. So heapprof-totals adds up flat and cum of instructions as of all other rows: a sample
 //! counts once for each instruction.
 //!
-//! heapprof-symbolize alone reads symbol files, and this crate alone knows the disassemblers.
+//! heapprof-symbolize alone reads symbol files, and this crate alone knows the crates that
+//! disassemble. heapprof-dropin, which prints pprof's bytes, runs objdump instead.
 #![forbid(unsafe_code)]
 
 mod aarch64;
