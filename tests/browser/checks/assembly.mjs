@@ -125,7 +125,7 @@ async function hostile(check, page) {
   ];
   const code = [{ binary: bad, symbol: bad, start: 1, end: 9, cut: true, build_id: false }];
   const row = {
-    function: 'x', file: bad, flat: 5, cum: 5, code, lines, no_source: bad, no_instructions: bad,
+    function: 'x', file: bad, flat: 5, cum: 5, code, lines, no_source: bad, missing: [bad],
   };
   await page.route('**/list?*', route => route.fulfill({ json: { total: 0, rows: [row] } }));
   await page.locator('tr[data-f]').first().click();

@@ -38,6 +38,9 @@ pub const MAX_FUNCTION_INSTRUCTIONS: usize = 50_000;
 /// Largest number of instructions of all functions of a profile together.
 pub const MAX_INSTRUCTIONS: usize = 500_000;
 
+/// Largest number of reasons why instructions of one function are missing.
+pub const MAX_REASONS: usize = 10;
+
 /// A function in the source at an instruction, possibly an inlined one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceFrame {
@@ -100,8 +103,8 @@ pub struct ListedInstruction {
 pub struct FunctionAssembly {
     /// The instructions by piece and address.
     pub instructions: Vec<ListedInstruction>,
-    /// Why the instructions of some addresses are not listed; the first reason.
-    pub missing: Option<MissingCode>,
+    /// Why the instructions of some addresses are not listed: up to [`MAX_REASONS`] that differ.
+    pub missing: Vec<MissingCode>,
 }
 
 /// Reason why the instructions at an address are not listed. It displays as one line.
@@ -162,6 +165,16 @@ pub enum MissingCode {
 }
 
 impl MissingCode {
+    /// Whether a reason is the same for other addresses of the same file.
+    fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::NoFunction { file: a, .. }, Self::NoFunction { file: b, .. })
+            | (Self::NoInstruction { file: a, .. }, Self::NoInstruction { file: b, .. })
+            | (Self::OtherFunction { file: a, .. }, Self::OtherFunction { file: b, .. }) => a == b,
+            _ => self == other,
+        }
+    }
+
     /// Whether a folder with the right file would help.
     #[must_use]
     pub fn wants_file(&self) -> bool {

@@ -11,7 +11,8 @@ use heapprof_symbolize::code::{CodeFile, read_code};
 use crate::file::{FileCode, PieceOfAddress, disassemble};
 use crate::wanted::{FrameFinder, WantedFunction, WantedFunctions};
 use crate::{
-    CodePiece, FunctionAssembly, ListedInstruction, MAX_INSTRUCTIONS, MissingCode, SourceFrame,
+    CodePiece, FunctionAssembly, ListedInstruction, MAX_INSTRUCTIONS, MAX_REASONS, MissingCode,
+    SourceFrame,
 };
 
 /// The instructions of some functions of a profile.
@@ -181,7 +182,11 @@ impl ProfileAssembly {
     }
 
     fn miss(&mut self, function: usize, why: MissingCode) {
-        self.functions[function].missing.get_or_insert(why);
+        let missing = &mut self.functions[function].missing;
+        let is_known = missing.iter().any(|known| known.is_like(&why));
+        if missing.len() < MAX_REASONS && !is_known {
+            missing.push(why);
+        }
     }
 
     /// Adds the code of one file. `addresses` are the addresses of wanted functions in it.

@@ -6,7 +6,8 @@ use std::io::Write;
 
 use heapprof_analysis::list::{FunctionListing, ListReport};
 use heapprof_assembly::{
-    CodeInstruction, CodePiece, FunctionAssembly, ListedInstruction, ProfileAssembly, SourceFrame,
+    CodeInstruction, CodePiece, FunctionAssembly, ListedInstruction, MissingCode, ProfileAssembly,
+    SourceFrame,
 };
 use serde_json::{Map, Value, json};
 
@@ -32,6 +33,15 @@ impl<'a> ListAssembly<'a> {
     #[must_use]
     pub fn new(assembly: &'a ProfileAssembly, advice: &'static str) -> Self {
         Self { assembly, advice }
+    }
+
+    /// Returns why instructions of a function are missing, with advice.
+    fn reasons(&self, function: &FunctionAssembly) -> Vec<String> {
+        let reason = |why: &MissingCode| {
+            let advice = if why.wants_file() { self.advice } else { "" };
+            format!("{why}{advice}")
+        };
+        function.missing.iter().map(reason).collect()
     }
 }
 
@@ -180,16 +190,12 @@ fn code_notes(function: &FunctionAssembly, code: &ListAssembly<'_>) -> String {
             printable(&piece.binary),
         ));
     }
-    if let Some(why) = &function.missing {
-        let advice = if why.wants_file() { code.advice } else { "" };
-        let what = match function.instructions.is_empty() {
-            true => "No instructions",
-            false => "Some instructions are missing",
-        };
-        notes.push_str(&format!(
-            "{what}: {}{advice}\n",
-            printable(&why.to_string())
-        ));
+    let what = match function.instructions.is_empty() {
+        true => "No instructions",
+        false => "Some instructions are missing",
+    };
+    for why in code.reasons(function) {
+        notes.push_str(&format!("{what}: {}\n", printable(&why)));
     }
     notes
 }
@@ -286,8 +292,8 @@ fn document(
     if let Err(why) = text {
         document["no_source"] = json!(why);
     }
-    if let Some(why) = &function.missing {
-        document["no_instructions"] = json!(why.to_string());
+    if !function.missing.is_empty() {
+        document["missing"] = json!(code.reasons(function));
     }
     document
 }

@@ -123,7 +123,7 @@ impl ListQuestion {
         let mut assembly = assemble(&source.profile, &wanted, self.query.no_inlines, &options);
         let functions = &assembly.functions;
         if functions.iter().all(|f| f.instructions.is_empty())
-            && let Some(why) = functions.iter().find_map(|f| f.missing.as_ref())
+            && let Some(why) = functions.iter().find_map(|f| f.missing.first())
         {
             let advice = if why.wants_file() {
                 binaries.advice

@@ -143,7 +143,7 @@ function notesOf(row) {
   const what = isEmpty ? 'No instructions' : 'Some instructions are missing';
   return [
     row.code.map(code), row.no_source != null && note(`No source: ${row.no_source}`),
-    row.no_instructions != null && note(`${what}: ${row.no_instructions}`),
+    (row.missing ?? []).map(why => note(`${what}: ${why}`)),
   ];
 }
 
