@@ -21,15 +21,19 @@ fn list(folder: &Path, more: &[&str]) -> Run {
     )
 }
 
-/// Checks that a report is refused with one line, which ends with `wanted`.
-fn check_refusal(refused: &Run, wanted: &str) {
-    assert_eq!((refused.code, &*refused.out), (2, ""), "{}", refused.err);
+/// Checks that a report has no instructions, and a line with the reason, which ends with `wanted`.
+fn check_reason(listed: &Run, wanted: &str) {
+    assert_eq!((listed.code, &*listed.err), (0, ""));
+    let reasons = listed.out.lines();
+    let mut reasons = reasons.filter(|line| line.starts_with("No instructions: "));
+    let (reason, more) = (reasons.next(), reasons.next());
     assert!(
-        refused.err.ends_with(&format!("{wanted}\n")),
+        reason.is_some_and(|line| line.ends_with(wanted)),
         "{}",
-        refused.err
+        listed.out
     );
-    assert_eq!(refused.err.lines().count(), 1, "{}", refused.err);
+    assert_eq!(more, None);
+    assert!(!listed.out.contains("Code: "), "{}", listed.out);
 }
 
 /// Without symbols, the debug file says where functions begin, and which lines they have. Without
@@ -63,15 +67,15 @@ fn a_stripped_file_needs_symbols_or_unwind_tables() {
             assert!(alone.out.contains(place), "{}", alone.out);
         } else {
             let why = "begins; install the debug package of the file";
-            check_refusal(&alone, why);
+            check_reason(&alone, why);
             let what = format!("{program}: neither a symbol nor an unwind table says where");
-            assert!(alone.err.contains(&what), "{}", alone.err);
+            assert!(alone.out.contains(&what), "{}", alone.out);
         }
         // A debug file has no code.
         std::fs::remove_file(&built.program).unwrap();
         let gone = list(folder, &["--debug-dir", "symbols"]);
         let what = format!("{program}: only its debug file is here, which has no code");
-        check_refusal(&gone, &(what + ADVICE));
+        check_reason(&gone, &(what + ADVICE));
     }
 }
 
@@ -161,7 +165,7 @@ fn a_file_of_an_unknown_processor_is_named() {
     let profile = file.profile(&path, &[(4, "sum", "shop.c", 7, 4096)]);
     write(folder, "p.pb.gz", &profile);
     let why = "program: is for Riscv64; instructions of x86-64, x86 and aarch64 can be read";
-    check_refusal(&list(folder, &[]), why);
+    check_reason(&list(folder, &[]), why);
 }
 
 /// A file with another build id has other instructions at the same addresses, so none is shown. The
@@ -186,8 +190,8 @@ fn a_file_with_another_build_id_is_not_decoded() {
     file.build_id = [1, 2, 3, 5];
     std::fs::write(&path, file.bytes()).unwrap();
     let refused = list(folder, &[]);
-    check_refusal(&refused, ADVICE);
-    assert!(refused.err.contains("build id 01020305"), "{}", refused.err);
+    check_reason(&refused, ADVICE);
+    assert!(refused.out.contains("build id 01020305"), "{}", refused.out);
     let found = list(folder, &["--debug-dir", "right"]);
     assert_eq!((found.code, &*found.err), (0, ""));
     assert!(found.out.contains(texts[0]), "{}", found.out);
@@ -205,6 +209,12 @@ fn a_file_with_another_build_id_is_not_decoded() {
     assert_eq!(lines(missing), 1, "{}", both.out);
     assert_eq!(lines("build id 01020305, the profile wants 01020304"), 1);
     assert!(!both.out.contains("bytes of program"), "{}", both.out);
+    // Each file that is not the right one has its own reason.
+    std::fs::write(&path, b"no program").unwrap();
+    let both = ["list", "--asm", "-f", "json", "^sum$", "p.pb.gz", "q.pb.gz"];
+    let both = run(folder, &both);
+    let reasons = both.out.matches(ADVICE).count();
+    assert_eq!(reasons, 2, "{}{}", both.out, both.err);
 }
 
 /// A symbol inside of another one does not hide the rest of the outer one, and no instruction is

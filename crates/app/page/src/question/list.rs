@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use heapprof_analysis::{
     AnalysisSession, Granularity, ProfileQuestion, Query, QuestionSource, TypeSelection,
     list::{ListReport, list, list_addresses},
@@ -100,8 +100,8 @@ impl ListQuestion {
         Ok(report)
     }
 
-    /// Returns the instructions of the functions of a report, with their values. `source` is the
-    /// profile of the report.
+    /// Returns the instructions of the functions of a report, with their values, or the reasons why
+    /// they are missing. `source` is the profile of the report.
     ///
     /// Flat and cum of an instruction are those of a function at an address, for a profile whose
     /// addresses are instructions. So they are defined as everywhere else.
@@ -121,17 +121,6 @@ impl ListQuestion {
             ..SymbolizeOptions::default()
         };
         let mut assembly = assemble(&source.profile, &wanted, self.query.no_inlines, &options);
-        let functions = &assembly.functions;
-        if functions.iter().all(|f| f.instructions.is_empty())
-            && let Some(why) = functions.iter().find_map(|f| f.missing.first())
-        {
-            let advice = if why.wants_file() {
-                binaries.advice
-            } else {
-                ""
-            };
-            return Err(anyhow!("{why}{advice}"));
-        }
         assembly.mark(Arc::make_mut(&mut source.profile));
         let query = self.by(Granularity::Addresses);
         let question = ProfileQuestion::new(vec![source], &query, TypeSelection::Requested)?;
