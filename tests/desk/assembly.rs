@@ -209,12 +209,19 @@ fn a_file_with_another_build_id_is_not_decoded() {
     assert_eq!(lines(missing), 1, "{}", both.out);
     assert_eq!(lines("build id 01020305, the profile wants 01020304"), 1);
     assert!(!both.out.contains("bytes of program"), "{}", both.out);
+    let csv = ["list", "--asm", "-f", "csv", "^sum$", "p.pb.gz", "q.pb.gz"];
+    let csv = run(folder, &csv);
+    assert_eq!((csv.code, csv.err.lines().count()), (0, 1), "{}", csv.err);
+    assert!(csv.err.contains("sum: ") && csv.err.ends_with(&format!("{ADVICE}\n")));
     // Each file that is not the right one has its own reason.
     std::fs::write(&path, b"no program").unwrap();
     let both = ["list", "--asm", "-f", "json", "^sum$", "p.pb.gz", "q.pb.gz"];
     let both = run(folder, &both);
     let reasons = both.out.matches(ADVICE).count();
     assert_eq!(reasons, 2, "{}{}", both.out, both.err);
+    // In CSV, the line has its values without an instruction.
+    let csv = run(folder, &["list", "--asm", "-f", "csv", "^sum$", "q.pb.gz"]);
+    assert_eq!(csv.out.lines().nth(1), Some("sum,shop.c,7,100,100,,,"));
 }
 
 /// A symbol inside of another one does not hide the rest of the outer one, and no instruction is

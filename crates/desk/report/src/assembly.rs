@@ -35,6 +35,22 @@ impl<'a> ListAssembly<'a> {
         Self { assembly, advice }
     }
 
+    /// Calls `each` with what the rows of CSV can't say: which functions have code that is cut, may
+    /// be that of another file, or is missing, and why. Other formats say it in the report.
+    pub fn each_note(&self, list: &ListReport, style: &ReportStyle, each: impl Fn(&str)) {
+        let functions = list.rows.iter().zip(&self.assembly.functions);
+        for (row, function) in functions.filter(|_| style.format == ReportFormat::Csv) {
+            let note = |what: &str| each(&printable(&format!("{}: {what}", row.function)));
+            let doubtful = |piece: &&CodePiece| piece.is_cut || !piece.has_build_id;
+            for piece in pieces(function, self.assembly).filter(doubtful) {
+                note(&piece_note(piece));
+            }
+            for why in self.reasons(function) {
+                note(&why);
+            }
+        }
+    }
+
     /// Returns why instructions of a function are missing, with advice.
     fn reasons(&self, function: &FunctionAssembly) -> Vec<String> {
         let reason = |why: &MissingCode| {
@@ -72,8 +88,15 @@ pub fn list_assembly(
                 ("binary", ColumnAlign::Left),
             ]);
             for (row, function) in functions {
-                for listed in &function.instructions {
-                    table.row(csv_row(row, listed, code.assembly));
+                for (line, (values, instructions)) in lines(row, function) {
+                    let of_line = |rest| csv_row(row, line, rest);
+                    if let (Some(values), true) = (values, instructions.is_empty()) {
+                        table.row(of_line((values, Default::default())));
+                    }
+                    for listed in instructions {
+                        let values = listed.values.unwrap_or_default();
+                        table.row(of_line((values, csv_instruction(listed, code.assembly))));
+                    }
                 }
             }
             table.render(style)
@@ -173,22 +196,7 @@ fn table(
 fn code_notes(function: &FunctionAssembly, code: &ListAssembly<'_>) -> String {
     let mut notes = String::new();
     for piece in pieces(function, code.assembly) {
-        let symbol = piece.symbol.as_deref().unwrap_or("code without a symbol");
-        let cut = match piece.is_cut {
-            true => format!(", cut after {} instructions", piece.instructions.len()),
-            false => String::new(),
-        };
-        let doubt = match piece.has_build_id {
-            true => "",
-            false => "; no build id says whether this file ran",
-        };
-        notes.push_str(&format!(
-            "Code: {} at {:#x}, {} bytes of {}{cut}{doubt}\n",
-            printable(symbol),
-            piece.start,
-            piece.end.saturating_sub(piece.start),
-            printable(&piece.binary),
-        ));
+        notes.push_str(&format!("Code: {}\n", printable(&piece_note(piece))));
     }
     let what = match function.instructions.is_empty() {
         true => "No instructions",
@@ -198,6 +206,24 @@ fn code_notes(function: &FunctionAssembly, code: &ListAssembly<'_>) -> String {
         notes.push_str(&format!("{what}: {}\n", printable(&why)));
     }
     notes
+}
+
+/// Returns where a piece of code is, and what is doubtful about it.
+fn piece_note(piece: &CodePiece) -> String {
+    let symbol = piece.symbol.as_deref().unwrap_or("code without a symbol");
+    let cut = match piece.is_cut {
+        true => format!(", cut after {} instructions", piece.instructions.len()),
+        false => String::new(),
+    };
+    let doubt = match piece.has_build_id {
+        true => "",
+        false => "; no build id says whether this file ran",
+    };
+    let (start, size) = (piece.start, piece.end.saturating_sub(piece.start));
+    format!(
+        "{symbol} at {start:#x}, {size} bytes of {}{cut}{doubt}",
+        piece.binary
+    )
 }
 
 /// Returns the pieces of code that a function has instructions in.
@@ -227,21 +253,31 @@ fn inlined<'a>(row: &FunctionListing, instruction: &'a CodeInstruction) -> Optio
     (*innermost.function != row.function).then_some(innermost)
 }
 
+/// Returns the row of an instruction, or of a line without one, whose last cells are empty.
 fn csv_row(
     row: &FunctionListing,
-    listed: &ListedInstruction,
-    assembly: &ProfileAssembly,
+    line: i64,
+    ((flat, cum), instruction): ((i64, i64), [String; 3]),
 ) -> Vec<String> {
-    let (flat, cum) = listed.values.unwrap_or_default();
-    let numbers = [listed.line, flat, cum].map(|number| number.to_string());
+    let numbers = [line, flat, cum].map(|number| number.to_string());
     let mut cells = vec![row.function.clone(), row.file.clone()];
     cells.extend(numbers);
-    if let Some((piece, instruction)) = find(assembly, listed) {
-        cells.push(format!("{:#x}", instruction.address));
-        cells.push(instruction.text.to_string());
-        cells.push(piece.binary.to_string());
-    }
+    cells.extend(instruction);
     cells
+}
+
+/// Returns the cells of an instruction itself: its address, its text and its file.
+fn csv_instruction(listed: &ListedInstruction, assembly: &ProfileAssembly) -> [String; 3] {
+    find(assembly, listed)
+        .map(|(piece, instruction)| {
+            let address = format!("{:#x}", instruction.address);
+            [
+                address,
+                instruction.text.to_string(),
+                piece.binary.to_string(),
+            ]
+        })
+        .unwrap_or_default()
 }
 
 fn document(

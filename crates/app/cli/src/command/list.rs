@@ -8,7 +8,7 @@ use heapprof_report::ListAssembly;
 use crate::advice::note_question;
 use crate::args::{BINARY_ADVICE, ListArgs};
 use crate::context::{CommandContext, regex, row_limit, statements};
-use crate::output;
+use crate::{messages, output};
 
 pub(super) fn run(context: &CommandContext, args: &ListArgs) -> Result<()> {
     let wanted = regex(&args.regex, &args.profiles.profiles)?;
@@ -32,6 +32,7 @@ pub(super) fn run(context: &CommandContext, args: &ListArgs) -> Result<()> {
         let binaries = BinaryFolders::new(&args.debug_dir, BINARY_ADVICE);
         let assembly = question.assembly(source, &report, &binaries)?;
         let code = ListAssembly::new(&assembly, binaries.advice);
+        code.each_note(&report, &style, messages::note);
         heapprof_report::list_assembly(&report, &code, &read, &style)?
     } else {
         heapprof_report::list(&report, &read, &style)?
