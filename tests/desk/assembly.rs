@@ -393,3 +393,12 @@ fn slots_of_the_table_of_addresses_are_named() {
     }
     assert!(!has("hidden"), "{all:?}");
 }
+
+/// The SQL of a report has no instructions, so both together are refused.
+#[test]
+fn the_sql_of_instructions_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = list(folder.path(), &["--show-sql"]);
+    assert_eq!((refused.code, &*refused.out), (2, ""));
+    assert!(refused.err.contains("--show-sql"), "{}", refused.err);
+}

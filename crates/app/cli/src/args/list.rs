@@ -17,7 +17,7 @@ pub(crate) struct ListArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
     /// Show the instructions of each line, too, with their values
-    #[arg(long)]
+    #[arg(long, conflicts_with = "show_sql")]
     pub(crate) asm: bool,
     /// A folder with binaries or debug files for --asm; may be repeated
     #[arg(long, value_name = "DIR", requires = "asm")]
