@@ -4,6 +4,8 @@
 //! from a question by line. A sample counts once in both, so recursion can't push a line or the
 //! function beyond the total.
 
+use std::collections::HashMap;
+
 use crate::error::AnalysisError;
 use crate::header::{ReportHeader, header};
 use crate::session::AnalysisSession;
@@ -64,28 +66,28 @@ pub fn list(
         .limit
         .map_or(0, |limit| rows.len().saturating_sub(limit));
     rows.truncate(rows.len() - more);
-    let mut index = std::collections::HashMap::new();
-    for (at, row) in rows.iter().enumerate() {
-        index.insert((row.function.clone(), row.file.clone()), at);
+    let mut of_rows = vec![Vec::new(); rows.len()];
+    each_place(lines, &rows, "t.line", r#type, |row, place| {
+        of_rows[row].push(place);
+    })?;
+    for (row, lines) in rows.iter_mut().zip(of_rows) {
+        row.lines = lines;
     }
-    lines.rows(
-        "SELECT f.name, f.filename, t.line, t.flat, t.cum FROM function_total t \
-         JOIN function f ON f.id = t.function WHERE t.profile = 1 AND t.type = ?1 ORDER BY t.line",
-        [r#type],
-        |row| {
-            if let Some(&at) = index.get(&(row.get(0)?, row.get(1)?)) {
-                rows[at].lines.push((row.get(2)?, row.get(3)?, row.get(4)?));
-            }
-            Ok(())
-        },
-    )?;
     Ok(ListReport { header, rows, more })
 }
 
-/// An address of a function with its flat and cum.
-pub type AddressValues = (u64, i64, i64);
+/// An address of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressValues {
+    /// The address, as the profile of the session has it.
+    pub address: u64,
+    /// The sum over the samples whose leaf is there.
+    pub flat: i64,
+    /// The sum over the samples that have the address anywhere in their stack.
+    pub cum: i64,
+}
 
-/// Returns flat and cum of each address of the functions of a report `list`, in the order of its
+/// Returns the values of each address of the functions of a report `list`, in the order of its
 /// rows. `addresses` is a session by address of the same profile.
 pub fn list_addresses(
     addresses: &AnalysisSession,
@@ -94,21 +96,42 @@ pub fn list_addresses(
 ) -> Result<Vec<Vec<AddressValues>>, AnalysisError> {
     let (_, r#type) = header(addresses, 1, query)?;
     let mut values = vec![Vec::new(); list.rows.len()];
-    let mut index = std::collections::HashMap::new();
-    for (at, row) in list.rows.iter().enumerate() {
-        index.insert((row.function.clone(), row.file.clone()), at);
-    }
-    addresses.rows(
-        "SELECT f.name, f.filename, t.address, t.flat, t.cum FROM function_total t \
-         JOIN function f ON f.id = t.function WHERE t.profile = 1 AND t.type = ?1",
+    let each = |row: usize, (address, flat, cum): (i64, i64, i64)| {
+        let address = address as u64;
+        values[row].push(AddressValues { address, flat, cum });
+    };
+    each_place(addresses, &list.rows, "t.address", r#type, each)?;
+    Ok(values)
+}
+
+/// Calls `each` for each line or address of functions: with the index of the function, and with the
+/// place, its flat and its cum. `column` has the place; the lowest comes first.
+fn each_place(
+    session: &AnalysisSession,
+    functions: &[FunctionListing],
+    column: &str,
+    r#type: i64,
+    mut each: impl FnMut(usize, (i64, i64, i64)),
+) -> Result<(), AnalysisError> {
+    let index: HashMap<(&str, &str), usize> = functions
+        .iter()
+        .zip(0..)
+        .map(|(row, at)| ((&*row.function, &*row.file), at))
+        .collect();
+    session.rows(
+        &format!(
+            "SELECT f.name, f.filename, {column}, t.flat, t.cum FROM function_total t \
+             JOIN function f ON f.id = t.function WHERE t.profile = 1 AND t.type = ?1 \
+             ORDER BY {column}"
+        ),
         [r#type],
         |row| {
-            if let Some(&at) = index.get(&(row.get(0)?, row.get(1)?)) {
-                let address: i64 = row.get(2)?;
-                values[at].push((address as u64, row.get(3)?, row.get(4)?));
+            let (name, file): (String, String) = (row.get(0)?, row.get(1)?);
+            if let Some(&at) = index.get(&(&*name, &*file)) {
+                each(at, (row.get(2)?, row.get(3)?, row.get(4)?));
             }
             Ok(())
         },
     )?;
-    Ok(values)
+    Ok(())
 }

@@ -29,7 +29,7 @@ use std::rc::Rc;
 
 use heapprof_symbolize::code::CodeError;
 
-pub use crate::listing::{ProfileAssembly, assemble};
+pub use crate::listing::{InstructionKey, ProfileAssembly, assemble};
 pub use crate::wanted::WantedFunction;
 
 /// Largest number of instructions of one function. Functions that people read are much shorter.

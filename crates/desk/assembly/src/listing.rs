@@ -22,8 +22,35 @@ pub struct ProfileAssembly {
     pub pieces: Vec<CodePiece>,
     /// The instructions of each wanted function, in the order in which the functions were given.
     pub functions: Vec<FunctionAssembly>,
-    /// The key of the instruction of a location, by the location's index.
-    key_of: HashMap<u32, u64>,
+    /// The instruction of a location, by the location's index.
+    key_of: HashMap<u32, InstructionKey>,
+}
+
+/// Which instruction of a profile's code one is. It has a number, which takes the place of an
+/// address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct InstructionKey {
+    piece: u32,
+    instruction: u32,
+}
+
+impl InstructionKey {
+    /// Returns the key with a number; `None` for 0, which no instruction has.
+    #[must_use]
+    pub fn from_number(number: u64) -> Option<Self> {
+        let number = number.checked_sub(1)?;
+        let (piece, instruction) = ((number >> 32) as u32, number as u32);
+        Some(Self { piece, instruction })
+    }
+
+    fn from_listed(listed: &ListedInstruction) -> Self {
+        let (piece, instruction) = (listed.piece, listed.instruction);
+        Self { piece, instruction }
+    }
+
+    fn number(self) -> u64 {
+        (u64::from(self.piece) << 32 | u64::from(self.instruction)) + 1
+    }
 }
 
 /// An address of a wanted function.
@@ -82,8 +109,9 @@ pub fn assemble(
         }
     }
     for function in &mut assembly.functions {
-        let key = |listed: &ListedInstruction| (listed.piece, listed.instruction);
-        function.instructions.sort_unstable_by_key(key);
+        function
+            .instructions
+            .sort_unstable_by_key(InstructionKey::from_listed);
     }
     assembly
 }
@@ -151,13 +179,14 @@ struct FunctionInPiece {
 }
 
 impl ProfileAssembly {
-    /// Replaces the address of each location with an instruction by the key of the instruction, so
+    /// Replaces the address of each location with an instruction by the instruction's number, so
     /// that rows by address are rows by instruction. Locations without one get the address 0. All
     /// lines become 0, so that an instruction has one row for each function.
     pub fn mark(&self, profile: &mut Profile) {
         for (location, index) in profile.location.iter_mut().zip(0..) {
             if !location.line.is_empty() {
-                location.address = self.key_of.get(&index).copied().unwrap_or(0);
+                let key = self.key_of.get(&index);
+                location.address = key.map_or(0, |key| key.number());
             }
         }
         for line in &mut profile.line {
@@ -165,17 +194,13 @@ impl ProfileAssembly {
         }
     }
 
-    /// Sets flat and cum of an instruction in a function's listing. `key` is an address of a
-    /// profile that [`mark`](Self::mark) changed.
-    pub fn set_values(&mut self, function: usize, key: u64, flat: i64, cum: i64) {
-        let place = key
-            .checked_sub(1)
-            .map(|key| ((key >> 32) as u32, key as u32));
-        let listed = self.functions.get_mut(function);
-        if let (Some(place), Some(function)) = (place, listed)
+    /// Sets flat and cum of an instruction in a function's listing. The number of `key` is an
+    /// address of a profile that [`mark`](Self::mark) changed.
+    pub fn set_values(&mut self, function: usize, key: InstructionKey, flat: i64, cum: i64) {
+        if let Some(function) = self.functions.get_mut(function)
             && let Ok(at) = function
                 .instructions
-                .binary_search_by_key(&place, |listed| (listed.piece, listed.instruction))
+                .binary_search_by_key(&key, InstructionKey::from_listed)
         {
             function.instructions[at].values = Some((flat, cum));
         }
@@ -256,8 +281,11 @@ impl ProfileAssembly {
                     let frames = &pieces[piece].instructions[at].frames;
                     finder.learn(address.wanted, address.inner_namesakes, frames);
                     function.lines.entry(at).or_insert(address.line);
-                    let key = ((first + piece) as u64) << 32 | at as u64;
-                    self.key_of.insert(address.location, key + 1);
+                    let key = InstructionKey {
+                        piece: (first + piece) as u32,
+                        instruction: at as u32,
+                    };
+                    self.key_of.insert(address.location, key);
                 }
                 None if pieces[piece].is_cut => {
                     function.behind_cut.insert(place);

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use anyhow::Result;
 use heapprof_analysis::{
     AnalysisSession, Granularity, ProfileQuestion, Query, QuestionSource, TypeSelection,
-    list::{ListReport, list, list_addresses},
+    list::{AddressValues, ListReport, list, list_addresses},
 };
-use heapprof_assembly::{ProfileAssembly, WantedFunction, assemble};
+use heapprof_assembly::{InstructionKey, ProfileAssembly, WantedFunction, assemble};
 use heapprof_symbolize::SymbolizeOptions;
 use heapprof_text::explain_shown_match;
 use regex::Regex;
@@ -127,8 +127,10 @@ impl ListQuestion {
         let session = AnalysisSession::new(question)?;
         let values = list_addresses(&session, report, &query)?;
         for (function, values) in values.into_iter().enumerate() {
-            for (key, flat, cum) in values {
-                assembly.set_values(function, key, flat, cum);
+            for AddressValues { address, flat, cum } in values {
+                if let Some(key) = InstructionKey::from_number(address) {
+                    assembly.set_values(function, key, flat, cum);
+                }
             }
         }
         Ok(assembly)
