@@ -97,6 +97,23 @@ pub(crate) fn disassemble(file: &CodeFile<'_>, addresses: &[u64], left: &mut usi
     }
 }
 
+/// Largest number of functions at an address. The functions between the inner ones and the
+/// outermost one are left out.
+const MAX_DEPTH: usize = 256;
+/// Number of functions at all addresses of a file from which on only the innermost and the
+/// outermost one are kept.
+const MAX_FRAMES: usize = 4 << 20;
+
+/// Leaves out the functions in the middle, so that `depth` remain.
+fn shorten(frames: &mut Vec<SourceFrame>, depth: usize) {
+    if frames.len() > depth
+        && let Some(outermost) = frames.pop()
+    {
+        frames.truncate(depth.saturating_sub(1));
+        frames.push(outermost);
+    }
+}
+
 /// Reads the source lines of instructions. Equal texts and equal frames share their memory.
 #[derive(Default)]
 struct LineReader {
@@ -104,6 +121,8 @@ struct LineReader {
     /// The source names of linker names.
     names: HashMap<String, Rc<str>>,
     last: Option<Rc<[SourceFrame]>>,
+    /// Number of functions that were kept.
+    kept: usize,
 }
 
 impl LineReader {
@@ -116,9 +135,14 @@ impl LineReader {
                 line: frame.line,
             });
         });
+        shorten(
+            &mut frames,
+            if self.kept < MAX_FRAMES { MAX_DEPTH } else { 2 },
+        );
         if let Some(last) = self.last.as_ref().filter(|last| ***last == *frames) {
             return last.clone();
         }
+        self.kept += frames.len();
         let frames: Rc<[SourceFrame]> = frames.into();
         self.last = Some(frames.clone());
         frames
@@ -141,5 +165,35 @@ impl LineReader {
         let name = self.text(name.as_deref().unwrap_or(linker_name));
         self.names.insert(linker_name.to_string(), name.clone());
         name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_in_the_middle_are_left_out() {
+        let frames = |count: u32| -> Vec<SourceFrame> {
+            let frame = |line| SourceFrame {
+                function: "f".into(),
+                file: "f.c".into(),
+                line,
+            };
+            (0..count).map(frame).collect()
+        };
+        for (count, depth, expected) in [
+            (0, 2, vec![]),
+            (1, 2, vec![0]),
+            (2, 2, vec![0, 1]),
+            (5, 2, vec![0, 4]),
+            (5, 3, vec![0, 1, 4]),
+            (5, 5, vec![0, 1, 2, 3, 4]),
+        ] {
+            let mut frames = frames(count);
+            shorten(&mut frames, depth);
+            let lines: Vec<u32> = frames.iter().map(|frame| frame.line).collect();
+            assert_eq!(lines, expected, "{count} {depth}");
+        }
     }
 }
