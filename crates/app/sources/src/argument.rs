@@ -90,7 +90,7 @@ mod tests {
             "",
             " top  -n 3 'a b'",
             "list http://host/x",
-            "sql \"SELECT 'a@b'\"",
+            "list \"'a@b'\"",
         ] {
             assert_eq!(line_without_secrets(line), line);
         }
