@@ -29,13 +29,14 @@ const OWNED: &[(&str, &str)] = &[
     ("ureq", "heapprof-sources heapprof-stores"),
     // heapprof-cli uses it for children and files of other users, heapprof-symbolize for files of
     // other users, heapprof-live for the clock of a recording, heapprof-attach for a lock,
-    // heapprof-process for the sizes of pages and ticks, heapprof-prompt for the terminal and the
-    // lock of the history, and heapprof-recorder as heapprof-cli does.
+    // heapprof-dropin for tools that end at a deadline, heapprof-process for the sizes of pages and
+    // ticks, heapprof-prompt for the terminal and the lock of the history, and heapprof-recorder as
+    // heapprof-cli does.
     (
         "rustix",
         "heapprof-cli heapprof-carried heapprof-files heapprof-sources heapprof-stores \
          heapprof-symbolize heapprof-live heapprof-attach heapprof-process heapprof-terminal \
-         heapprof-recorder heapprof-watch heapprof-inspect heapprof-prompt",
+         heapprof-recorder heapprof-watch heapprof-inspect heapprof-prompt heapprof-dropin",
     ),
     (
         "signal-hook",

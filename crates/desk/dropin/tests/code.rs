@@ -388,50 +388,6 @@ fn an_inlined_function_has_its_own_lines() {
     );
 }
 
-/// A small profile can have a location with many inlined calls. The page does not grow with their
-/// square.
-#[test]
-fn deeply_inlined_calls_are_cut() {
-    let page_of = |depth: i64| {
-        let mut builder = ProfileBuilder::new(&[("objects", "count"), ("space", "bytes")]);
-        let name = builder.text("deep");
-        let function = builder.function(Function {
-            name,
-            system_name: name,
-            ..Function::default()
-        });
-        let lines: Vec<Line> = (1..=depth)
-            .map(|line| Line {
-                function,
-                line,
-                column: 0,
-            })
-            .collect();
-        let location = builder.location(None, 0x1000, false, &lines);
-        builder.add_sample(vec![location], &[1, 3570], &mut []);
-        let read = |file: &str| Err(format!("open {file}: no such file or directory"));
-        let notes = std::cell::RefCell::new(Vec::new());
-        let note = |text: &str| notes.borrow_mut().push(text.to_string());
-        let (mut out, options) = (Vec::new(), options("deep"));
-        weblist(
-            &builder.finish(),
-            &options,
-            &MadeTool,
-            &read,
-            &note,
-            &mut out,
-        )
-        .unwrap();
-        (out.len(), notes.into_inner())
-    };
-    let (shallow, notes) = page_of(200);
-    assert!(notes.is_empty(), "{notes:?}");
-    let (deep, notes) = page_of(20_000);
-    assert!(shallow < deep && deep < 64 << 20, "{shallow} {deep}");
-    assert_eq!(notes.len(), 1);
-    assert!(notes[0].contains("inlined so deeply"), "{notes:?}");
-}
-
 #[test]
 fn a_page_without_a_match_is_an_error() {
     let read = |file: &str| panic!("{file}");

@@ -145,8 +145,8 @@ fn symbolize_mapping(
     Ok(())
 }
 
-/// Reads the wanted addresses and their names from an answer. A last line without an end is not complete,
-/// and is left out.
+/// Reads the wanted addresses and their names from an answer. A last line without an end is not
+/// complete, and is left out.
 fn parse_names(answer: &[u8], is_wanted: impl Fn(u64) -> bool) -> Result<Vec<(u64, &[u8])>> {
     let pattern = NAMED_ADDRESS.as_ref().context("the answer can't be read")?;
     let mut names = Vec::new();

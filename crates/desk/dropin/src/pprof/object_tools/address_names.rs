@@ -19,7 +19,8 @@ struct NamedRange {
 pub(super) struct AddressNames(Vec<NamedRange>);
 
 impl AddressNames {
-    /// Reads the symbols of a file. `base` is added to their addresses. nm is ended at the deadline.
+    /// Reads the symbols of a file. `base` is added to their addresses. nm is ended at the
+    /// deadline.
     pub(super) fn read(
         nm: &Path,
         file: &Path,

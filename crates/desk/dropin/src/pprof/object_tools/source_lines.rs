@@ -79,8 +79,8 @@ impl LineFinder {
     }
 }
 
-/// Whether llvm-symbolizer reads a file name in a question as one word. It reads a line break as the
-/// end of the question.
+/// Whether llvm-symbolizer reads a file name in a question as one word. It reads a line break as
+/// the end of the question.
 fn is_word(name: &str) -> bool {
     !name.contains(|c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | '\''))
 }
