@@ -105,7 +105,7 @@ class Surroundings:
         blocks = {}
         for i, block in enumerate(stdout.split(PROMPT)):
             part = f"stdout of line {i}, {shown(lines.get(i, b''))}"
-            blocks[part] = stated(part, block)
+            blocks[part] = stated(part, inflated(block))
         if session.joined:
             return first | self.files(), {f"joined {k}": v for k, v in blocks.items()}
         notes = {f"stderr line {i + 1}": v for i, v in enumerate(stderr.split(b"\n"))}
