@@ -57,12 +57,27 @@ pub(crate) fn as_word(text: &str) -> String {
     word
 }
 
-/// Splits a line into words. `> FILE` at the end becomes the option `-o FILE`.
+/// Name of the program, which lines that were copied from elsewhere begin with.
+const PROGRAM: &str = "heapprof";
+
+/// Splits a line into words. `> FILE` at the end becomes the option `-o FILE`. The name of the
+/// program at the beginning is left out.
 ///
 /// # Errors
-/// A quote has no end, or not exactly one file follows `>`.
+/// A quote has no end, not exactly one file follows `>`, or there is a pipe.
 pub(crate) fn split_line(line: &str) -> Result<Vec<String>> {
-    let Some(at) = sign_of_file(line) else {
+    if sign(line, '|').is_some_and(|at| line[at + 1..].starts_with(is_blank)) {
+        bail!("there are no pipes here; > FILE writes the report into a file");
+    }
+    let mut words = split_command(line)?;
+    if words.len() > 1 && words[0] == PROGRAM {
+        words.remove(0);
+    }
+    Ok(words)
+}
+
+fn split_command(line: &str) -> Result<Vec<String>> {
+    let Some(at) = sign(line, '>') else {
         return split(line);
     };
     let (command, file) = line.split_at(at);
@@ -93,13 +108,13 @@ fn split(line: &str) -> Result<Vec<String>> {
     }
 }
 
-/// Returns where the first `>` is that begins a word and is not quoted.
-fn sign_of_file(line: &str) -> Option<usize> {
+/// Returns where the first `sign` is that begins a word and is not quoted.
+fn sign(line: &str, sign: char) -> Option<usize> {
     let mut scan = QuoteScan::default();
     let mut begins_word = true;
     for (at, next) in line.char_indices() {
         match (scan.is_bare(next), next) {
-            (true, '>') if begins_word => return Some(at),
+            (true, found) if begins_word && found == sign => return Some(at),
             // The rest is a comment.
             (true, '#') if begins_word => return None,
             (is_bare, _) => begins_word = is_bare && is_blank(next),
@@ -125,6 +140,11 @@ mod tests {
             ("list \\>x a=>b", "list|>x|a=>b"),
             ("list \"a\\\" >b\" 'c\\' >d", "list|a\" >b|c\\|-o|d"),
             ("top # > x", "top"),
+            ("heapprof top -n 5 > a", "top|-n|5|-o|a"),
+            ("heapprof", "heapprof"),
+            ("list 'heapprof'", "list|heapprof"),
+            ("list a|b |c", "list|a|b||c"),
+            ("list 'a | b'", "list|a | b"),
             ("", ""),
         ] {
             assert_eq!(split_line(line).unwrap().join("|"), words, "{line}");
@@ -165,6 +185,10 @@ mod tests {
             ("list 'x > y", "a quote in the line has no end"),
             ("top > 'x", "a quote in the line has no end"),
             ("top >", "no file follows >"),
+            (
+                "top | head",
+                "there are no pipes here; > FILE writes the report into a file",
+            ),
             ("top > a b", "b: only one file may follow >"),
             (
                 "top >>a",
