@@ -9,6 +9,7 @@ use heapprof_assembly::{
     CodeInstruction, CodePiece, FunctionAssembly, ListedInstruction, MissingCode, ProfileAssembly,
     SourceFrame,
 };
+use heapprof_text::shorten_one;
 use serde_json::{Map, Value, json};
 
 use crate::error::ReportError;
@@ -175,22 +176,29 @@ fn table(
             ListedSource::Unknown => String::new(),
         };
         table.row(vec![flat, cum, number_cell(line), String::new(), text]);
+        let mut above = String::new();
         for listed in instructions {
             let Some((_, instruction)) = find(assembly, listed) else {
                 continue;
             };
             let [flat, cum] = value_cells(listed.values, measure);
             let address = format!("{:#x}", instruction.address);
-            let inlined = inlined(row, instruction).map_or(String::new(), |frame| {
+            let place = inlined(row, instruction).map_or(String::new(), |frame| {
+                let name = shorten_one(&frame.function, INLINED_COLUMNS);
                 let file = frame.file.rsplit('/').next().unwrap_or(&frame.file);
-                format!("  # {} {file}:{}", frame.function, frame.line)
+                format!("  # {name} {file}:{}", frame.line)
             });
-            let text = format!("    {}{inlined}", instruction.text);
+            let shown = if place == above { "" } else { &place };
+            let text = format!("    {}{shown}", instruction.text);
+            above = place;
             table.row(vec![flat, cum, String::new(), address, text]);
         }
     }
     table
 }
+
+/// Number of columns for the name of an inlined function.
+const INLINED_COLUMNS: usize = 60;
 
 /// Returns the lines above the table of a function: where its code is, and what is missing of it.
 fn code_notes(function: &FunctionAssembly, code: &ListAssembly<'_>) -> String {
