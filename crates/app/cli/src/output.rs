@@ -2,7 +2,7 @@
 //! it is complete.
 
 use std::fs::File;
-use std::io::{self, BufReader, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -77,10 +77,7 @@ pub(crate) fn command_reader(
         PromptStream::Output => Box::new(io::stdout()),
         PromptStream::Messages => Box::new(io::stderr()),
     };
-    Ok(Box::new(ScriptReader::new(
-        BufReader::new(io::stdin()),
-        output,
-    )))
+    Ok(Box::new(ScriptReader::new(io::stdin(), output)))
 }
 
 /// Prints a command's help, or the version.
