@@ -15,7 +15,8 @@ use super::pprof::{page, parts, plain, sample, serve};
 /// Compiles a program and writes a profile of its function `made`, whose name and source are
 /// hostile to a page. Returns the profile's path.
 fn profile(folder: &Path) -> String {
-    let source = "/* <b>&'\" */ int made(int x) {\n    return x * 3;\n}\nint main(void) { return made(1); }\n";
+    let source = "/* <b>&'\" */ int made(int x) {\n    return x * 3;\n}\n\
+                  int main(void) { return made(1); }\n";
     fs::write(folder.join("made<i>.c"), source).unwrap();
     let mut compiler = Command::new("cc");
     compiler.args(["-O0", "-g", "-o", "made", "made<i>.c"]);
@@ -73,10 +74,10 @@ fn code_is_that_of_the_command_line() {
     let folder = tempfile::tempdir().unwrap();
     let profile = profile(folder.path());
     let server = serve(folder.path(), &["-symbolize=none", &profile]);
-    let printed = ok(&["pprof", "-symbolize=none", "-disasm=made", &profile]);
+    let disassembled = ok(&["pprof", "-symbolize=none", "-disasm=made", &profile]);
     let shown = page(&server, "/disasm", "f=made");
     let shown = plain(parts(&shown, "<pre id=\"text\">", "</pre>")[0]);
-    assert_eq!(shown, printed);
+    assert_eq!(shown, disassembled);
 
     let file = folder.path().join("list.html").display().to_string();
     let output = format!("-output={file}");
@@ -95,6 +96,17 @@ fn code_is_that_of_the_command_line() {
     let shown = words(shown[0]);
     assert_eq!(shown, words(&format!("<h2>{}", printed[0])));
     assert!(shown.contains(&"return".to_string()), "{shown:?}");
+    // What a setting changes is not said to have no effect.
+    for (setting, flag) in [("intel=t", "-intel_syntax"), ("mean=t", "-mean")] {
+        let changed = ok(&["pprof", "-symbolize=none", "-disasm=made", flag, &profile]);
+        assert_ne!(changed, disassembled, "{setting}");
+        let shown = page(&server, "/disasm", &format!("f=made&{setting}"));
+        assert!(!shown.contains("no effect"), "{setting}: {shown}");
+        let text = plain(parts(&shown, "<pre id=\"text\">", "</pre>")[0]);
+        assert_eq!(text, changed, "{setting}");
+    }
+    let sorted = page(&server, "/disasm", "f=made&sort=cum");
+    assert!(sorted.contains("sort: no effect on this view"), "{sorted}");
     let names = page(&server, "/source", "f=made%3Ci");
     assert!(!names.contains("<i>") && !names.contains("<b>"), "{names}");
 }

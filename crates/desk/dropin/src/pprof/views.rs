@@ -160,10 +160,8 @@ impl LoadedViews {
                 "trim",
                 "sort",
                 "calltree",
-                "mean",
                 "noinlines",
                 "compact",
-                "intel",
             ],
         };
         // The base was subtracted when the profile was read.
