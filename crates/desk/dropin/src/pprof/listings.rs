@@ -10,7 +10,10 @@ use heapprof_text::printable;
 use super::config::PprofConfig;
 use super::object_tools::ObjectTools;
 use super::sources::SourceFileCache;
-use crate::report::{self, ListingOrder, ListingRow, ObjectProblem, PprofReportOptions};
+use crate::error::DropinError;
+use crate::report::{
+    self, ListingOrder, ListingRow, ObjectProblem, PprofReportOptions, SourceReader,
+};
 
 /// Prints the source lines of functions.
 pub(super) fn list(
@@ -59,13 +62,9 @@ pub(super) fn weblist(
     config: &PprofConfig<'_>,
     out: &mut dyn Write,
 ) -> Result<()> {
-    let tools = ObjectTools::new(config);
-    let sources = SourceFileCache::new(options)?;
-    let read = |file: &str| sources.read(file);
-    let note = |text: &str| config.note(text);
-    Ok(report::weblist(
-        profile, options, &tools, &read, &note, out,
-    )?)
+    with_sources(options, config, |tools, read, note| {
+        report::weblist(profile, options, tools, read, note, out)
+    })
 }
 
 /// Gives `show` the rows of the source lines of functions and of their instructions.
@@ -76,10 +75,19 @@ pub(super) fn source_rows(
     config: &PprofConfig<'_>,
     show: &mut dyn FnMut(ListingRow) -> io::Result<()>,
 ) -> Result<()> {
+    with_sources(options, config, |tools, read, note| {
+        report::source_listing(profile, options, order, tools, read, note, show)
+    })
+}
+
+/// Calls `list` with the outside tools, a reader of source files, and what prints a note.
+fn with_sources(
+    options: &PprofReportOptions,
+    config: &PprofConfig<'_>,
+    list: impl FnOnce(&ObjectTools, SourceReader<'_>, &dyn Fn(&str)) -> Result<(), DropinError>,
+) -> Result<()> {
     let tools = ObjectTools::new(config);
     let sources = SourceFileCache::new(options)?;
     let read = |file: &str| sources.read(file);
-    let note = |text: &str| config.note(text);
-    let listed = report::source_listing(profile, options, order, &tools, &read, &note, show);
-    Ok(listed?)
+    Ok(list(&tools, &read, &|text| config.note(text))?)
 }
