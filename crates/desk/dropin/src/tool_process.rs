@@ -203,7 +203,7 @@ impl ToolProcess {
     }
 
     /// Whether the tool was ended at its deadline.
-    pub(crate) fn is_late(&self) -> bool {
+    fn is_late(&self) -> bool {
         self.is_late.load(Ordering::Relaxed)
     }
 

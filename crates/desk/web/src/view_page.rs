@@ -7,6 +7,7 @@ use std::fmt::Write;
 
 use form_urlencoded::Serializer;
 
+use self::listing::push_listing;
 use crate::page::{ServedPage, escape_html, hash_of};
 
 pub use self::{
@@ -127,7 +128,7 @@ impl ViewPage {
                 html += &escape_lines(text);
                 html += "</pre>\n";
             }
-            ViewBody::Listing(functions) => Self::push_listing(&mut html, functions),
+            ViewBody::Listing(functions) => push_listing(&mut html, functions),
             ViewBody::Flame(flame) => flame.push_svg(&mut html, self),
         }
         html += &format!("</main>\n<script>{VIEW_SCRIPT}</script>\n</body>\n</html>\n");

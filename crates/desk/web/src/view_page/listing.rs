@@ -1,7 +1,7 @@
 //! Writes a listing of source lines with their instructions. A click on a line shows its
 //! instructions, without a script.
 
-use super::ViewPage;
+use super::escape_lines;
 use crate::page::escape_html;
 
 /// A function of a listing.
@@ -39,30 +39,28 @@ pub struct ViewInstruction {
     pub is_call: bool,
 }
 
-impl ViewPage {
-    /// Appends the functions of a listing.
-    pub(super) fn push_listing(html: &mut String, functions: &[ViewFunction]) {
-        if functions.is_empty() {
-            *html += "<p class=\"filename\">No line of these functions has a value.</p>\n";
+/// Appends the functions of a listing.
+pub(super) fn push_listing(html: &mut String, functions: &[ViewFunction]) {
+    if functions.is_empty() {
+        *html += "<p class=\"filename\">No line of these functions has a value.</p>\n";
+    }
+    for function in functions {
+        *html += &format!(
+            "<section class=\"listing\"><h2>{}</h2><p class=\"filename\">{}</p>\n<div \
+             class=\"code\"><div>{}</div>\n",
+            escape_html(&function.name),
+            escape_html(&function.file),
+            escape_html(&function.sums),
+        );
+        for line in &function.lines {
+            push_line(html, line);
         }
-        for function in functions {
-            *html += &format!(
-                "<section class=\"listing\"><h2>{}</h2><p class=\"filename\">{}</p>\n<div \
-                 class=\"code\"><div>{}</div>\n",
-                escape_html(&function.name),
-                escape_html(&function.file),
-                escape_html(&function.sums),
-            );
-            for line in &function.lines {
-                push_line(html, line);
-            }
-            *html += "</div></section>\n";
-        }
+        *html += "</div></section>\n";
     }
 }
 
 fn push_line(html: &mut String, line: &ViewLine) {
-    let text = super::escape_lines(&line.text);
+    let text = escape_lines(&line.text);
     if line.instructions.is_empty() {
         let class = if line.has_code { "" } else { " class=\"nop\"" };
         *html += &format!("<div{class}>{text}</div>\n");
@@ -71,7 +69,7 @@ fn push_line(html: &mut String, line: &ViewLine) {
     *html += &format!("<details><summary>{text}</summary>\n");
     for row in &line.instructions {
         let class = if row.is_call { "call" } else { "asm" };
-        let (text, place) = (super::escape_lines(&row.text), escape_html(&row.place));
+        let (text, place) = (escape_lines(&row.text), escape_html(&row.place));
         *html += &format!("<div class=\"{class}\">{text} <span>{place}</span></div>\n");
     }
     *html += "</details>\n";
