@@ -326,8 +326,8 @@ fn a_profile_without_a_build_id_is_doubted() {
     let (code, texts) = OF_X86_64;
     let path = folder.join("program");
     let doubt = "bytes of program; no build id says whether this file ran";
-    let other = "has the function \"total\" at 0x401004, so it is not the file that ran; no build id \
-                 was compared; give the folder of the right one with --debug-dir";
+    let other = "has the function \"total\" at 0x401004, so it is not the file that ran; no build \
+                 id was compared; give the folder of the right one with --debug-dir";
     for (symbol, has_code) in [("sum", true), ("sum.isra.0", true), ("total", false)] {
         let file = ElfFile {
             processor: X86_64,

@@ -438,7 +438,7 @@ fn send_all(server: &Server, requests: &[(String, Vec<u8>, &'static [u16])]) {
         let reason = reply.error();
         let body = String::from_utf8(reply.body).unwrap();
         if body.starts_with("<!doctype html>") {
-            // Who has the token gets a page with the views and the reason.
+            // A client that has the token gets a page with the views and the reason.
             assert!(what.contains(&server.token), "{what}");
             assert!(!reason.is_empty() && reason.len() < 1000, "{what}: {body}");
             assert_eq!(body.matches("<script").count(), 1, "{what}: {body}");

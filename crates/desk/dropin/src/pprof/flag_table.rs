@@ -112,7 +112,8 @@ const PPROF_FLAGS: &[PprofFlag] = &[
                                           for graphs"),
     flag(Filter, Float, "nodefraction", "0.005", "Hide functions below this share of the total"),
     flag(Filter, Float, "edgefraction", "0.001", "Hide edges below this share of the total"),
-    flag(Filter, Bool, "trim", "true", "Obey nodecount, nodefraction, edgefraction; =false shows all"),
+    flag(Filter, Bool, "trim", "true", "Obey nodecount, nodefraction, edgefraction; =false shows \
+                                        all"),
     flag(Filter, Bool, "drop_negative", "false", "Hide functions with values below 0"),
     flag(Filter, Text, "focus", "", "Keep only samples with a match"),
     flag(Filter, Text, "ignore", "", "Leave out samples with a match"),
