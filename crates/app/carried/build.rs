@@ -1,9 +1,12 @@
-//! Builds libheapprof.so, which this binary carries, by a nested cargo with a separate target
-//! folder.
+//! Provides libheapprof.so, which this binary carries: a nested cargo builds it in a separate target
+//! folder, unless `HEAPPROF_LIBRARY` names a library that was built before.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The environment variable that names a library to carry, instead of one that is built here. A
+/// static heapprof carries a library that was built for another libc.
+const LIBRARY_VARIABLE: &str = "HEAPPROF_LIBRARY";
 const HEADER_PATH: &str = "../../../include/heapprof.h";
 const PERL_MODULE_PATH: &str = "../../../perl/Devel-HeapProf";
 
@@ -32,6 +35,14 @@ fn main() {
     }
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
     let library = out.join("libheapprof.so");
+    println!("cargo::rerun-if-env-changed={LIBRARY_VARIABLE}");
+    if let Some(prebuilt) = std::env::var_os(LIBRARY_VARIABLE) {
+        println!("cargo::rerun-if-changed={}", Path::new(&prebuilt).display());
+        std::fs::copy(&prebuilt, &library)
+            .unwrap_or_else(|error| panic!("{LIBRARY_VARIABLE}: {prebuilt:?}: {error}"));
+        name_folder(&library);
+        return;
+    }
     let supported = [
         "CARGO_CFG_TARGET_ARCH",
         "CARGO_CFG_TARGET_OS",
