@@ -7,6 +7,7 @@ pub(crate) mod entries;
 pub(crate) mod frame_index;
 pub(crate) mod image;
 pub(crate) mod lasting_code;
+pub(crate) mod listed_modules;
 pub(crate) mod loader_guard;
 pub(crate) mod mappings;
 pub(crate) mod maps;

@@ -12,7 +12,8 @@
 //! * `tls`: the thread's slot.
 //! * `stack_switch`: a stack to change to.
 //! * `arch`: the code that depends on the processor.
-//! * `weak`: functions of glibc that older versions lack.
+//! * `weak`: functions that not every libc has.
+//! * `loader`: the loader's list of loaded objects.
 //! * `program`, `status`, `trial`: the program's name, facts about the process from /proc, and
 //!   whether the process would survive a filter of system calls.
 //! * `atomic`: the standard atomic types, or those of a model test.
@@ -25,6 +26,7 @@
 pub mod arch;
 pub mod arena;
 pub mod atomic;
+pub mod loader;
 pub mod lock;
 pub mod pages;
 pub mod program;

@@ -1,7 +1,10 @@
-//! Symbols of libc that older versions lack. The linker makes a symbol null if it does not exist.
+//! Symbols that not every libc has, or not every version of it. The linker makes a symbol null if it
+//! does not exist.
 
 use std::arch::global_asm;
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
+
+use crate::loader;
 
 global_asm!(
     ".weak _dl_find_object",
@@ -9,6 +12,9 @@ global_asm!(
     ".weak _IO_list_lock",
     ".weak _IO_list_unlock",
     ".weak _IO_list_resetlock",
+    ".weak gnu_get_libc_version",
+    ".weak __libc_start_main",
+    ".weak pthread_exit",
     ".pushsection .data.rel.ro.heapprof_weak,\"aw\",@progbits",
     ".balign 8",
     ".globl heapprof_weak",
@@ -20,7 +26,10 @@ global_asm!(
     ".quad _IO_list_lock",
     ".quad _IO_list_unlock",
     ".quad _IO_list_resetlock",
-    ".size heapprof_weak, 40",
+    ".quad gnu_get_libc_version",
+    ".quad __libc_start_main",
+    ".quad pthread_exit",
+    ".size heapprof_weak, 64",
     ".popsection",
 );
 
@@ -32,6 +41,11 @@ struct WeakSymbols {
     lock_streams: Option<unsafe extern "C" fn()>,
     unlock_streams: Option<unsafe extern "C" fn()>,
     reset_streams: Option<unsafe extern "C" fn()>,
+    glibc_version: Option<unsafe extern "C" fn() -> *const c_char>,
+    /// Address of the function that calls main.
+    start_main: usize,
+    /// Address of the function that ends a thread.
+    exit_thread: usize,
 }
 
 unsafe extern "C" {
@@ -60,6 +74,30 @@ pub struct LinkMap {
     address: usize,
     /// The path of the object's file, which ends with a zero.
     pub name: *const u8,
+}
+
+/// Whether the program's libc is glibc.
+pub fn is_glibc() -> bool {
+    if cfg!(miri) {
+        return false;
+    }
+    // SAFETY: defined in the assembly at the top of this file, and never written.
+    let has_version = unsafe { WEAK_SYMBOLS.glibc_version.is_some() };
+    // A library that lets programs for glibc run with musl has that function, too.
+    has_version && !loader::is_musl()
+}
+
+/// Returns the addresses of musl's functions that call main and that end a thread; 0 if they are
+/// not known. Returns `None` in a program of another libc.
+pub fn musl_start_functions() -> Option<[usize; 2]> {
+    // SAFETY: defined in the assembly at the top of this file, and never written.
+    let functions = unsafe { [WEAK_SYMBOLS.start_main, WEAK_SYMBOLS.exit_thread] };
+    loader::is_musl().then_some(functions)
+}
+
+/// Whether the program's libc is glibc or musl.
+pub fn is_known_libc() -> bool {
+    is_glibc() || loader::debug_structure() != 0
 }
 
 /// Whether glibc can find an object without taking the loader's lock.

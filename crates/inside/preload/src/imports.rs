@@ -10,9 +10,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use heapprof_platform::sys;
-
-use heapprof_providers::loaded_objects;
+use heapprof_platform::{loader, sys};
 
 // The linker's symbols for where this library is.
 std::arch::global_asm!(".hidden _DYNAMIC", ".hidden __ehdr_start");
@@ -24,12 +22,16 @@ unsafe extern "C" {
     static OWN_START: u8;
 }
 
-/// File names of glibc's objects. Before 2.34, some functions were in separate objects.
-const GLIBC_OBJECTS: [&[u8]; 4] = [
+/// File names of the objects of glibc and musl. Before glibc 2.34, some functions were in separate
+/// objects. In musl, the loader is libc, and has the name by which it was called.
+const LIBC_OBJECTS: [&[u8]; 7] = [
     b"libc.so.6",
     b"ld-linux-x86-64.so.2",
     b"libpthread.so.0",
     b"libdl.so.2",
+    b"ld-musl-x86_64.so.1",
+    b"libc.musl-x86_64.so.1",
+    b"libc.so",
 ];
 
 /// Functions whose slots may point at the program's own functions. If the program defines malloc,
@@ -125,9 +127,9 @@ struct LoadedImage {
 
 /// The image of this library.
 static OWN_IMAGE: LoadedImage = LoadedImage::new();
-/// The images of [`GLIBC_OBJECTS`].
-static GLIBC_IMAGES: [LoadedImage; GLIBC_OBJECTS.len()] =
-    [const { LoadedImage::new() }; GLIBC_OBJECTS.len()];
+/// The images of [`LIBC_OBJECTS`].
+static LIBC_IMAGES: [LoadedImage; LIBC_OBJECTS.len()] =
+    [const { LoadedImage::new() }; LIBC_OBJECTS.len()];
 
 /// A symbol in an object's symbol table.
 #[derive(Clone, Copy)]
@@ -334,8 +336,10 @@ impl LoadedImage {
                 // text. The caller promises that of `name`.
                 unsafe {
                     let entry = self.symbol(symbol);
-                    let is_right =
-                        version.is_none() || self.defined_hash(self.version(symbol)) == version;
+                    // musl's symbols have no versions.
+                    let is_right = version.is_none()
+                        || self.defined.get() == 0
+                        || self.defined_hash(self.version(symbol)) == version;
                     if entry.is_defined && is_right && are_same(entry.name, name) {
                         return resolve_function(entry);
                     }
@@ -381,18 +385,18 @@ fn resolve_function(entry: ImageSymbol) -> Option<usize> {
     }
 }
 
-/// Reads glibc's objects. Returns whether libc.so.6 is among them.
-fn read_glibc() -> bool {
-    let mut map = loaded_objects::first_map();
+/// Reads libc's objects. Returns whether there are any.
+fn read_libc() -> bool {
+    let mut map = loader::first_map();
     for _ in 0..MAX_ENTRIES {
         if map == 0 {
             break;
         }
         // SAFETY: an entry of the loader's list: base, name, dynamic section, the next one. The
-        // names end with a zero, and glibc's objects stay loaded for good.
+        // names end with a zero, and libc's objects stay loaded for good.
         unsafe {
             let [base, path, dynamic, next] = get::<[usize; 4]>(map);
-            for (name, image) in GLIBC_OBJECTS.iter().zip(&GLIBC_IMAGES) {
+            for (name, image) in LIBC_OBJECTS.iter().zip(&LIBC_IMAGES) {
                 if base != 0 && dynamic != 0 && path != 0 && is_file(path, name) {
                     image.read(base, dynamic);
                 }
@@ -400,7 +404,7 @@ fn read_glibc() -> bool {
             map = next;
         }
     }
-    GLIBC_IMAGES[0].base.get() != 0
+    LIBC_IMAGES.iter().any(|image| image.base.get() != 0)
 }
 
 /// Whether the last part of a path is `name`.
@@ -421,7 +425,7 @@ unsafe fn is_file(path: usize, name: &[u8]) -> bool {
     unsafe { is_text(from, name) }
 }
 
-/// Corrects each slot that points neither at glibc's function nor at a function of this library,
+/// Corrects each slot that points neither at libc's function nor at a function of this library,
 /// and the slots of [`PROGRAM_FUNCTIONS`].
 fn lead() {
     const RELOCATION_LEN: usize = 24;
@@ -456,13 +460,13 @@ fn lead_slot(at: usize, symbol: usize, is_open: &mut bool) {
         .iter()
         .any(|name| unsafe { is_text(entry.name, name) });
     let is_right = OWN_IMAGE.holds(leads_to) && !is_programs;
-    if leads_to == 0 || is_right || GLIBC_IMAGES.iter().any(|of| of.holds(leads_to)) {
+    if leads_to == 0 || is_right || LIBC_IMAGES.iter().any(|of| of.holds(leads_to)) {
         return;
     }
     // SAFETY: the loader has read the symbol and its version.
     let right = unsafe {
         if is_programs {
-            let mut all = GLIBC_IMAGES.iter();
+            let mut all = LIBC_IMAGES.iter();
             all.find_map(|of| of.function(entry.name, None))
         } else if entry.is_defined {
             let is_allocators = ALLOCATOR_FUNCTIONS
@@ -471,7 +475,7 @@ fn lead_slot(at: usize, symbol: usize, is_open: &mut bool) {
             (!is_allocators).then_some(entry.address)
         } else {
             let version = OWN_IMAGE.needed_hash(OWN_IMAGE.version(symbol));
-            let mut all = GLIBC_IMAGES.iter();
+            let mut all = LIBC_IMAGES.iter();
             all.find_map(|of| of.function(entry.name, version))
         }
     };
@@ -495,7 +499,7 @@ fn protect(rights: i32) -> bool {
     unsafe { sys::call(libc::SYS_mprotect, args) == 0 }
 }
 
-/// Points this library's slots at glibc's functions. Later calls do nothing.
+/// Points this library's slots at libc's functions. Later calls do nothing.
 pub fn bind() {
     static IS_BOUND: AtomicBool = AtomicBool::new(false);
     if IS_BOUND.swap(true, Ordering::AcqRel) {
@@ -508,7 +512,7 @@ pub fn bind() {
             &raw const OWN_DYNAMIC as usize,
         )
     };
-    if OWN_IMAGE.base.get() != 0 && read_glibc() {
+    if OWN_IMAGE.base.get() != 0 && read_libc() {
         lead();
     }
 }

@@ -5,38 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use heapprof_memory::Memory;
 use heapprof_memory::loaded_modules::{LoadedObject, objects};
+use heapprof_platform::loader;
 
 use crate::kernel_memory::KernelMemory;
 
-// glibc's loader exports this for debuggers. It is null elsewhere.
-std::arch::global_asm!(
-    ".weak _r_debug",
-    ".pushsection .data.rel.ro.heapprof_r_debug,\"aw\",@progbits",
-    ".balign 8",
-    ".globl heapprof_r_debug",
-    ".hidden heapprof_r_debug",
-    "heapprof_r_debug: .quad _r_debug",
-    ".popsection",
-);
-
-unsafe extern "C" {
-    #[link_name = "heapprof_r_debug"]
-    safe static R_DEBUG: u64;
-}
-
 /// Iterates over the loaded objects.
 pub fn loaded_objects<M: Memory>(memory: M) -> impl Iterator<Item = LoadedObject> {
-    objects(memory, R_DEBUG)
-}
-
-/// Returns the address of the first entry in the loader's list of objects; 0 if there is none.
-/// Calls no libc function.
-pub fn first_map() -> usize {
-    match R_DEBUG as usize {
-        0 => 0,
-        // SAFETY: the loader's structure, whose second word is the list.
-        at => unsafe { (at as *const usize).add(1).read_volatile() },
-    }
+    objects(memory, loader::debug_structure() as u64)
 }
 
 /// Whether an object is still loaded.

@@ -65,6 +65,28 @@ impl MappedImage {
         count
     }
 
+    /// Returns the layout of the image that begins at `start`; `None` if there is no image.
+    pub(crate) fn layout(start: usize) -> Option<ImageLayout> {
+        let headers = ImageHeaders::read_at(start)?;
+        let mut layout = ImageLayout {
+            start: usize::MAX,
+            ..ImageLayout::default()
+        };
+        for header in headers.all() {
+            let at = headers.bias.wrapping_add(header.address);
+            match header.kind {
+                libc::PT_LOAD => {
+                    layout.start = layout.start.min(at);
+                    layout.end = layout.end.max(at.saturating_add(header.memory_len));
+                }
+                libc::PT_GNU_EH_FRAME => layout.eh_frame_hdr = at,
+                libc::PT_DYNAMIC => layout.dynamic = at,
+                _ => {}
+            }
+        }
+        (layout.start < layout.end).then_some(layout)
+    }
+
     /// Returns the image's build id; empty if it has none.
     pub(crate) fn build_id(&self) -> &[u8] {
         &self.bytes[..self.len]
@@ -101,6 +123,17 @@ impl MappedImage {
         }
         Some(image)
     }
+}
+
+/// Addresses of the parts of an image.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ImageLayout {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    /// Address of the `.eh_frame_hdr`; 0 if there is none.
+    pub(crate) eh_frame_hdr: usize,
+    /// Address of the dynamic section; 0 if there is none.
+    pub(crate) dynamic: usize,
 }
 
 /// Returns a checksum that depends on every byte of a page.
@@ -173,6 +206,8 @@ struct ImageHeader {
     offset: usize,
     address: usize,
     len: usize,
+    /// The piece's length in memory. Behind the piece of the file are zeros.
+    memory_len: usize,
 }
 
 impl ImageHeaders {
@@ -198,13 +233,13 @@ impl ImageHeaders {
 
     fn all(&self) -> impl Iterator<Item = ImageHeader> + '_ {
         (0..self.count).map_while(|i| {
-            let mut words = [0; 40];
+            let mut words = [0; 48];
             let at = self.at.wrapping_add(i * self.size);
             if !self.memory.read(at, &mut words) {
                 return None;
             }
             let (words, _) = words.as_chunks();
-            let [kind, offset, address, _, len] =
+            let [kind, offset, address, _, len, memory_len] =
                 std::array::from_fn(|i| u64::from_le_bytes(words[i]));
             Some(ImageHeader {
                 kind: kind as u32,
@@ -212,6 +247,7 @@ impl ImageHeaders {
                 offset: offset as usize,
                 address: address as usize,
                 len: len as usize,
+                memory_len: memory_len as usize,
             })
         })
     }

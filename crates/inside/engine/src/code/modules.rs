@@ -1,5 +1,6 @@
 //! Finds the loaded object that contains an address. It calls glibc's function for this, which
-//! takes no lock. If libc has no such function, it searches a snapshot of the loaded objects.
+//! takes no lock. If libc has no such function, it searches a snapshot of the loaded objects, which
+//! is read anew after a change.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,6 +10,7 @@ use heapprof_platform::table_file::TableLifetime;
 use heapprof_platform::{sys, weak};
 
 use crate::code::frame_index::{FrameIndex, FrameIndexes};
+use crate::code::listed_modules::{self, ListEnd, ListedModule, MAX_MODULES};
 use crate::code::loader_guard::LoaderAccess;
 use crate::process::EngineProcess;
 
@@ -49,8 +51,7 @@ pub(crate) struct LoadedModules {
     /// The threads that use the loader, and the threads that fork.
     pub(crate) loading: LoaderAccess,
     /// The loaded objects, for a libc without `_dl_find_object` (glibc before 2.35, musl) and for
-    /// static executables. They are read again, under the loader's lock, when an address is in none
-    /// of them.
+    /// static executables.
     snapshot: LockedValue<{ rank::MODULES }, ModuleSnapshot>,
     /// The indexes that replace missing tables of objects.
     pub(crate) indexes: FrameIndexes,
@@ -58,8 +59,10 @@ pub(crate) struct LoadedModules {
 
 /// A list of loaded objects, in memory that is never freed.
 struct ModuleSnapshot {
-    module: *mut LoadedModule,
+    module: *mut ListedModule,
     len: usize,
+    /// The end of the loader's list when the objects were read.
+    list_end: ListEnd,
 }
 
 // SAFETY: the list is reached only under its lock.
@@ -67,7 +70,7 @@ unsafe impl Send for ModuleSnapshot {}
 
 impl ModuleSnapshot {
     /// Returns the objects.
-    fn all(&self) -> &[LoadedModule] {
+    fn all(&self) -> &[ListedModule] {
         match self.module.is_null() {
             true => &[],
             // SAFETY: `len` objects were written.
@@ -76,13 +79,14 @@ impl ModuleSnapshot {
     }
 
     /// Replaces the list by `new`, if there is memory for it.
-    fn replace(&mut self, process: &EngineProcess, new: &[LoadedModule]) {
+    fn replace(&mut self, process: &EngineProcess, new: &[ListedModule], list_end: ListEnd) {
         if self.module.is_null() {
-            let len = MAX_MODULES * size_of::<LoadedModule>();
+            let len = MAX_MODULES * size_of::<ListedModule>();
             self.module = process.pages.map(len, TableLifetime::Own).cast();
         }
         if !self.module.is_null() {
             self.len = new.len().min(MAX_MODULES);
+            self.list_end = list_end;
             // SAFETY: there is room for `MAX_MODULES` objects.
             unsafe { self.module.copy_from_nonoverlapping(new.as_ptr(), self.len) };
         }
@@ -99,6 +103,7 @@ impl LoadedModules {
             snapshot: LockedValue::new(ModuleSnapshot {
                 module: std::ptr::null_mut(),
                 len: 0,
+                list_end: ListEnd::NONE,
             }),
             indexes: FrameIndexes::new(),
         }
@@ -134,15 +139,18 @@ impl LoadedModules {
             // By now another object may lie there, whose unwind tables lie elsewhere.
             self.refresh(process);
         }
-        let holds = |m: &&LoadedModule| m.start <= pc && pc < m.end;
-        let known = || {
-            self.snapshot
-                .with(process, |s| s.all().iter().find(holds).copied())
+        let holds = |m: &&ListedModule| m.module.start <= pc && pc < m.module.end;
+        let look = || {
+            let known = |s: &mut ModuleSnapshot| (s.all().iter().find(holds).copied(), s.list_end);
+            self.snapshot.with(process, known)
         };
-        known().or_else(|| {
-            self.refresh(process);
-            known()
-        })
+        let (known, list_end) = look();
+        let is_current = known.map_or_else(|| !list_end.has_grown(), |m| m.is_current());
+        if is_current {
+            return known.map(|known| known.module);
+        }
+        self.refresh(process);
+        look().0.map(|known| known.module)
     }
 
     /// Returns the number of changes, or possible changes, of the loaded objects. After a change,
@@ -213,20 +221,21 @@ impl LoadedModules {
     }
 
     fn refresh(&self, process: &EngineProcess) {
-        // The objects are collected without the engine's lock, so that no thread waits for the
-        // loader's lock while it has the engine's.
-        let mut new: Vec<LoadedModule> = Vec::with_capacity(MAX_MODULES);
-        let at_loader = self.loading.enter_at_once();
-        // SAFETY: the callback gets the vector and lives no longer than the call.
-        unsafe { libc::dl_iterate_phdr(Some(collect_module), (&raw mut new).cast()) };
-        drop(at_loader);
-        self.snapshot
-            .with(process, |snapshot| snapshot.replace(process, &new));
+        let (new, list_end) = listed_modules::read().unwrap_or_else(|| {
+            let mut new: Vec<ListedModule> = Vec::with_capacity(MAX_MODULES);
+            // The objects are collected without the engine's lock, so that no thread waits for the
+            // loader's lock while it has the engine's.
+            let at_loader = self.loading.enter_at_once();
+            // SAFETY: the callback gets the vector and lives no longer than the call.
+            unsafe { libc::dl_iterate_phdr(Some(collect_module), (&raw mut new).cast()) };
+            drop(at_loader);
+            (new, ListEnd::NONE)
+        });
+        self.snapshot.with(process, |snapshot| {
+            snapshot.replace(process, &new, list_end)
+        });
     }
 }
-
-/// Maximum number of objects in a snapshot.
-const MAX_MODULES: usize = 1024;
 
 unsafe extern "C" fn collect_module(
     info: *mut libc::dl_phdr_info,
@@ -234,7 +243,7 @@ unsafe extern "C" fn collect_module(
     data: *mut c_void,
 ) -> i32 {
     // SAFETY: the loader passes valid headers, and `data` is the vector of `refresh`.
-    let (info, all) = unsafe { (&*info, &mut *data.cast::<Vec<LoadedModule>>()) };
+    let (info, all) = unsafe { (&*info, &mut *data.cast::<Vec<ListedModule>>()) };
     // SAFETY: as the loader says.
     let headers =
         unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
@@ -257,7 +266,7 @@ unsafe extern "C" fn collect_module(
         }
     }
     if all.len() < MAX_MODULES {
-        all.push(module);
+        all.push(ListedModule::from_module(module));
     }
     0
 }

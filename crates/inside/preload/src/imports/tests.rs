@@ -40,8 +40,8 @@ fn texts_are_compared_to_their_ends() {
 
 /// Returns libc's image in this process.
 fn libc_image() -> &'static LoadedImage {
-    assert!(read_glibc());
-    &GLIBC_IMAGES[0]
+    assert!(read_libc());
+    &LIBC_IMAGES[0]
 }
 
 /// Checks that functions are found at the addresses that the loader returns.
