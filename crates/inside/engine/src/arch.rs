@@ -10,7 +10,7 @@ mod portable;
 mod x86_64;
 
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) use portable::{SIGNAL_FRAME_LEN, is_signal_frame};
+pub(crate) use portable::{SIGNAL_FRAME_LEN, interrupted_registers, is_restorer, is_signal_frame};
 pub(crate) use x86_64::registers::{
     FRAME_POINTER, RETURN_ADDRESS, RETURN_ADDRESS_OFFSET, STACK_POINTER,
 };
@@ -18,5 +18,7 @@ pub(crate) use x86_64::registers::{
 pub(crate) use x86_64::registers::{FunctionPosition, current_position};
 pub(crate) use x86_64::rule::{UnwindRule, UnwindRuleKind};
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86_64::signal_frame::{SIGNAL_FRAME_LEN, is_signal_frame};
+pub(crate) use x86_64::signal_frame::{
+    SIGNAL_FRAME_LEN, interrupted_registers, is_restorer, is_signal_frame,
+};
 pub(crate) use x86_64::strip_pointer_authentication;

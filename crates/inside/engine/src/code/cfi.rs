@@ -12,7 +12,7 @@ use heapprof_abi::FrameAddress;
 
 use crate::arch::{
     FRAME_POINTER, RETURN_ADDRESS, RETURN_ADDRESS_OFFSET, STACK_POINTER, UnwindRule,
-    UnwindRuleKind, strip_pointer_authentication,
+    UnwindRuleKind, interrupted_registers, is_restorer, strip_pointer_authentication,
 };
 use crate::code::modules::LoadedModule;
 
@@ -68,6 +68,7 @@ pub(crate) fn find_rule(module: &LoadedModule, frame: FrameAddress) -> UnwindRul
         // No call returns to the beginning of a function, so makecontext put the address there, at
         // a stack's end. rbp then still belongs to the code that made the context.
         None if is_function_start(module, frame.to_word() as usize) => UnwindRule::END,
+        None if is_restorer(frame.to_word() as usize) => UnwindRule::COMPLEX,
         None => UnwindRule::FRAME_POINTER,
     }
 }
@@ -157,7 +158,12 @@ pub(crate) fn step(
     if registers.pc.is_zero() {
         return None;
     }
-    let found = find(module, registers.pc.lookup_address() as usize)?;
+    let Some(found) = find(module, registers.pc.lookup_address() as usize) else {
+        let is_handlers_caller = is_restorer(registers.pc.to_word() as usize);
+        return is_handlers_caller
+            .then(|| interrupted_registers(registers.sp.wrapping_sub(8), read))
+            .flatten();
+    };
     let row = found.row;
     let cfa = match row.cfa {
         CfaRule::Register(STACK_POINTER, offset) => registers.sp.wrapping_add(offset as usize),

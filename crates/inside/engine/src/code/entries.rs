@@ -1,15 +1,18 @@
-//! The entry points of the program and its loader: the outermost code of the first thread.
+//! The entry points of the program and its loader, and of threads in musl: the outermost code of a
+//! thread.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use heapprof_platform::sys;
+use heapprof_platform::{sys, weak};
 
-/// Addresses at which the kernel starts a program: in its loader, and in the program itself. The
-/// code there may have no unwind tables.
+/// Addresses at which the kernel starts a program, in its loader and in the program itself, and at
+/// which musl starts main and threads. The code there may have no unwind tables.
 #[derive(Debug)]
 pub(crate) struct EntryPoints {
     program: AtomicUsize,
     loader: AtomicUsize,
+    /// Functions of musl that lie beside those from which main and threads are called.
+    musl: [AtomicUsize; 2],
 }
 
 /// Smallest length of the code at a program's entry, in bytes.
@@ -17,6 +20,10 @@ const PROGRAM_ENTRY_LEN: usize = 34;
 /// Smallest length of the code at the loader's entry, up to its jump to the program's entry, in
 /// bytes.
 const LOADER_ENTRY_LEN: usize = 128;
+/// Largest distance between a function of musl and the function beside it, in the same source file,
+/// from which main or a thread is called. That function is not exported. Only such functions call
+/// the program's code from there.
+const MUSL_DISTANCE: usize = 1024;
 /// Offset of the entry's address in an ELF file's header.
 const E_ENTRY: usize = 24;
 
@@ -26,6 +33,7 @@ impl EntryPoints {
         Self {
             program: AtomicUsize::new(0),
             loader: AtomicUsize::new(0),
+            musl: [const { AtomicUsize::new(0) }; 2],
         }
     }
 
@@ -35,6 +43,13 @@ impl EntryPoints {
         let [program, base] =
             unsafe { [libc::AT_ENTRY, libc::AT_BASE].map(|kind| libc::getauxval(kind) as usize) };
         self.program.store(program, Ordering::Relaxed);
+        for (known, function) in self
+            .musl
+            .iter()
+            .zip(weak::musl_start_functions().into_iter().flatten())
+        {
+            known.store(function, Ordering::Relaxed);
+        }
         let mut entry = [0; 8];
         let at = base.wrapping_add(E_ENTRY);
         if base != 0 && sys::read_memory(at, &mut entry) == entry.len() {
@@ -54,6 +69,11 @@ impl EntryPoints {
             0 => false,
             entry => pc.wrapping_sub(entry) < len,
         };
-        holds(&self.program, PROGRAM_ENTRY_LEN) || holds(&self.loader, LOADER_ENTRY_LEN)
+        holds(&self.program, PROGRAM_ENTRY_LEN)
+            || holds(&self.loader, LOADER_ENTRY_LEN)
+            || self.musl.iter().any(|function| {
+                let function = function.load(Ordering::Relaxed);
+                function != 0 && pc.abs_diff(function) < MUSL_DISTANCE
+            })
     }
 }

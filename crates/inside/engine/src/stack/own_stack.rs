@@ -3,7 +3,7 @@
 
 use heapprof_platform::sys;
 #[cfg(all(target_arch = "x86_64", target_env = "gnu", not(miri)))]
-use heapprof_platform::sys::PAGE_SIZE;
+use heapprof_platform::{sys::PAGE_SIZE, weak};
 
 use crate::code::maps;
 use crate::stack::walk::StackBounds;
@@ -22,12 +22,20 @@ pub(crate) fn find(slot: usize, local: usize) -> StackBounds {
 /// Returns the bounds of this thread's own stack from libc's descriptor of the thread. The stack
 /// ends at `local`. Returns `None` if the bounds are not found.
 ///
-/// This is quicker than reading the kernel's list of mappings, which grows with each thread. glibc
-/// has the beginning, the length and the guard of a thread's stack side by side in its `struct
-/// pthread`, at the end of that stack. The layout of this structure is not public, so this function
-/// searches it for three words that fit. The main thread has no such words.
+/// This is quicker than reading the kernel's list of mappings, which grows with each thread.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu", not(miri)))]
 fn described(local: usize) -> Option<StackBounds> {
+    match weak::is_glibc() {
+        true => described_by_glibc(local),
+        false => described_by_musl(local),
+    }
+}
+
+/// Finds the bounds in glibc's `struct pthread`, at the end of the thread's stack. It has the
+/// stack's beginning, length and guard side by side. The layout of this structure is not public, so
+/// this function searches it for three words that fit. The main thread has no such words.
+#[cfg(all(target_arch = "x86_64", target_env = "gnu", not(miri)))]
+fn described_by_glibc(local: usize) -> Option<StackBounds> {
     /// Number of words that are searched. Every `struct pthread` has more words: it has 2304 bytes
     /// since glibc 2.17. The first word of the structure is its own address.
     const DESCRIPTOR_WORDS: usize = 2048 / 8;
@@ -53,6 +61,38 @@ fn described(local: usize) -> Option<StackBounds> {
         let holds = start < local && local < this && this < end && end - this <= MAX_DISTANCE_ABOVE;
         let is_stack =
             holds && STACK_LENGTHS.contains(&len) && guard < len && guard % PAGE_SIZE == 0;
+        is_stack.then_some(StackBounds { start, end: local })
+    })
+}
+
+/// Finds the bounds in musl's `struct pthread`, above the thread's stack. It has the beginning and
+/// the length of the thread's mapping, and then the end and the length of the stack in it. The
+/// layout of this structure is not public, so this function searches it for four words that fit.
+/// The main thread has no such words.
+#[cfg(all(target_arch = "x86_64", target_env = "gnu", not(miri)))]
+fn described_by_musl(local: usize) -> Option<StackBounds> {
+    /// Number of words that are searched. Every `struct pthread` of musl has more words.
+    const DESCRIPTOR_WORDS: usize = 192 / 8;
+    // SAFETY: always succeeds.
+    let this = unsafe { libc::pthread_self() } as usize;
+    let header = this as *const usize;
+    // SAFETY: the structure is musl's, and at least that large. Other threads write to some of its
+    // words, but not to these four.
+    let word = |i: usize| unsafe { header.add(i).read_volatile() };
+    if word(0) != this {
+        return None;
+    }
+    (1..DESCRIPTOR_WORDS - 3).find_map(|i| {
+        let [map, map_len, stack_end, len] = std::array::from_fn(|at| word(i + at));
+        let start = stack_end.checked_sub(len)?;
+        let map_end = map.checked_add(map_len)?;
+        let is_stack = map != 0
+            && map % PAGE_SIZE == 0
+            && map <= start
+            && start < stack_end
+            && stack_end <= local
+            && local < this
+            && this < map_end;
         is_stack.then_some(StackBounds { start, end: local })
     })
 }
