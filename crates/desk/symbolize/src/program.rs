@@ -17,8 +17,8 @@ use crate::storage::FileStorage;
 pub enum PreloadObstacle {
     /// The program names no dynamic loader.
     Static,
-    /// The program uses another C library. Its loader, whose path is stored, refuses a library that
-    /// needs glibc.
+    /// The program uses a C library other than glibc and musl. Its loader, whose path is stored,
+    /// refuses the library.
     OtherLibc(PathBuf),
     /// The program is built for another processor or word size. The text names it.
     OtherArchitecture(String),
@@ -103,8 +103,10 @@ pub fn inspect(path: &Path) -> PreloadTarget {
     let mut obstacles = find_obstacles(bytes);
     // The loader itself is static, but it loads the program that it is given, and preloaded
     // libraries.
-    obstacles.retain(|o| *o != PreloadObstacle::Static || !begins(&file, "ld-linux"));
-    let other = loader.as_ref().filter(|loader| begins(loader, "ld-musl"));
+    obstacles.retain(|o| *o != PreloadObstacle::Static || !begins(&file, "ld-"));
+    // uClibc's loader, and Android's.
+    let is_other = |loader: &&PathBuf| begins(loader, "ld-uClibc") || begins(loader, "linker");
+    let other = loader.as_ref().filter(is_other);
     obstacles.extend(other.cloned().map(PreloadObstacle::OtherLibc));
     PreloadTarget {
         obstacles,

@@ -2,9 +2,13 @@
 
 use std::ffi::{c_int, c_void};
 
+use heapprof_platform::weak;
+
 use crate::real_functions::HookedFunction;
 
 static REGISTER_ATFORK: HookedFunction = HookedFunction::new(c"__register_atfork");
+/// The same function in musl, which never removes a handler.
+static PTHREAD_ATFORK: HookedFunction = HookedFunction::new(c"pthread_atfork");
 
 type AtForkHandler = unsafe extern "C" fn();
 
@@ -26,7 +30,7 @@ pub fn register_child(child: AtForkHandler) {
     unsafe { register_with_libc(none, none, child as *const c_void, std::ptr::null_mut()) };
 }
 
-/// Calls libc's own `__register_atfork`.
+/// Calls libc's own `__register_atfork`, or else `pthread_atfork`.
 ///
 /// # Safety
 /// The handlers are valid or null, and `dso` is the library that they belong to.
@@ -38,9 +42,13 @@ pub unsafe fn register_with_libc(
 ) -> c_int {
     type RegisterAtForkFn =
         unsafe extern "C" fn(*const c_void, *const c_void, *const c_void, *mut c_void) -> c_int;
-    // SAFETY: libc's function of this name has this type; the rest is the caller's contract.
+    let real = match weak::is_glibc() {
+        true => REGISTER_ATFORK.or_missing(),
+        false => PTHREAD_ATFORK.or_missing(),
+    };
+    // SAFETY: libc's function has this type, or lacks the last argument, which it then ignores; the
+    // rest is the caller's contract.
     unsafe {
-        let real = REGISTER_ATFORK.or_missing();
         std::mem::transmute::<*const c_void, RegisterAtForkFn>(real)(prepare, parent, child, dso)
     }
 }

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 
 use heapprof_engine::{DumpReason, ENGINE, raise_default};
-use heapprof_platform::sys;
+use heapprof_platform::{sys, weak};
 use heapprof_providers::interpreters;
 
 use crate::atfork;
@@ -235,6 +235,19 @@ extern "C" fn at_exit(_: *mut c_void) {
     make_last_dump();
 }
 
+/// Registers a handler of quick_exit with musl. [`DESTRUCTOR`] handles other exits.
+fn register_with_musl() {
+    type AtQuickExitFn = unsafe extern "C" fn(extern "C" fn()) -> c_int;
+    extern "C" fn at_quick_exit() {
+        make_last_dump();
+    }
+    let real = AT_QUICK_EXIT.get();
+    if !real.is_null() {
+        // SAFETY: C's function of this name has this type.
+        unsafe { std::mem::transmute::<*const c_void, AtQuickExitFn>(real)(at_quick_exit) };
+    }
+}
+
 /// Number of times that the exit handler is registered with libc. This is also the maximum number
 /// of threads that may call exit at the same time: each thread takes one handler off libc's list,
 /// and a thread that finds none ends the process.
@@ -256,6 +269,22 @@ pub fn prepare() {
     }
 }
 
+// Destructors of libraries run in the reverse order of their constructors, so this library's run
+// last. In musl, they run after all exit handlers. In glibc, the exit handler is the last function:
+// the destructors run in the exit handler of the loader.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static DESTRUCTOR: extern "C" fn() = at_end_of_musl;
+
+extern "C" fn at_end_of_musl() {
+    if !weak::is_glibc() && IS_REGISTERED.load(Ordering::Relaxed) {
+        make_last_dump();
+    }
+}
+
+/// Whether [`register`] was called.
+static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
+
 /// Registers exit handlers and fork handlers with libc. Later calls do nothing.
 ///
 /// This is called as early as possible. The program's own handlers and the destructors of all
@@ -263,18 +292,20 @@ pub fn prepare() {
 /// while libc allocates, because libc may then be extending its list of handlers, with the list
 /// locked.
 pub fn register() {
-    static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
     if IS_REGISTERED.swap(true, Ordering::AcqRel) {
         return;
     }
     // SAFETY: functions of this library, which is never unloaded.
     unsafe {
-        for _ in 0..MAX_EXITING_THREADS {
-            let none = std::ptr::null_mut();
-            if let Some(at_quick_exit) = real_functions::at_quick_exit() {
-                at_quick_exit(at_exit, none);
+        let none = std::ptr::null_mut();
+        match real_functions::at_quick_exit() {
+            Some(at_quick_exit) => {
+                for _ in 0..MAX_EXITING_THREADS {
+                    at_quick_exit(at_exit, none);
+                    __cxa_atexit(at_exit, none, none);
+                }
             }
-            __cxa_atexit(at_exit, none, none);
+            None => register_with_musl(),
         }
     }
     atfork::register(before_fork, after_fork_in_parent, after_fork_in_child);
@@ -343,6 +374,7 @@ unsafe extern "C" fn before_opened_exec() {
 announced! { before_exec, EXEC, Exec: execve, execv, execl, execle }
 announced! { before_named_exec, NAMED_EXEC, NamedExec: execvp, execvpe, execlp }
 announced! { before_opened_exec, OPENED_EXEC, OpenedExec: fexecve, execveat }
+static AT_QUICK_EXIT: HookedFunction = HookedFunction::new(c"at_quick_exit");
 static ABORT: HookedFunction = HookedFunction::new(c"abort");
 static DAEMON: HookedFunction = HookedFunction::new(c"daemon");
 static EXIT: HookedFunction = HookedFunction::new(c"_exit");

@@ -26,6 +26,7 @@ mod ledger_hooks;
 mod mark;
 mod messages;
 mod mmap_hooks;
+mod musl_allocator;
 mod operators;
 mod real_functions;
 mod sandbox;

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use heapprof_engine::ENGINE;
 
+use crate::musl_allocator;
+
 /// Table of the functions to which the hooks jump. It is written before the first allocation is
 /// passed on, and the hooks' assembly reads it.
 #[repr(C)]
@@ -73,11 +75,6 @@ std::arch::global_asm!(
 unsafe extern "C" {
     #[link_name = "heapprof_glibc"]
     safe static GLIBC: GlibcFunctions;
-}
-
-/// Whether the program's libc is glibc. The library does nothing in a program with another libc.
-pub fn is_glibc() -> bool {
-    GLIBC.family[0] != 0
 }
 
 /// Returns glibc's `__cxa_at_quick_exit`; `None` in a program with another libc.
@@ -164,7 +161,7 @@ fn put_libc_allocator() {
             continue;
         }
         let own = match GLIBC.family[i] {
-            0 => find_in_other_libc(name),
+            0 => musl_allocator::function(name),
             own => own,
         };
         if own != 0 {
@@ -172,16 +169,6 @@ fn put_libc_allocator() {
             let _ = slot.compare_exchange(first as usize, own, release, relaxed);
         }
     }
-}
-
-/// Returns the function with this name in a libc other than glibc; 0 if there is none.
-fn find_in_other_libc(name: &CStr) -> usize {
-    let found = next(name);
-    if found.is_none() {
-        // SAFETY: clears the loader's error, which is not the program's.
-        unsafe { libc::dlerror() };
-    }
-    found.unwrap_or_default() as usize
 }
 
 /// Sets the real functions of the malloc family to the results of `find`, for a program that was
@@ -263,11 +250,14 @@ fn next_of_family(name: &CStr) -> Option<*const c_void> {
 }
 
 /// Returns the definition of a function that the loader finds next after this library's definition.
-/// If there is none, the loader stores an error in memory of the program. A caller whose function
-/// may be missing must clear this error with `dlerror`.
+/// If there is none, this clears the error that the loader stores for the program.
 pub fn next(name: &CStr) -> Option<*const c_void> {
     // SAFETY: a name that ends in zero.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    if found.is_null() {
+        // SAFETY: the function has no arguments.
+        unsafe { libc::dlerror() };
+    }
     (!found.is_null()).then_some(found.cast_const())
 }
 
@@ -384,7 +374,6 @@ mod first {
 
     /// Number of functions of the malloc family in the table.
     pub const FAMILY_LEN: usize = 7;
-    const PAGE_SIZE: usize = 4096;
 
     /// Returns the names and the initial functions, in the order of the table.
     pub fn all() -> [(&'static CStr, *const c_void); FAMILY_LEN] {
@@ -442,20 +431,12 @@ mod first {
     }
 
     pub unsafe extern "C" fn valloc(size: usize) -> *mut u8 {
-        match found!(valloc) {
-            // SAFETY: valloc's contract, passed on.
-            Some(found) => unsafe { found(size) },
-            // SAFETY: memalign takes any power of two.
-            None => unsafe { memalign(PAGE_SIZE, size) },
-        }
+        // SAFETY: valloc's contract, passed on.
+        found!(valloc).map_or(std::ptr::null_mut(), |found| unsafe { found(size) })
     }
 
     pub unsafe extern "C" fn pvalloc(size: usize) -> *mut u8 {
-        match found!(pvalloc) {
-            // SAFETY: pvalloc's contract, passed on.
-            Some(found) => unsafe { found(size) },
-            // SAFETY: memalign takes any power of two.
-            None => unsafe { memalign(PAGE_SIZE, size.next_multiple_of(PAGE_SIZE)) },
-        }
+        // SAFETY: pvalloc's contract, passed on.
+        found!(pvalloc).map_or(std::ptr::null_mut(), |found| unsafe { found(size) })
     }
 }

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
 use heapprof_engine::{ENGINE, is_inside_engine};
-use heapprof_platform::sys;
+use heapprof_platform::{sys, weak};
 use heapprof_providers::{interpreters, perl, python};
 
 use crate::messages::{report, report_misunderstood, say};
@@ -84,7 +84,7 @@ fn begin_once(caller: *const c_void) {
         // The allocator behind us must be known before anything is passed on to it.
         real_functions::find();
         let ready = environment::is_there();
-        if ready && !real_functions::is_glibc() {
+        if ready && !weak::is_known_libc() {
             stay_idle();
             return;
         }
@@ -101,7 +101,7 @@ fn begin_once(caller: *const c_void) {
     });
 }
 
-/// Marks the library as started without starting anything, in a program whose libc is not glibc.
+/// Marks the library as started without starting anything, in a program whose libc is not known.
 /// Reports this to `record`.
 fn stay_idle() {
     let relaxed = Ordering::Relaxed;
@@ -110,7 +110,7 @@ fn stay_idle() {
         .is_ok()
         && !is_secure()
     {
-        environment::report_unrecorded("its C library is not glibc");
+        environment::report_unrecorded("its C library is neither glibc nor musl");
     }
 }
 
@@ -133,7 +133,7 @@ pub fn begin_early() {
     }
     begin_once(begin_early as *const c_void);
     ENGINE.lifecycle().resume_clock();
-    if !real_functions::is_glibc() {
+    if !weak::is_known_libc() {
         return;
     }
     if is_done() && !is_secure() {

@@ -328,21 +328,22 @@ impl ThreadLocal {
     /// `None` if it differs, as in a library that was loaded later. `thread` is the thread pointer
     /// of the calling thread.
     ///
-    /// This reads structures of glibc on x86-64. The word after the thread pointer is the address
-    /// of an array with two words for each module. The first of the two is the address of the
-    /// module's thread-local memory.
-    pub fn offset<M: Memory>(self, memory: M, thread: u64) -> Option<i64> {
+    /// This reads structures of libc on x86-64. The word after the thread pointer is the address of
+    /// an array. For each module it has the address of the module's thread-local memory, in glibc
+    /// followed by another word.
+    pub fn offset<M: Memory>(self, memory: M, thread: u64, is_glibc: bool) -> Option<i64> {
         let (at, offset) = match self {
             Self::Offset(offset) => return Some(offset),
             Self::Index { at, offset } => (at, offset),
         };
         const MAX_MODULES: u64 = 100_000;
-        let (module, place) = (memory.u64(at)?, memory.u64(at + 8)?);
+        let (module, place) = (memory.u64(at)?, memory.u64(at.wrapping_add(8))?);
         let modules = memory.u64(thread + 8)?;
         if module == 0 || module > MAX_MODULES {
             return None;
         }
-        let block = memory.u64(modules + 16 * module)?;
+        let entry_len = if is_glibc { 16 } else { 8 };
+        let block = memory.u64(modules.wrapping_add(entry_len * module))?;
         let address = block.wrapping_add(place).wrapping_add_signed(offset);
         let before = thread.wrapping_sub(address);
         (0..=MAX_STATIC_TLS)

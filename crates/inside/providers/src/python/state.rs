@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 
 use heapprof_memory::loaded_modules::LoadedObject;
 use heapprof_memory::{Memory, OwnMemory};
+use heapprof_platform::weak;
 use heapprof_python::{CurrentThreadState, PythonRuntime, UnreadablePython};
 
 use super::objects::PYTHON_OBJECTS;
@@ -67,7 +68,7 @@ impl PythonStacks {
             let mut variable = None;
             if let Ok(python) = found {
                 if let CurrentThreadState::Own(local) = python.current {
-                    variable = local.offset(memory, thread_pointer());
+                    variable = local.offset(memory, thread_pointer(), weak::is_glibc());
                 }
                 PYTHON_OBJECTS.note_functions(memory, object, python.has_gil());
             }
