@@ -20,6 +20,8 @@ use heapprof_tests::needs;
 use heapprof_tests::waits::HANG_TIMEOUT;
 use heapprof_tests::watched::run;
 
+mod musl;
+
 /// Whether there must be a profile at the end.
 #[derive(Clone, Copy, PartialEq)]
 enum Left {
@@ -328,6 +330,15 @@ pub(crate) fn folder() -> PathBuf {
 
 /// Runs every case in every mode, and reports all failures together.
 fn run_all(cases: &[Case], patience: Duration) {
+    run_built(cases.iter(), patience, build);
+}
+
+/// Runs every case with the binaries that `build` returns, as [`run_all`] does.
+fn run_built<'a>(
+    cases: impl Iterator<Item = &'a Case>,
+    patience: Duration,
+    build: impl Fn(&'static str) -> Option<Vec<PathBuf>>,
+) {
     let mut failures = Vec::new();
     for case in cases {
         let Some(binaries) = build(case.program) else {
@@ -400,6 +411,11 @@ pub(crate) fn build(program: &'static str) -> Option<Vec<PathBuf>> {
 
 /// Builds like [`build`], with the caller's variants in addition to the program's own.
 pub(crate) fn compile_program(program: &str, more: &[&str]) -> Option<Vec<PathBuf>> {
+    compile_with("gcc", program, more)
+}
+
+/// Builds like [`compile_program`], with the C compiler `gcc`.
+fn compile_with(gcc: &str, program: &str, more: &[&str]) -> Option<Vec<PathBuf>> {
     let source = folder().join(program);
     let header = header(&source);
     if header.needs == "x86-64" && !cfg!(target_arch = "x86_64") {
@@ -407,10 +423,14 @@ pub(crate) fn compile_program(program: &str, more: &[&str]) -> Option<Vec<PathBu
         return None;
     }
     let stem = source.file_stem().unwrap().to_string_lossy().into_owned();
-    let out = heapprof().parent().unwrap().join("programs").join(&stem);
+    let mut out = heapprof().parent().unwrap().join("programs").join(&stem);
+    if gcc != "gcc" {
+        out.push(gcc);
+    }
     std::fs::create_dir_all(&out).unwrap();
     for (source, library) in &header.libs {
         let mut words = words("gcc -O2 -g -pthread -shared -fPIC");
+        set_compiler(&mut words, gcc);
         words.extend_from_slice(&source[1..]);
         compile(&words, &folder().join(&source[0]), &[], &out.join(library))?;
     }
@@ -422,6 +442,9 @@ pub(crate) fn compile_program(program: &str, more: &[&str]) -> Option<Vec<PathBu
     let binaries = variants.iter().filter(|v| has_linker(v)).map(|variant| {
         let mut words = header.build.clone();
         words.extend(variant.iter().skip(1).cloned());
+        if words[0] == "gcc" {
+            set_compiler(&mut words, gcc);
+        }
         if words[0] != "rustc" {
             // The program finds libraries in its own folder, by its own RUNPATH.
             words.push("-Wl,-rpath,$ORIGIN".to_string());
@@ -436,6 +459,18 @@ pub(crate) fn compile_program(program: &str, more: &[&str]) -> Option<Vec<PathBu
         Some(binary)
     });
     binaries.collect()
+}
+
+/// Replaces the compiler of a command by `gcc`.
+fn set_compiler(command: &mut Vec<String>, gcc: &str) {
+    command[0] = gcc.to_string();
+    if gcc == "musl-gcc" {
+        // What compilers for musl do, and this wrapper leaves out: tables of unwind tables, and the
+        // kernel's headers.
+        command.extend(words(
+            "-Wl,--eh-frame-hdr -idirafter /usr/include -idirafter /usr/include/x86_64-linux-gnu",
+        ));
+    }
 }
 
 /// Whether the linker that a variant needs is installed. Many systems have only one.
