@@ -71,9 +71,14 @@ impl EntryPoints {
         };
         holds(&self.program, PROGRAM_ENTRY_LEN)
             || holds(&self.loader, LOADER_ENTRY_LEN)
-            || self.musl.iter().any(|function| {
-                let function = function.load(Ordering::Relaxed);
-                function != 0 && pc.abs_diff(function) < MUSL_DISTANCE
-            })
+            || self.is_musl_start(pc)
+    }
+
+    /// Whether `pc` is in a function of musl that calls main or a thread's function.
+    pub(crate) fn is_musl_start(&self, pc: usize) -> bool {
+        self.musl.iter().any(|function| {
+            let function = function.load(Ordering::Relaxed);
+            function != 0 && pc.abs_diff(function) < MUSL_DISTANCE
+        })
     }
 }

@@ -41,7 +41,10 @@ impl Unwinder<'_> {
             // The index may be that of an object that lay there before.
             module.index = None;
         }
-        let decoded = cfi::find_rule(&module, frame);
+        let decoded = match code.entries.is_musl_start(address) {
+            true => UnwindRule::END,
+            false => cfi::find_rule(&module, frame),
+        };
         if !code.may_keep_rule(address) {
             code.modules.note_unsure();
             return decoded;
