@@ -82,7 +82,8 @@ impl MallocHeap {
 /// Names the allocator that the process uses instead of glibc's, in words; empty if it is not
 /// known.
 fn other_allocator(image: &ProcessImage) -> &'static str {
-    const KNOWN_ALLOCATORS: [(&str, &str); 5] = [
+    const MUSL: &str = ": it uses musl, whose heap heapprof can't read";
+    const KNOWN_ALLOCATORS: [(&str, &str); 6] = [
         (
             "jemalloc",
             ": it uses jemalloc, whose heap heapprof can't read",
@@ -95,7 +96,9 @@ fn other_allocator(image: &ProcessImage) -> &'static str {
             "mimalloc",
             ": it uses mimalloc, whose heap heapprof can't read",
         ),
-        ("ld-musl", ": it uses musl, whose heap heapprof can't read"),
+        ("ld-musl", MUSL),
+        // Debian's musl, whose loader is a link.
+        ("linux-musl", MUSL),
         ("libc.so", ": its heap has not been used yet, or is damaged"),
     ];
     let has = |name: &str| {
