@@ -74,6 +74,16 @@ fn symbols(which: &str) -> Option<BTreeSet<String>> {
     Some(names.collect())
 }
 
+/// Returns the imported names that may be missing.
+fn weak_imports() -> BTreeSet<String> {
+    let text = said("nm", &["-D", "--undefined-only"]).unwrap_or_default();
+    let weak = text.lines().filter_map(|line| {
+        let (kind, name) = line.trim().split_once(' ')?;
+        matches!(kind, "w" | "v").then(|| name.split('@').next().map(String::from))?
+    });
+    weak.collect()
+}
+
 #[test]
 fn nothing_is_called_that_allocates_or_locks_behind_our_back() {
     let Some(called) = symbols("--undefined-only") else {
@@ -106,8 +116,9 @@ fn what_is_imported_is_on_the_list_and_in_the_program_that_exports_it() {
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'));
     let listed: Vec<(&str, &str)> = lines
+        .clone()
         .map(|line| line.split_once(' ').expect("NAME WHEN"))
-        .map(|(name, when)| (name, when.trim()))
+        .map(|(name, rest)| (name, rest.split_whitespace().next().expect("WHEN")))
         .collect();
     let names: BTreeSet<String> = listed.iter().map(|(name, _)| name.to_string()).collect();
     assert_eq!(names.len(), listed.len(), "one is listed twice");
@@ -117,6 +128,13 @@ fn what_is_imported_is_on_the_list_and_in_the_program_that_exports_it() {
         new.is_empty() && gone.is_empty(),
         "tests/imports.txt: {new:?} not there, {gone:?} not needed"
     );
+    let is_weak = |line: &&str| line.ends_with(" weak");
+    let weak: BTreeSet<String> = lines
+        .filter(is_weak)
+        .filter_map(|line| line.split_once(' '))
+        .map(|(name, _)| name.to_string())
+        .collect();
+    assert_eq!(weak_imports(), weak, "what may be missing");
     let program = std::fs::read_to_string(root().join("tests/programs/linkage_imports.c")).unwrap();
     for (name, when) in listed {
         let is_exported = program.contains(&format!("X({name})"));
