@@ -13,6 +13,7 @@ use gimli::{
     UnwindContext, UnwindSection,
 };
 use heapprof_memory::Memory;
+use heapprof_process::maps;
 
 use crate::arch::{RETURN_ADDRESS, UnwoundRegisters};
 use crate::process::TargetProcess;
@@ -120,13 +121,9 @@ impl<'a> EhFrameTables<'a> {
 
     /// Returns the table of the object that an address lies in.
     fn table(&self, address: u64) -> Option<Rc<EhFrameTable>> {
-        let map = self.process.map_of(address)?;
         let maps = &self.process.maps;
-        let same = maps
-            .iter()
-            .filter(|of| of.path == map.path && of.offset == 0);
-        // The last mapping of the file's beginning before the address.
-        let start = same.map(|of| of.start).rfind(|&start| start <= address)?;
+        let number = maps.iter().position(|map| map.range().contains(&address))?;
+        let start = maps::image_start(maps, number)?.start;
         let mut known = self.tables.borrow_mut();
         let table = known
             .entry(start)

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use heapprof_memory::Memory;
 use heapprof_memory::loaded_modules::auxiliary_value;
-use heapprof_process::maps::ProcessMapping;
+use heapprof_process::maps::{self, ProcessMapping};
 use heapprof_process::{CoreFile, CoreSegment, PAGE_SIZE};
 use object::elf::{NT_AUXV, NT_PRSTATUS};
 
@@ -205,9 +205,7 @@ impl CoreMemory {
             if !file.metadata().ok()?.is_file() {
                 return None;
             }
-            let first = self.files.iter().rfind(|one| {
-                one.offset == 0 && one.path == *path && one.start <= self.files[number].start
-            })?;
+            let first = maps::image_start(&self.files, number)?;
             let mut then = [0; PAGE_SIZE as usize];
             let len = then.len().min((first.end - first.start) as usize);
             if !self

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use heapprof_memory::Memory;
 use heapprof_process::PAGE_SIZE;
-use heapprof_process::maps::ProcessMapping;
+use heapprof_process::maps::{self, ProcessMapping};
 
 /// Lowest address of a program's memory.
 const MIN_ADDRESS: u64 = 4096;
@@ -165,9 +165,7 @@ impl ProcessImage {
     #[must_use]
     pub fn place(&self, at: u64) -> Option<(&ProcessMapping, u64)> {
         let next = self.files.partition_point(|file| file.start <= at);
-        let path = &self.files[next.checked_sub(1)?].path;
-        let mut before = self.files[..next].iter().rev().take(64);
-        let first = before.find(|file| file.path == *path && file.offset == 0)?;
+        let first = maps::image_start(&self.files, next.checked_sub(1)?)?;
         Some((first, at - first.start))
     }
 

@@ -29,6 +29,26 @@ impl ProcessMapping {
     }
 }
 
+/// Returns the mapping in which the image of an object file begins. `maps` are in ascending order,
+/// and `number` is the index of a mapping of the same file.
+///
+/// Some linkers (lld) put the file's headers and the beginning of its code into one page of the
+/// file. This page is then mapped twice, and the image begins with the first of these mappings,
+/// which is not code.
+#[must_use]
+pub fn image_start(maps: &[ProcessMapping], number: usize) -> Option<&ProcessMapping> {
+    /// Maximum number of mappings of one object that are searched.
+    const MAX_MAPPINGS: usize = 64;
+    let path = &maps.get(number)?.path;
+    let is_first_page = |map: &&ProcessMapping| map.offset == 0 && map.path == *path;
+    let mut before = maps[..=number].iter().rev().take(MAX_MAPPINGS);
+    let found = before.find(is_first_page)?;
+    let headers = before.next().filter(is_first_page);
+    headers
+        .filter(|map| found.is_code && !map.is_code)
+        .or(Some(found))
+}
+
 /// Parses the text of `/proc/PID/maps`. Malformed lines are left out. The kernel makes this text in
 /// pieces, and reports a mapping that grows between two pieces twice. The later report counts, so
 /// no two mappings overlap.
@@ -75,6 +95,33 @@ fn line(line: &[u8]) -> Option<ProcessMapping> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_image_begins_with_its_headers() {
+        let start = |text: &str, number| {
+            let maps = parse(text.as_bytes());
+            image_start(&maps, number).map(|map| map.start)
+        };
+        // GNU ld, with and without a page for the headers, lld, and two instances of one file.
+        let separate = "1000-2000 r--p 0 0:0 7 /a\n2000-3000 r-xp 1000 0:0 7 /a\n";
+        let joined = "1000-2000 r-xp 0 0:0 7 /a\n2000-3000 rw-p 0 0:0 7 /a\n";
+        let lld =
+            "1000-2000 r--p 0 0:0 7 /a\n2000-3000 r-xp 0 0:0 7 /a\n3000-4000 rw-p 1000 0:0 7 /a\n";
+        let twice = "1000-2000 r-xp 0 0:0 7 /a\n2000-3000 r-xp 0 0:0 7 /a\n";
+        let other = "1000-2000 r--p 0 0:0 7 /a\n2000-3000 r-xp 1000 0:0 8 /b\n";
+        for (text, number, expected) in [
+            (separate, 1, Some(0x1000)),
+            (joined, 0, Some(0x1000)),
+            (lld, 0, Some(0x1000)),
+            (lld, 1, Some(0x1000)),
+            (lld, 2, Some(0x1000)),
+            (twice, 1, Some(0x2000)),
+            (other, 1, None),
+            (other, 2, None),
+        ] {
+            assert_eq!(start(text, number), expected, "{text}{number}");
+        }
+    }
 
     #[test]
     fn the_kernel_s_lines_are_read() {

@@ -76,6 +76,9 @@ impl MappedImage {
             let at = headers.bias.wrapping_add(header.address);
             match header.kind {
                 libc::PT_LOAD => {
+                    if layout.end == 0 {
+                        layout.begins_with_code = header.flags & libc::PF_X != 0;
+                    }
                     layout.start = layout.start.min(at);
                     layout.end = layout.end.max(at.saturating_add(header.memory_len));
                 }
@@ -134,6 +137,8 @@ pub(crate) struct ImageLayout {
     pub(crate) eh_frame_hdr: usize,
     /// Address of the dynamic section; 0 if there is none.
     pub(crate) dynamic: usize,
+    /// Whether the first piece of the image is code.
+    pub(crate) begins_with_code: bool,
 }
 
 /// Returns a checksum that depends on every byte of a page.

@@ -102,8 +102,11 @@ pub(crate) fn read() -> Option<(Vec<ListedModule>, ListEnd)> {
             return;
         };
         if mapping.offset == 0 && (mapping.file.is_file() || line.ends_with(b"[vdso]")) {
+            // Some linkers (lld) put the headers and the beginning of the code into one page of the
+            // file, which is then mapped twice.
             let layout = MappedImage::layout(mapping.start);
-            candidate = layout.map(|layout| (mapping.file, layout));
+            let layout = layout.filter(|layout| layout.begins_with_code == mapping.is_code);
+            candidate = layout.map(|layout| (mapping.file, layout)).or(candidate);
         }
         let Some((file, layout)) = candidate else {
             return;
