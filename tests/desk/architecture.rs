@@ -5,6 +5,7 @@ mod circles;
 mod dispatcher;
 mod names;
 mod option_names;
+mod packages;
 mod unsafe_files;
 
 use std::collections::BTreeMap;
@@ -171,8 +172,9 @@ fn layers_are_one_way_down() {
     }
     let folders = std::fs::read_dir(root().join("crates")).unwrap();
     let is_layer = |name: &str| LAYERS.iter().any(|(layer, _)| *layer == name);
-    for folder in folders {
-        let name = folder.unwrap().file_name().into_string().unwrap();
+    let folders = folders.map(|entry| entry.unwrap());
+    for folder in folders.filter(|entry| entry.path().is_dir()) {
+        let name = folder.file_name().into_string().unwrap();
         assert!(is_layer(&name), "crates/{name} is no layer");
     }
 }

@@ -15,7 +15,7 @@ type SourceFile = (&'static str, &'static [u8]);
 
 macro_rules! sources {
     ($($name:literal)*) => {
-        &[$(($name, include_bytes!(concat!("../../../../perl/Devel-HeapProf/", $name))),)*]
+        &[$(($name, include_bytes!(concat!("../perl/Devel-HeapProf/", $name))),)*]
     };
 }
 

@@ -12,7 +12,7 @@ use heapprof_files::{
 use rustix::fs::StatVfsMountFlags;
 
 static LIBRARY_BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libheapprof.so"));
-static HEADER_BYTES: &[u8] = include_bytes!("../../../../include/heapprof.h");
+static HEADER_BYTES: &[u8] = include_bytes!("../include/heapprof.h");
 
 const UNSUPPORTED_MACHINE_TEXT: &str = "this heapprof was built for a machine that libheapprof.so does not \
                              support (it supports x86-64 Linux with glibc)";
