@@ -41,8 +41,8 @@ mod linker_names;
 mod leaks;
 // The database: sharing, removal, interruption, two processes at once.
 mod store;
-// A database that a released heapprof wrote.
-mod released_database;
+// Databases that earlier heapprofs wrote.
+mod older_databases;
 // Many moments of many processes: labels, selectors, growth, pruning.
 mod series;
 // The command line: exit codes, errors, output files, formats.
