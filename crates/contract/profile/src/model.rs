@@ -212,11 +212,13 @@ impl Samples {
     }
 
     /// Returns the values of sample `i`, one for each sample type.
+    #[inline]
     pub fn values(&self, i: usize) -> &[i64] {
         &self.value[i * self.width..(i + 1) * self.width]
     }
 
     /// Returns the index of the label set of sample `i`.
+    #[inline]
     pub fn label_set(&self, i: usize) -> LabelSetIndex {
         self.label_set[i]
     }
