@@ -42,7 +42,7 @@ impl BatchStore {
             #[cfg(not(feature = "object-store"))]
             "s3" | "http" | "https" => bail!(
                 "this heapprof was built without object stores; build one with cargo install \
-                 --features object-store"
+                 heapprof-cli --features object-store"
             ),
             _ => bail!("{scheme}: is not a known place; {PLACE_HINT}"),
         }

@@ -17,7 +17,7 @@ pub(crate) fn open(address: &str) -> Result<Box<dyn SeriesStore>> {
 
 #[cfg(not(feature = "clickhouse"))]
 const WITHOUT_CLICKHOUSE: &str = "this heapprof was built without ClickHouse; build one with cargo \
-                       install --features clickhouse";
+                       install heapprof-cli --features clickhouse";
 
 /// Fails, because this heapprof was built without ClickHouse.
 #[cfg(not(feature = "clickhouse"))]
