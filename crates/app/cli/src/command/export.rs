@@ -24,11 +24,12 @@ mod parquet {
     use std::path::Path;
 
     use anyhow::{Result, bail};
+    use heapprof_process::clock;
     use heapprof_stores::{BatchStore, export_moments, import_moments};
 
     use crate::args::{ExportArgs, ImportArgs};
     use crate::context::CommandContext;
-    use crate::{messages, now, panics};
+    use crate::{messages, panics};
 
     fn open(place: &Path) -> Result<BatchStore> {
         panics::exit_on_panic(place);
