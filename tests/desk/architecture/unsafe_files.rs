@@ -43,6 +43,7 @@ pub(super) const UNSAFE: &[(&str, &[&str])] = &[
             "stack_switch",
             "sys",
             "sys/clock",
+            "sys/exec",
             "sys/file",
             "sys/memory_file",
             "sys/memory",

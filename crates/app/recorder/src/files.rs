@@ -2,7 +2,7 @@
 //! the users who listed them.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context, Result};
@@ -23,6 +23,7 @@ use crate::peak_divisions::PeakDivisions;
 use crate::profile_entries::WrittenProfile;
 use crate::residents::ResidentHistories;
 use crate::rights::{ProcessNamer, ProcessRights};
+use crate::root_folder::RootFolder;
 use crate::unhooked_allocators;
 
 /// The kind of file to which the path of a list entry leads.
@@ -94,22 +95,28 @@ pub enum FileFate {
 }
 
 impl FileFate {
-    /// Returns the fate of a file that a process with the rights `rights` named. With public
-    /// rights, the file is not inspected.
-    fn find_with_rights(file: &str, build_id: &str, rights: ProcessRights) -> Option<Self> {
-        match rights {
-            ProcessRights::User(_) => rights.acting(|| Self::find_fate(file, build_id)).ok()?,
+    /// Returns the fate of a file that the process of a profile named. With public rights, the file
+    /// is not inspected.
+    fn find_for(file: &str, build_id: &str, one: &WrittenProfile) -> Option<Self> {
+        let path = match &one.root {
+            Some(root) => root.path().join(file.strip_prefix('/')?),
+            None => PathBuf::from(file),
+        };
+        match one.rights {
+            ProcessRights::User(_) => one
+                .rights
+                .acting(|| Self::find_fate(&path, build_id))
+                .ok()?,
             ProcessRights::Public => None,
         }
     }
 
     /// Returns the fate of the file with this build id; `None` if the file is unchanged or can't be
     /// checked.
-    fn find_fate(file: &str, build_id: &str) -> Option<Self> {
-        if !file.starts_with('/') || build_id.is_empty() {
+    fn find_fate(path: &Path, build_id: &str) -> Option<Self> {
+        if !path.is_absolute() || build_id.is_empty() {
             return None;
         }
-        let path = Path::new(file);
         match std::fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Some(Self::Deleted),
             Err(_) => None,
@@ -156,10 +163,13 @@ fn each<T: Send>(
     refused: impl Fn(io::Error) -> T,
 ) -> Vec<T> {
     let mut done: Vec<Option<T>> = entries.iter().map(|_| None).collect();
+    let whose = |i: usize| {
+        let one = entries[i];
+        (one.owner, one.rights, one.root.as_ref())
+    };
     while let Some(next) = done.iter().position(Option::is_none) {
-        let whose = |one: &WrittenProfile| (one.owner, one.rights);
-        let (owner, rights) = whose(entries[next]);
-        let of_owner = (0..entries.len()).filter(|&i| whose(entries[i]) == (owner, rights));
+        let (owner, rights, root) = whose(next);
+        let of_owner = (0..entries.len()).filter(|&i| whose(i) == (owner, rights, root));
         let of_owner: Vec<usize> = of_owner.collect();
         let mut opened = executables.paths_for(owner);
         if rights.owner().user != owner.user {
@@ -170,6 +180,7 @@ fn each<T: Send>(
             let mut namer = ProcessNamer::new(SymbolizeOptions {
                 number_functions: true,
                 opened: opened.clone(),
+                root: root.map(RootFolder::path),
                 ..SymbolizeOptions::default()
             });
             let each = of_owner.iter().map(|&i| work(&mut namer, entries[i]));
@@ -276,7 +287,7 @@ pub(crate) fn read(
                     Ok(encode(&profile, writer)?)
                 })?;
             }
-            details.unnamed = find_unnamed_code(&profile, one.rights);
+            details.unnamed = find_unnamed_code(&profile, one);
         }
         Ok(details)
     };
@@ -319,7 +330,7 @@ fn find_comment(comments: &[String], beginning: &str) -> Option<String> {
 
 /// Returns the memory of code without names: at the peak, or in use if the peak is empty, or
 /// allocated if nothing is in use either.
-fn find_unnamed_code(profile: &Profile, rights: ProcessRights) -> Option<UnnamedCode> {
+fn find_unnamed_code(profile: &Profile, one: &WrittenProfile) -> Option<UnnamedCode> {
     ["peak_space", "inuse_space", "alloc_space"]
         .into_iter()
         .find_map(|sample_type| {
@@ -334,7 +345,7 @@ fn find_unnamed_code(profile: &Profile, rights: ProcessRights) -> Option<Unnamed
                 sample_type,
                 bytes: narrow(found.value),
                 total: narrow(found.total),
-                fate: FileFate::find_with_rights(&file, &build_id, rights),
+                fate: FileFate::find_for(&file, &build_id, one),
                 file,
                 build_id,
             })

@@ -40,6 +40,7 @@ use crate::peak_divisions::{ReadingTime, SharedPeakDivisions};
 use crate::records::{self, RecordQuestion};
 use crate::residents::resident;
 use crate::rights::{ProcessRights, RightsLedger};
+use crate::root_folder::RootFolders;
 use crate::sockets::ListeningSocket;
 
 /// Maximum number of ledgers that are kept at a time.
@@ -75,6 +76,10 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The message of a process that is about to end, and waits until its memory has been read.
 const LAST_READING_MESSAGE: &[u8] = b"heapprof's last memory 1\n";
+
+/// The message with which a process in another root folder hands over its ledger, its root folder,
+/// and its executable.
+const GREETING_WITH_ROOT: &[u8] = b"heapprof's kept books 1 in another root\n";
 
 /// A message to the ledger keeper.
 enum KeeperMessage {
@@ -114,6 +119,8 @@ struct KeeperTask {
     rights: RightsLedger,
     callers: CallerRegistry,
     processes: Vec<LedgerProcess>,
+    /// The root folders of processes in containers.
+    roots: RootFolders,
     /// The number and the size of the files that `record` makes for processes whose users may not
     /// write their profiles.
     own_files: OwnFiles,
@@ -281,16 +288,21 @@ impl KeeperTask {
         for caller in std::mem::take(&mut self.callers.waiting) {
             match records::receive(&caller.socket, MAX_MESSAGE_BYTES) {
                 Ok((text, _)) if caller.asks => self.answer(&caller, &text),
-                Ok((text, [None, _])) if LoweredRights::parse(&text).is_some() => {
+                Ok((text, [None, ..])) if LoweredRights::parse(&text).is_some() => {
                     self.lower(&caller, &text)
                 }
                 // The caller ended before it could send anything.
-                Ok((text, [None, _])) if text.is_empty() => {}
-                Ok((text, [None, _])) if text == LAST_READING_MESSAGE => self.read_memory(&caller),
-                Ok((text, [None, _])) if self.audit.is_some() => self.note_child(&caller, &text),
-                Ok((_, [Some(file), executable])) => self.add_process(&caller, file, executable),
+                Ok((text, [None, ..])) if text.is_empty() => {}
+                Ok((text, [None, ..])) if text == LAST_READING_MESSAGE => self.read_memory(&caller),
+                Ok((text, [None, ..])) if self.audit.is_some() => self.note_child(&caller, &text),
+                Ok((text, [Some(file), root, executable])) if text == GREETING_WITH_ROOT => {
+                    self.add_process(&caller, file, executable, root)
+                }
+                Ok((_, [Some(file), executable, _])) => {
+                    self.add_process(&caller, file, executable, None)
+                }
                 // There was no free descriptor for the file, or the caller is another program.
-                Ok((_, [None, _])) => self.note(RecordingNote::FileNotTaken),
+                Ok((_, [None, ..])) => self.note(RecordingNote::FileNotTaken),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if Instant::now() < caller.until {
                         self.callers.waiting.push(caller);
@@ -361,8 +373,14 @@ impl KeeperTask {
         let _ = records::answer(&caller.socket, "go on\n", None);
     }
 
-    /// Keeps the ledger and the executable that a process has handed over.
-    fn add_process(&mut self, caller: &KeeperCaller, file: File, executable: Option<File>) {
+    /// Keeps the ledger, the executable and the root folder that a process has handed over.
+    fn add_process(
+        &mut self,
+        caller: &KeeperCaller,
+        file: File,
+        executable: Option<File>,
+        root: Option<File>,
+    ) {
         let pid = caller.pid;
         let mut line = command_line(number_of(pid));
         let Ok(kept) = SharedLedger::new(file) else {
@@ -395,6 +413,7 @@ impl KeeperTask {
             command_line: line,
             end_fd: pidfd_open(pid, PidfdFlags::empty()).ok(),
             group: self.counts.group_of(pid),
+            root: self.roots.of(number_of(pid), root),
             stays: false,
         };
         if process.number() == self.main
@@ -448,6 +467,7 @@ impl KeeperTask {
             command_line: &process.command_line,
             main: self.main,
             rights,
+            root: process.root.as_ref(),
         };
         let began = Instant::now();
         let left = write(
@@ -472,11 +492,14 @@ impl KeeperTask {
                 if end == ProcessEnd::Death {
                     let group = process.group.as_ref();
                     let oom = group.and_then(|group| self.counts.take_victim(group));
-                    self.saved.died.push(ProcessDeath {
-                        process: pid,
-                        oom,
-                        without_place,
-                    });
+                    // A process in another root folder can't write its profile itself.
+                    if process.root.is_none() || oom.is_some() {
+                        self.saved.died.push(ProcessDeath {
+                            process: pid,
+                            oom,
+                            without_place,
+                        });
+                    }
                 }
                 self.saved.written.push(*written);
             }

@@ -19,6 +19,7 @@ use crate::oom::OomKill;
 use crate::outside::{add_command_line_comment, add_script_comment};
 use crate::profile_entries::{SmallChild, WrittenProfile};
 use crate::rights::ProcessRights;
+use crate::root_folder::RootFolder;
 pub(crate) use own_files::OwnFiles;
 
 /// The options for writing profiles.
@@ -83,6 +84,8 @@ pub(crate) struct EndedProcess<'a> {
     /// The process that `record` started.
     pub(crate) main: u32,
     pub(crate) rights: ProcessRights,
+    /// The root folder of the process, if it is not heapprof's.
+    pub(crate) root: Option<&'a RootFolder>,
 }
 
 /// Writes the profile of a process to the path that the process would have used, with the rights of
@@ -104,6 +107,7 @@ pub(crate) fn write(
         command_line,
         main,
         rights,
+        root,
     } = ended;
     let how = match end {
         ProcessEnd::Death => "killed",
@@ -121,7 +125,9 @@ pub(crate) fn write(
     }
     // The names that the process reports do not lead to another folder.
     let names = &wanted.names;
-    let (path, replaces) = names.last_profile_path(main, pid == main, left.process, &left.program);
+    // In a container the process may have another number.
+    let own = root.map_or(left.process, |_| pid);
+    let (path, replaces) = names.last_profile_path(main, pid == main, own, &left.program);
     // After an exec the process goes on, and its next program has the name.
     let replaces = replaces && end == ProcessEnd::Death;
     // If the rights of a process are not known, no other user may read its profile.
@@ -142,7 +148,7 @@ pub(crate) fn write(
                     is_before_exec: end == ProcessEnd::Exec,
                 }));
             }
-            let beside = names.path_beside_program(main, left.process, &left.program);
+            let beside = names.path_beside_program(main, own, &left.program);
             let places = [
                 (&*path, replaces != ReplacePolicy::Nothing),
                 (&*beside, false),
@@ -167,6 +173,7 @@ pub(crate) fn write(
         path,
         owner,
         rights,
+        root: root.cloned(),
     };
     Ok(EndResult::Profile(Box::new(written), left.is_full))
 }

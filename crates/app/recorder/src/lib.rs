@@ -47,6 +47,7 @@ mod recording;
 mod records;
 mod residents;
 pub mod rights;
+mod root_folder;
 mod settings;
 mod small_children;
 pub mod sockets;

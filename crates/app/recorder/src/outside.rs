@@ -19,6 +19,7 @@ use rustix::process::geteuid;
 
 use crate::records;
 use crate::rights::{ProcessNamer, ProcessRights, RightsLedger};
+use crate::root_folder::{FileId, other_root};
 
 /// Longest time for reading the files that a process of another user names.
 const FILE_READ_TIMEOUT: Duration = Duration::from_secs(10);
@@ -103,12 +104,21 @@ pub fn read_core(path: &Path) -> Result<Profile> {
     Ok(profile)
 }
 
-/// Returns the root folder of a process, if the process has other mounts than heapprof.
+/// Returns the folder below which the files lie that `/proc/PID/maps` names, if it is not `/`: the
+/// root folder of a process that has other mounts than heapprof. If such a process has changed its
+/// root folder by chroot alone, the names begin outside that folder.
 pub fn root_of(pid: u32) -> Option<PathBuf> {
     let mounts = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/mnt")).ok();
     let (own, its) = (mounts("self"), mounts(&pid.to_string()));
-    let is_other = its.is_some() && own != its;
-    is_other.then(|| PathBuf::from(format!("/proc/{pid}/root")))
+    let root = PathBuf::from(format!("/proc/{pid}/root"));
+    let is_executable = |path: &Path| FileId::of(path) == FileId::of(&executable_of(pid));
+    let is_outside = || {
+        let name = std::fs::read_link(executable_of(pid)).ok()?;
+        let below = root.join(name.strip_prefix("/").ok()?);
+        Some(!is_executable(&below) && is_executable(&name))
+    };
+    let is_other = its.is_some() && own != its && is_outside() != Some(true);
+    is_other.then_some(root)
 }
 
 /// Makes a namer of code that finds the code's files below the folder `root`.
@@ -123,7 +133,8 @@ pub fn namer(root: Option<PathBuf>) -> ProcessNamer {
 /// Makes a namer of a process's code. The namer has the executable open, because the file's name
 /// may lead to another file by now.
 pub fn namer_of(pid: u32) -> ProcessNamer {
-    let mut namer = namer(root_of(pid));
+    // A process in another root folder names its files as it sees them.
+    let mut namer = namer(other_root(pid).or_else(|| root_of(pid)));
     namer.set_opened(vec![executable_of(pid)]);
     namer
 }

@@ -10,6 +10,7 @@ use heapprof_files::FileOwner;
 
 use crate::list::ListEntries;
 use crate::rights::ProcessRights;
+use crate::root_folder::RootFolder;
 
 /// A profile that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub struct WrittenProfile {
     pub owner: FileOwner,
     /// The least rights that the process is known to have had.
     pub rights: ProcessRights,
+    /// The root folder in which the process named its files, if it is not heapprof's.
+    pub root: Option<RootFolder>,
 }
 
 /// Profiles that could not be written for the same reason.
@@ -77,6 +80,8 @@ pub struct UnrecordedProcess {
     pub why: String,
     /// Path of the program, as text that is safe to show.
     pub program: String,
+    /// Whether the program was started without the library, so that no profile is the program's.
+    pub lacks_library: bool,
 }
 
 /// A child that wrote no profile, because it held few bytes besides inherited ones.
@@ -174,6 +179,13 @@ pub(crate) fn read(list: &[ListEntries], is_settled: impl Fn(u32) -> bool) -> Li
         } else if let Some(entry) = entry.strip_prefix(b">") {
             let is_one_more = becoming.len() < MAX_PRIVATE_LEDGERS;
             becoming.extend(parse_unrecorded(entry).filter(|_| is_one_more));
+        } else if let Some(entry) = entry.strip_prefix(b"=") {
+            let is_one_more = becoming.len() < MAX_PRIVATE_LEDGERS;
+            let one = parse_unrecorded(entry).filter(|_| is_one_more);
+            becoming.extend(one.map(|one| UnrecordedProcess {
+                lacks_library: true,
+                ..one
+            }));
         } else if let Some((path, one)) = parse(entry, owner) {
             becoming.retain(|other| one.is_before_exec || other.process != one.process);
             if let Some(before) = last.insert((owner.user, path), written.len()) {
@@ -243,6 +255,7 @@ fn parse_unrecorded(entry: &[u8]) -> Option<UnrecordedProcess> {
         process: process.parse().ok()?,
         why: heapprof_text::printable(why).into_owned(),
         program: heapprof_text::printable(program).into_owned(),
+        lacks_library: false,
     })
 }
 
@@ -301,6 +314,7 @@ fn parse(entry: &[u8], owner: FileOwner) -> Option<(&[u8], WrittenProfile)> {
         path: OsStr::from_bytes(path).into(),
         owner,
         rights: ProcessRights::User(owner),
+        root: None,
     };
     Some((path, written))
 }

@@ -246,7 +246,7 @@ fn add_saved(
     // A program may have got the library in another way, and may have been killed.
     let was_recorded = |one: &UnrecordedProcess| {
         let mut last = saved.written.iter().filter(|new| new.is_last);
-        last.any(|new| new.process == one.process)
+        !one.lacks_library && last.any(|new| new.process == one.process)
     };
     unrecorded.retain(|one| !was_recorded(one));
     said.written.extend(saved.written);

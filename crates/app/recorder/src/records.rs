@@ -72,18 +72,18 @@ pub(crate) fn answer(to: &OwnedFd, text: &str, file: Option<&File>) -> io::Resul
     Ok(())
 }
 
-/// Receives the next message from a socket: a text of at most `longest` bytes, and up to two files
+/// Receives the next message from a socket: a text of at most `longest` bytes, and up to three files
 /// that came with it.
-pub(crate) fn receive(from: &OwnedFd, longest: usize) -> io::Result<(Vec<u8>, [Option<File>; 2])> {
+pub(crate) fn receive(from: &OwnedFd, longest: usize) -> io::Result<(Vec<u8>, [Option<File>; 3])> {
     let mut text = vec![0; longest];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [IoSliceMut::new(&mut text)];
     let got = recvmsg(from, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
-    let mut all = [None, None];
+    let mut all = [None, None, None];
     for message in ancillary.drain() {
         if let RecvAncillaryMessage::ScmRights(mut files) = message {
-            all = [(); 2].map(|()| files.next().map(File::from));
+            all = [(); 3].map(|()| files.next().map(File::from));
         }
     }
     text.truncate(got.bytes);
@@ -101,7 +101,7 @@ fn ask(
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(ANSWER_TIMEOUT))?;
     connect(&socket, &address(folder, name)?)?;
     answer(&socket, &question.text(), None)?;
-    let (text, [file, _]) = receive(&socket, MAX_ANSWER_BYTES)?;
+    let (text, [file, ..]) = receive(&socket, MAX_ANSWER_BYTES)?;
     Ok((text, file))
 }
 

@@ -208,7 +208,9 @@ mod stack;
 mod tables;
 mod thread;
 
-pub use crate::dump::output::{report_becoming_unrecorded, report_unrecorded, working_folder};
+pub use crate::dump::output::{
+    open_list, report_becoming_unrecorded, report_unrecorded, working_folder,
+};
 pub use crate::dump::{AllocatorUsage, DumpError};
 pub use crate::engine::{ENGINE, Engine};
 pub use crate::event::EngineEvents;

@@ -2,6 +2,7 @@
 
 #[cfg(not(any(miri, shuttle)))]
 mod clock;
+mod exec;
 mod file;
 mod memory;
 mod memory_file;
@@ -10,6 +11,7 @@ use std::sync::atomic::AtomicU32;
 
 #[cfg(not(any(miri, shuttle)))]
 pub use clock::nanoseconds;
+pub use exec::{execute, is_there};
 pub use file::{EngineFile, error_text, is_executable, open_regular, read_file, write_to};
 pub use file::{
     WaitTimeout, close_last, file_owner, is_same_file, is_short_of_files, leave_files,

@@ -9,6 +9,7 @@ use heapprof_platform::{sys, weak};
 use heapprof_providers::interpreters;
 
 use crate::atfork;
+use crate::environment;
 use crate::exec_check;
 use crate::hook::{announced, label};
 use crate::real_functions::{self, ALIGNED_ALLOC, HookedFunction};
@@ -263,8 +264,9 @@ pub fn prepare() {
         &EXIT,
         &ALIGNED_ALLOC,
     ];
-    let exec = EXEC.iter().chain(&NAMED_EXEC).chain(&OPENED_EXEC);
-    for function in exec.chain(others) {
+    let exec = EXECVE.iter().chain(&EXECV).chain(&LISTED_EXEC);
+    let named = EXECVPE.iter().chain(&EXECVP).chain(&LISTED_NAMED_EXEC);
+    for function in exec.chain(named).chain(&OPENED_EXEC).chain(others) {
         function.find();
     }
 }
@@ -352,17 +354,45 @@ fn end_image() -> bool {
     ENGINE.lifecycle().is_running() && !ENGINE.lifecycle().is_sandboxed()
 }
 
-/// Runs before an exec with a path.
-unsafe extern "C" fn before_exec(path: usize) {
+/// Runs before execve.
+unsafe extern "C" fn before_execve(path: usize, words: usize, variables: usize) {
     if end_image() {
-        exec_check::report_path(path);
+        exec_check::before_path(path, Some([words, variables]));
     }
 }
 
-/// Runs before an exec with a path, or with a name that is looked up in the search path.
-unsafe extern "C" fn before_named_exec(name: usize) {
+/// Runs before execv.
+unsafe extern "C" fn before_execv(path: usize, words: usize) {
     if end_image() {
-        exec_check::report_name(name);
+        exec_check::before_path(path, Some([words, environment::address()]));
+    }
+}
+
+/// Runs before an exec with a path, and with words that only the real function can find.
+unsafe extern "C" fn before_listed_exec(path: usize) {
+    if end_image() {
+        exec_check::before_path(path, None);
+    }
+}
+
+/// Runs before execvpe, whose name is looked up in the search path.
+unsafe extern "C" fn before_execvpe(name: usize, words: usize, variables: usize) {
+    if end_image() {
+        exec_check::before_name(name, Some([words, variables]));
+    }
+}
+
+/// Runs before execvp, whose name is looked up in the search path.
+unsafe extern "C" fn before_execvp(name: usize, words: usize) {
+    if end_image() {
+        exec_check::before_name(name, Some([words, environment::address()]));
+    }
+}
+
+/// Runs before an exec with a name, and with words that only the real function can find.
+unsafe extern "C" fn before_listed_named_exec(name: usize) {
+    if end_image() {
+        exec_check::before_name(name, None);
     }
 }
 
@@ -371,8 +401,12 @@ unsafe extern "C" fn before_opened_exec() {
     end_image();
 }
 
-announced! { before_exec, EXEC, Exec: execve, execv, execl, execle }
-announced! { before_named_exec, NAMED_EXEC, NamedExec: execvp, execvpe, execlp }
+announced! { before_execve, EXECVE, PlaceOfExecve: execve }
+announced! { before_execv, EXECV, PlaceOfExecv: execv }
+announced! { before_listed_exec, LISTED_EXEC, ListedExec: execl, execle }
+announced! { before_execvpe, EXECVPE, PlaceOfExecvpe: execvpe }
+announced! { before_execvp, EXECVP, PlaceOfExecvp: execvp }
+announced! { before_listed_named_exec, LISTED_NAMED_EXEC, ListedNamedExec: execlp }
 announced! { before_opened_exec, OPENED_EXEC, OpenedExec: fexecve, execveat }
 static AT_QUICK_EXIT: HookedFunction = HookedFunction::new(c"at_quick_exit");
 static ABORT: HookedFunction = HookedFunction::new(c"abort");

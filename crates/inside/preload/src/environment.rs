@@ -9,6 +9,9 @@ use heapprof_engine::setting::{self, SettingError, SettingForm};
 use heapprof_engine::{
     DumpFormat, DumpOutput, DumpTriggers, LedgerRecipient, RecordingMode, RecordingOptions,
 };
+use heapprof_platform::sys::EngineFile;
+
+use crate::other_root;
 
 /// The options that the environment sets.
 pub struct EnvironmentRequest {
@@ -197,10 +200,33 @@ pub fn report_unrecorded(why: &str) {
 
 /// Reports to `record`, if it follows children, that this process is about to execute a program
 /// that is not recorded, and why.
-pub fn report_becoming_unrecorded(why: &str, program: &[u8]) {
-    if let Some(list) = list() {
-        heapprof_engine::report_becoming_unrecorded(list, why, program);
+/// If `lacks_library`, the program gets an environment without the library.
+pub fn report_becoming_unrecorded(why: &str, program: &[u8], lacks_library: bool) {
+    if list().is_some()
+        && let Some(file) = open_list().as_ref().or(other_root::list())
+    {
+        heapprof_engine::report_becoming_unrecorded(file, why, program, lacks_library);
     }
+}
+
+/// Opens the file in which this process reports to `record`.
+pub fn open_list() -> Option<EngineFile> {
+    list().and_then(heapprof_engine::open_list)
+}
+
+/// Returns the current value of `LD_PRELOAD`.
+pub fn preloaded() -> Option<&'static [u8]> {
+    get("LD_PRELOAD")
+}
+
+/// Returns the address of the program's current list of variables.
+pub fn address() -> usize {
+    variables() as usize
+}
+
+/// Returns the path of the ledger keeper's socket; `None` without `record`.
+pub fn keeper() -> Option<&'static [u8]> {
+    get(variable::KEEP.name)
 }
 
 /// Returns the folder in which `record` collects reports of its processes; `None` without `record`,

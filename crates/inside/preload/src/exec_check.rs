@@ -1,37 +1,42 @@
 //! Inspects a program that is about to be executed. If the program has no loader, or is built for
 //! another architecture, this library can't be loaded into it. This is reported to `record`, which
-//! can then explain why such a child is missing.
+//! can then explain why such a child is missing. In another root folder, the program gets another
+//! environment.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 
 use heapprof_engine::ENGINE;
 use heapprof_platform::sys;
 
 use crate::environment;
+use crate::other_root;
 
 /// Number of bytes that are read from an executable. They contain the header and the program
 /// headers, which linkers usually put after it.
 const MAX_HEADERS_LEN: usize = 1024;
 /// Maximum length of a path.
 const MAX_PATH_LEN: usize = 1024;
+/// The kind of the program header that has the path of the loader.
+const PT_INTERP: u32 = 3;
 
-/// Inspects the file for an exec. `path` is the address of the path that the program passes.
-pub fn report_path(path: usize) {
+/// Prepares an exec. `path` is the address of the path that the program passes, and `passed` are
+/// the addresses of the words and of the environment, if they are known.
+pub fn before_path(path: usize, passed: Option<[usize; 2]>) {
     let mut buffer = [0; MAX_PATH_LEN];
     if let Some(path) = text(path, &mut buffer) {
-        report_file(path);
+        before_file(path, passed);
     }
 }
 
-/// Inspects the file for an exec by name. `name` is the address of the name that the program
-/// passes. A name without a slash is searched in the folders of `PATH`.
-pub fn report_name(name: usize) {
+/// Prepares an exec by name, as [`before_path`] does. `name` is the address of the name that the
+/// program passes. A name without a slash is searched in the folders of `PATH`.
+pub fn before_name(name: usize, passed: Option<[usize; 2]>) {
     let mut buffer = [0; MAX_PATH_LEN];
     let Some(name) = text(name, &mut buffer) else {
         return;
     };
     if name.to_bytes().contains(&b'/') {
-        return report_file(name);
+        return before_file(name, passed);
     }
     let Some(folders) = environment::search_path() else {
         return;
@@ -51,7 +56,7 @@ pub fn report_name(name: usize) {
         if let Ok(path) = CStr::from_bytes_until_nul(&place)
             && sys::is_executable(path)
         {
-            return report_file(path);
+            return before_file(path, passed);
         }
     }
 }
@@ -63,12 +68,20 @@ fn text(at: usize, buffer: &mut [u8; MAX_PATH_LEN]) -> Option<&CStr> {
     CStr::from_bytes_until_nul(&buffer[..len]).ok()
 }
 
-fn report_file(path: &CStr) {
+fn before_file(path: &CStr, passed: Option<[usize; 2]>) {
     if !sys::is_executable(path) {
         return;
     }
+    let is_reported = report_file(path);
+    if let Some([words, variables]) = passed {
+        other_root::execute(path, words, variables, is_reported);
+    }
+}
+
+/// Reports a program that this library can't be loaded into. Returns whether it is such a program.
+fn report_file(path: &CStr) -> bool {
     let Some(file) = sys::open_regular(path) else {
-        return;
+        return false;
     };
     let mut beginning = [0; MAX_HEADERS_LEN];
     let len = file.read_at(&mut beginning, 0);
@@ -76,11 +89,55 @@ fn report_file(path: &CStr) {
     // The loader itself has no loader, but it loads what it is given.
     let name = path.to_bytes().rsplit(|&byte| byte == b'/').next();
     let is_loader = name.is_some_and(|name| name.starts_with(b"ld-"));
-    if let Some(why) = obstacle(&beginning[..len]).filter(|_| !is_loader) {
+    let obstacle = obstacle(&beginning[..len]).filter(|_| !is_loader);
+    if let Some(why) = obstacle {
         ENGINE.lifecycle().with_reentrancy_guard(|| {
-            environment::report_becoming_unrecorded(why, path.to_bytes())
+            environment::report_becoming_unrecorded(why, path.to_bytes(), false)
         });
     }
+    obstacle.is_some()
+}
+
+/// Returns the path of the loader of a program, or of the program that runs a script; `None` if it
+/// has no loader.
+pub fn loader_of(program: &CStr) -> Option<CString> {
+    let mut beginning = [0; MAX_HEADERS_LEN];
+    let mut file = sys::open_regular(program)?;
+    let mut len = file.read_at(&mut beginning, 0);
+    if let Some(line) = beginning[..len].strip_prefix(b"#!") {
+        let line = line.split(|&byte| byte == b'\n').next()?.trim_ascii();
+        let interpreter = line.split(|byte| byte.is_ascii_whitespace()).next()?;
+        file = sys::open_regular(&CString::new(interpreter).ok()?)?;
+        len = file.read_at(&mut beginning, 0);
+    }
+    let header = program_headers(&beginning[..len])?.find(|header| kind(header) == PT_INTERP)?;
+    let offset = u64::from_le_bytes(header.get(8..16)?.try_into().ok()?);
+    let mut path = [0; MAX_PATH_LEN];
+    file.read_at(&mut path, offset);
+    CStr::from_bytes_until_nul(&path).ok().map(CStr::to_owned)
+}
+
+/// Returns the program headers in the first bytes of an executable; `None` if it has no header. A
+/// header that is cut off is returned as far as it is there.
+fn program_headers(beginning: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
+    let half = |at: usize| {
+        let bytes = beginning.get(at..at + 2)?;
+        Some(usize::from(u16::from_le_bytes(bytes.try_into().ok()?)))
+    };
+    let (size, count) = (half(54)?, half(56)?);
+    let first =
+        usize::try_from(u64::from_le_bytes(beginning.get(32..40)?.try_into().ok()?)).ok()?;
+    Some((0..count).map(move |i| {
+        let at = first.saturating_add(i * size);
+        let rest = beginning.get(at..).unwrap_or_default();
+        &rest[..rest.len().min(size)]
+    }))
+}
+
+/// Returns the kind of a program header; 0 if it is cut off.
+fn kind(header: &[u8]) -> u32 {
+    let bytes = header.get(..4).and_then(|bytes| bytes.try_into().ok());
+    bytes.map_or(0, u32::from_le_bytes)
 }
 
 /// Returns the reason why this library can't be loaded into a program; `None` if it can.
@@ -91,7 +148,6 @@ fn obstacle(beginning: &[u8]) -> Option<&'static str> {
     const EM_386: u16 = 3;
     const EM_ARM: u16 = 40;
     const EM_RISCV: u16 = 243;
-    const PT_INTERP: u32 = 3;
     let half = |at: usize| {
         let bytes = beginning.get(at..at + 2)?;
         Some(u16::from_le_bytes(bytes.try_into().ok()?))
@@ -107,13 +163,9 @@ fn obstacle(beginning: &[u8]) -> Option<&'static str> {
         EM_RISCV => return Some("it is built for another architecture (riscv)"),
         _ => return Some("it is built for another architecture"),
     }
-    let (size, count) = (usize::from(half(54)?), usize::from(half(56)?));
-    let first =
-        usize::try_from(u64::from_le_bytes(beginning.get(32..40)?.try_into().ok()?)).ok()?;
-    for at in (0..count).map(|i| first.saturating_add(i * size)) {
+    for header in program_headers(beginning)? {
         // Headers further behind are not searched.
-        let kind = beginning.get(at..at.saturating_add(4))?;
-        if u32::from_le_bytes(kind.try_into().ok()?) == PT_INTERP {
+        if header.len() < 4 || kind(header) == PT_INTERP {
             return None;
         }
     }

@@ -12,6 +12,7 @@ use heapprof_engine::{ENGINE, RightsLeft};
 use heapprof_platform::sys;
 
 use crate::hook::announced;
+use crate::other_root;
 use crate::real_functions::HookedFunction;
 
 /// Argument for a user id that is to stay unchanged.
@@ -69,6 +70,9 @@ unsafe extern "C" fn before_unshare(flags: c_int) {
 /// Runs before setns. If `kind` is 0, only the kernel knows the kind of namespace of the file.
 unsafe extern "C" fn before_setns(_file: c_int, kind: c_int) {
     before_others();
+    if kind == 0 || kind & libc::CLONE_NEWNS != 0 {
+        other_root::prepare_to_leave();
+    }
     if kind == 0 || kind & libc::CLONE_NEWUSER != 0 {
         ENGINE.lifecycle().lowers_rights(RightsLeft::Unknown);
     }
@@ -155,9 +159,11 @@ pub fn before_syscall(number: libc::c_long, [first, second, third]: [usize; 3]) 
             libc::SYS_unshare => before_unshare(first as c_int),
             libc::SYS_setns => before_setns(first as c_int, second as c_int),
             libc::SYS_capset => before_capset(first, second),
-            libc::SYS_chroot | libc::SYS_pivot_root | libc::SYS_mount => {
+            libc::SYS_chroot | libc::SYS_pivot_root => {
                 ENGINE.lifecycle().move_ledger_to_file();
+                other_root::prepare_to_leave();
             }
+            libc::SYS_mount => ENGINE.lifecycle().move_ledger_to_file(),
             _ => {}
         }
     }

@@ -19,6 +19,7 @@ use crate::log::EventLogWriter;
 use crate::oom::OomCounts;
 use crate::peak_divisions::SharedPeakDivisions;
 use crate::rights::RightsLedger;
+use crate::root_folder::RootFolders;
 use crate::sockets::{ListeningSocket, SocketKind};
 
 /// Longest time for which the reaping of an ended program is delayed, so that the messages of all
@@ -91,6 +92,7 @@ impl KeeperHandle {
             rights,
             callers: CallerRegistry::default(),
             processes: Vec::new(),
+            roots: RootFolders::default(),
             own_files: OwnFiles::default(),
             saved: KeeperOutcome::default(),
         };

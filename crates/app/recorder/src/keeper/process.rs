@@ -9,6 +9,7 @@ use rustix::process::Pid;
 
 use super::callers::number_of;
 use crate::audit::is_readable;
+use crate::root_folder::RootFolder;
 
 /// A process that handed over its ledger file to the keeper.
 pub(super) struct LedgerProcess {
@@ -22,6 +23,8 @@ pub(super) struct LedgerProcess {
     /// such descriptors.
     pub(super) end_fd: Option<OwnedFd>,
     pub(super) group: Option<CgroupFolder>,
+    /// The root folder of the process, if it is not heapprof's.
+    pub(super) root: Option<RootFolder>,
     /// Whether the process announced an exec, but still was the same program some time later.
     pub(super) stays: bool,
 }

@@ -320,34 +320,49 @@ fn fill_up(
 /// may hold any other byte. The list is a folder with a file for each user, so that it is certain
 /// which user has written an entry.
 pub(crate) fn add_to_list(list: &[u8], entry: &CStr) {
-    if list.is_empty() {
-        return;
-    }
-    if let Ok(list) = CString::new(list)
-        && let Some(file) = place::open_own(&list, "")
-    {
+    if let Some(file) = open_list(list) {
         let _ = file.write_all(entry.to_bytes_with_nul());
     }
+}
+
+/// Opens the file of this user in the list of dumps, if there is a list.
+pub fn open_list(list: &[u8]) -> Option<EngineFile> {
+    open_own_file(list, "")
 }
 
 /// Adds an entry to a recording's list that explains why this process is not recorded.
 pub fn report_unrecorded(list: &[u8], why: &str) {
     let program = sys::executed_path().map_or(&b""[..], |path| path.to_bytes());
-    report_program(list, '?', why, program);
+    if let Some(file) = open_list(list) {
+        report_program(&file, '?', why, program);
+    }
 }
 
 /// Adds an entry to a recording's list that explains why this process will not be recorded any
-/// more. The process is about to execute `program`.
-pub fn report_becoming_unrecorded(list: &[u8], why: &str, program: &[u8]) {
-    report_program(list, '>', why, program);
+/// more. The process is about to execute `program`. `list` is this user's file in the list. If
+/// `lacks_library`, the program gets an environment without the library.
+pub fn report_becoming_unrecorded(
+    list: &EngineFile,
+    why: &str,
+    program: &[u8],
+    lacks_library: bool,
+) {
+    report_program(list, if lacks_library { '=' } else { '>' }, why, program);
 }
 
-fn report_program(list: &[u8], what: char, why: &str, program: &[u8]) {
+fn report_program(list: &EngineFile, what: char, why: &str, program: &[u8]) {
     let mut entry = format!("{what}{} {why}\n", sys::process_id()).into_bytes();
     entry.extend_from_slice(program);
     if let Ok(entry) = CString::new(entry) {
-        add_to_list(list, &entry);
+        let _ = list.write_all(entry.to_bytes_with_nul());
     }
+}
+
+fn open_own_file(list: &[u8], ending: &str) -> Option<EngineFile> {
+    if list.is_empty() {
+        return None;
+    }
+    place::open_own(&CString::new(list).ok()?, ending)
 }
 
 /// Largest size of a file of reports, in bytes. The size is limited because there may be no process
@@ -367,10 +382,7 @@ pub(crate) fn open_live(list: &[u8]) -> Option<EngineFile> {
 }
 
 fn open_report(list: &[u8], ending: &str) -> Option<EngineFile> {
-    if list.is_empty() {
-        return None;
-    }
-    let file = place::open_own(&CString::new(list).ok()?, ending)?;
+    let file = open_own_file(list, ending)?;
     // The reader gives back the blocks that it has read, so the file's length says nothing.
     let taken = file.stat()?.st_blocks.saturating_mul(512);
     (taken < MAX_LINES_BYTES).then_some(file)

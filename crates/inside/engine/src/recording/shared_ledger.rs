@@ -1,7 +1,7 @@
 //! Makes the file of the saved ledger, writes the file's header, and hands the file to the ledger
 //! keeper. The file outlives the process.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::ptr::{addr_of_mut, copy_nonoverlapping};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -17,6 +17,11 @@ use crate::outside;
 
 /// The message that accompanies the file to the ledger keeper.
 const GREETING: &[u8] = b"heapprof's kept books 1\n";
+/// The message that accompanies the file and the root folder of a process that the ledger keeper
+/// can't reach by its paths.
+const GREETING_WITH_ROOT: &[u8] = b"heapprof's kept books 1 in another root\n";
+/// The beginning of the path of a socket that a process in another root folder has inherited.
+const INHERITED_FOLDER: &[u8] = b"/proc/self/fd/";
 /// Makes a file for the ledger, if the options request it. If this fails, the reason is added to
 /// the list of dumps.
 pub(super) fn make_file_if_asked(
@@ -99,12 +104,15 @@ pub(super) fn publish(engine: &'static Engine, handed: Option<(&EngineFile, &Rec
             LedgerRecipient::Socket(path) => CString::new(&**path)
                 .map_err(|_| libc::EINVAL)
                 .and_then(|path| {
-                    let executable = executable(engine);
-                    match &executable {
-                        Some(executable) => sys::hand_over(&[file, executable], &path, GREETING)
-                            .inspect(|()| executable_handed.store(true, Ordering::Relaxed)),
-                        None => sys::hand_over(&[file], &path, GREETING),
+                    let (root, executable) = (other_root(&path), executable(engine));
+                    let greeting = root.as_ref().map_or(GREETING, |_| GREETING_WITH_ROOT);
+                    let others = root.iter().chain(&executable);
+                    let files: Vec<&EngineFile> = std::iter::once(file).chain(others).collect();
+                    sys::hand_over(&files, &path, greeting)?;
+                    if executable.is_some() {
+                        executable_handed.store(true, Ordering::Relaxed);
                     }
+                    Ok(())
                 }),
             LedgerRecipient::Taker(taker) => {
                 (taker.0)(file.number());
@@ -114,6 +122,14 @@ pub(super) fn publish(engine: &'static Engine, handed: Option<(&EngineFile, &Rec
     if let Err(errno) = handed {
         report_failure(options, errno, "it could not be handed over");
     }
+}
+
+/// Opens the root folder of this process, if it is not that of the ledger keeper, which listens at
+/// `path`. The process may have ended when the keeper looks for the folder.
+fn other_root(path: &CStr) -> Option<EngineFile> {
+    let is_other = path.to_bytes().starts_with(INHERITED_FOLDER);
+    let flags = libc::O_PATH | libc::O_DIRECTORY;
+    is_other.then(|| EngineFile::open(c"/", flags, 0).ok())?
 }
 
 /// Opens the executable of this process, for a reader that searches it for symbols later. By then,

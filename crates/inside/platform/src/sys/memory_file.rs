@@ -107,7 +107,7 @@ pub unsafe fn move_over(from: *mut u8, to: *mut u8, len: usize) -> bool {
 /// Maximum number of times that a connect is repeated while the listener's queue is full.
 const MAX_SEND_ATTEMPTS: u32 = 20;
 
-/// Passes one or two files to the process that listens at a socket's path, without waiting for an
+/// Passes one to three files to the process that listens at a socket's path, without waiting for an
 /// answer. The error is an errno.
 pub fn hand_over(files: &[&EngineFile], path: &CStr, text: &[u8]) -> Result<(), i32> {
     send(
@@ -185,12 +185,12 @@ pub fn try_to_send(file: &EngineFile) {
     let _ = send(usize::MAX, &[file], b"");
 }
 
-/// Sends a text, with up to two files. The error is an errno.
+/// Sends a text, with up to three files. The error is an errno.
 fn send(socket: usize, files: &[&EngineFile], text: &[u8]) -> Result<(), i32> {
     #[repr(C)]
     struct FileRights {
         head: libc::cmsghdr,
-        numbers: [i32; 2],
+        numbers: [i32; 3],
     }
     // SAFETY: zeros are valid in both.
     let (mut rights, mut message): (FileRights, libc::msghdr) = unsafe { std::mem::zeroed() };
