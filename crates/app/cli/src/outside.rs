@@ -91,7 +91,7 @@ fn advice_on_reading(error: &LiveError) -> &'static str {
         LiveError::NotRecorded => {
             "; heapprof attach records it from now on, and heapprof heap blocks shows its heap"
         }
-        LiveError::NotAllowed if rights::is_root() => heapprof_process::REFUSED_TO_ROOT,
+        LiveError::NotAllowed if rights::is_root() => heapprof_process::refused_to_root(),
         LiveError::NotAllowed => {
             "; run heapprof as its user or as root; where kernel.yama.ptrace_scope is not 0, that \
              user can read only what heapprof record started"

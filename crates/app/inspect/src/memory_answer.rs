@@ -123,7 +123,7 @@ impl fmt::Display for UnseenMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotAllowed if is_root() => {
-                let why = heapprof_process::REFUSED_TO_ROOT.trim_start_matches(": ");
+                let why = heapprof_process::refused_to_root().trim_start_matches(": ");
                 write!(f, "the kernel does not allow it, because {why}")
             }
             Self::NotAllowed => f.write_str(

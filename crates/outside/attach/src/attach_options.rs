@@ -15,6 +15,8 @@ pub struct AttachOptions {
     pub by_thread: bool,
     /// Whether each event is written to a log.
     pub logs: bool,
+    /// Whether a filter of system calls that can't be read is taken to allow what heapprof needs.
+    pub trusts_filter: bool,
 }
 
 /// The result of an attachment.

@@ -95,6 +95,12 @@ pub enum AttachError {
     /// The diverted thread did not come back within this number of seconds.
     #[error("the diverted thread has not finished after {0} seconds; it will finish by itself")]
     NoAnswer(u64),
+    /// The program's loader can't open files in memory, because there is no /proc for it.
+    #[error(
+        "there is no /proc in its root folder, and its loader could not open the library without \
+         it; mount one there"
+    )]
+    NoProc,
     /// The program's loader refused the library; the text is the loader's reason.
     #[error("its loader refused the library: {0}")]
     NotLoaded(String),

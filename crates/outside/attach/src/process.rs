@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use heapprof_memory::Memory;
 use heapprof_memory::loaded_modules::{self, DynamicSymbol, LoadedObject};
 use heapprof_process::maps::{self, ProcessMapping};
-use heapprof_process::{REFUSED_TO_ROOT, is_there, run_state, status};
+use heapprof_process::{is_there, refused_to_root, run_state, status};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -61,7 +61,7 @@ fn to_refusal(error: io::Error) -> AttachError {
 pub(crate) fn permission_error() -> AttachError {
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
     AttachError::NotAllowed(match scope.trim() {
-        "" | "0" if geteuid().is_root() => REFUSED_TO_ROOT,
+        "" | "0" if geteuid().is_root() => refused_to_root(),
         "" | "0" => "; run heapprof as its user or as root",
         "3" => ", nor any other user: kernel.yama.ptrace_scope is 3",
         _ => "; run heapprof as root: kernel.yama.ptrace_scope allows only root",
@@ -72,6 +72,12 @@ pub(crate) fn permission_error() -> AttachError {
 fn tracer(pid: u32) -> Option<u32> {
     let [by] = status(pid, ["TracerPid:"]);
     by.parse().ok().filter(|&by| by != 0)
+}
+
+/// Whether a process has a /proc in its root folder. True if this user can't find out.
+fn has_proc(pid: u32) -> bool {
+    let found = std::fs::symlink_metadata(path(pid, "root/proc/self"));
+    !found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// Whether a mapping belongs to heapprof's library.
@@ -121,6 +127,9 @@ impl TargetProcess {
         }
         if matches!(run_state(pid), Some('T' | 't')) {
             return Err(AttachError::ProcessStopped);
+        }
+        if !has_proc(pid) {
+            return Err(AttachError::NoProc);
         }
         let [features] = status(pid, ["x86_Thread_features:"]);
         if features.split_whitespace().any(|word| word == "shstk") {

@@ -110,6 +110,10 @@ impl AttachTarget {
             ));
         }
         let region = AttachRegion::find(&process);
+        // In a container, record puts the library into a file in memory, too.
+        if region.is_none() && process.maps.iter().any(|map| is_ours(map) && map.is_code) {
+            return Err(AttachError::AlreadyRecorded(pid));
+        }
         Ok(Self {
             process,
             functions,
@@ -159,7 +163,8 @@ impl AttachTarget {
         let (region, thread) = match self.region.filter(|_| is_loaded) {
             Some(region) => (region, before.map_or(0, |before| before.thread)),
             None => {
-                let [tid, at] = child_process::run(|| self.prepare(&choice, room))?;
+                let [tid, at] =
+                    child_process::run(|| self.prepare(&choice, room, wished.trusts_filter))?;
                 let region = AttachRegion::at(at);
                 let behind = region.u64(memory, field!(library))?;
                 region.write(memory, field!(library_len), &len.to_ne_bytes())?;
@@ -188,7 +193,7 @@ impl AttachTarget {
         }
         region.write(memory, field!(period), &period.to_ne_bytes())?;
         self.sign(region)?;
-        let (kept, held) = self.send(region, &choice, thread)?;
+        let (kept, held) = self.send(region, &choice, thread, wished.trusts_filter)?;
         let slots = region.u32(memory, field!(slots))?;
         let left_by = before.filter(|before| before.is_attached);
         let left_by = left_by.and_then(|before| before.owner);
@@ -203,9 +208,14 @@ impl AttachTarget {
     /// Makes a thread of the program map the region. If the region exists, the thread only maps
     /// `room` bytes for the library. Returns the number of the thread, and the address of the
     /// region.
-    fn prepare(&self, choice: &SafeThreadSelector<'_>, room: u64) -> Result<[u64; 2], AttachError> {
+    fn prepare(
+        &self,
+        choice: &SafeThreadSelector<'_>,
+        room: u64,
+        trusts_filter: bool,
+    ) -> Result<[u64; 2], AttachError> {
         let (tid, stopped) = choice.stop(0)?;
-        self.check_filters(tid)?;
+        self.check_filters(tid, trusts_filter)?;
         let memory = self.process.memory();
         let (region, behind) = match self.region {
             Some(region) => {
@@ -240,7 +250,8 @@ impl AttachTarget {
             return Err(AttachError::NotAttached);
         }
         region.write(memory, field!(request), &request::DETACH.to_ne_bytes())?;
-        let (_, held) = self.send(region, &choice, before.thread)?;
+        // The calls that attaching needed were allowed.
+        let (_, held) = self.send(region, &choice, before.thread, true)?;
         Ok((region.u32(memory, field!(slots))?, held))
     }
 
@@ -278,16 +289,23 @@ impl AttachTarget {
     }
 
     /// Refuses a program whose filters forbid system calls that heapprof needs. The thread must be
-    /// stopped.
-    fn check_filters(&self, tid: u32) -> Result<(), AttachError> {
+    /// stopped. Filters that can't be read are accepted if the user trusts them.
+    fn check_filters(&self, tid: u32, trusts_filter: bool) -> Result<(), AttachError> {
         if !has_filter(tid) {
             return Ok(());
         }
-        let filters = filter::read_filters(tid).map_err(|_| {
-            AttachError::CallsFiltered(
-                "only root can read which calls it allows; attach as root".into(),
-            )
-        })?;
+        let filters = match filter::read_filters(tid) {
+            Ok(filters) => filters,
+            Err(_) if trusts_filter => return Ok(()),
+            Err(_) => {
+                return Err(AttachError::CallsFiltered(
+                    "what it allows can only be read with CAP_SYS_ADMIN; attach as root outside of \
+                     its container, or, if it is the default filter of Docker, containerd or \
+                     CRI-O, add --trust-filter"
+                        .into(),
+                ));
+            }
+        };
         match filter::denied_calls(&filters)[..] {
             [] => Ok(()),
             [first, ..] => Err(AttachError::CallsFiltered(format!(
@@ -297,17 +315,19 @@ impl AttachTarget {
     }
 
     /// Diverts a thread to the stub, and waits until the thread is back. Returns the file that the
-    /// library offered, and how long the thread was away.
+    /// library offered, and how long the thread was away. `trusts_filter` is as in
+    /// [`AttachOptions`].
     fn send(
         &self,
         region: AttachRegion,
         choice: &SafeThreadSelector<'_>,
         first: u32,
+        trusts_filter: bool,
     ) -> Result<(Option<File>, Duration), AttachError> {
         let memory = self.process.memory();
         let (tid, stopped) = choice.stop(first)?;
         let since = Instant::now();
-        self.check_filters(tid)?;
+        self.check_filters(tid, trusts_filter)?;
         let is_filtered = self.process.is_filtered();
         let size = size_of::<AttachLetter>() as u32;
         for (at, value) in [

@@ -67,9 +67,23 @@ fn is_status_of(status: &str, pid: u32) -> bool {
     numbers.is_none_or(|numbers| numbers.trim() == pid.to_string())
 }
 
-/// The end of an error message for root: the reasons for which the kernel may refuse root.
-pub const REFUSED_TO_ROOT: &str =
-    ": it has a capability that root lacks here, or a security module forbids it";
+/// Returns the end of an error message for root: why the kernel may have refused root. In a
+/// container, root has only some capabilities.
+pub fn refused_to_root() -> &'static str {
+    const DAC_OVERRIDE: u64 = 1 << 1;
+    const SYS_PTRACE: u64 = 1 << 19;
+    let [own] = status(std::process::id(), ["CapEff:"]);
+    let own = u64::from_str_radix(&own, 16).unwrap_or(u64::MAX);
+    if own & SYS_PTRACE == 0 {
+        ": root lacks CAP_SYS_PTRACE here, as in a container without --cap-add SYS_PTRACE, and the \
+         process has another user or another capability"
+    } else if own & DAC_OVERRIDE == 0 {
+        ": root lacks CAP_DAC_OVERRIDE here, without which it can't open the files of another \
+         user's process"
+    } else {
+        ": it has a capability that root lacks here, or a security module forbids it"
+    }
+}
 
 /// Returns the path of a process's file in /proc.
 fn path(pid: u32, file: &str) -> std::path::PathBuf {

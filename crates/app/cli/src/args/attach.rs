@@ -13,6 +13,7 @@ use crate::name;
 pub(crate) struct AttachArgs {
     /// End a recording that heapprof attach has not ended itself
     #[arg(long, conflicts_with_all = ["exact", "period", "time", "threads", "frames"])]
+    #[arg(conflicts_with = "trust_filter")]
     #[arg(conflicts_with_all = ["command_line", "output", "log", "file_mode"])]
     pub(crate) stop: bool,
     /// Record every allocation instead of a sample
@@ -34,6 +35,10 @@ pub(crate) struct AttachArgs {
     /// contain
     #[arg(long)]
     pub(crate) command_line: bool,
+    /// Take a system call filter that can't be read to allow what attach needs, as those of Docker,
+    /// containerd and CRI-O do
+    #[arg(long)]
+    pub(crate) trust_filter: bool,
     /// Write to this file; the default is heapprof.PROGRAM.PID.N.pb.gz in this folder
     #[arg(short, long, value_name = "OUT", help_heading = "Output")]
     pub(crate) output: Option<PathBuf>,

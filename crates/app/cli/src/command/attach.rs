@@ -67,6 +67,7 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
         frames: args.frames.number(),
         by_thread: args.threads,
         logs: args.log.log.is_some(),
+        trusts_filter: args.trust_filter,
     };
     // With a handler, a write beyond the limit of file sizes is an error. Without a handler, the
     // signal would end heapprof, and the program would stay attached.

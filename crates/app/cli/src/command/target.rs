@@ -44,7 +44,7 @@ pub(in crate::command) fn open(
 /// Adds advice to the error of a heap walk.
 pub(in crate::command) fn with_advice(target: &str, error: HeapWalkError) -> anyhow::Error {
     let advice = match error {
-        HeapWalkError::NotAllowed if is_root() => heapprof_process::REFUSED_TO_ROOT,
+        HeapWalkError::NotAllowed if is_root() => heapprof_process::refused_to_root(),
         HeapWalkError::NotAllowed => {
             "; run heapprof as its user or as root (where kernel.yama.ptrace_scope is not 0, as \
              root)"
