@@ -1,15 +1,18 @@
 //! `libheapprof.so` and its header, carried in this binary and unpacked where programs can load
 //! them.
 
+use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use anyhow::{Result, bail};
 use heapprof_files::{
     FileAccess, FileOwner, FilePlace, OpenedFile, PathTrust, make_folder, open_folder,
 };
-use rustix::fs::StatVfsMountFlags;
+use rustix::fs::{MemfdFlags, SealFlags, StatVfsMountFlags, fcntl_add_seals, memfd_create};
 
 static LIBRARY_BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libheapprof.so"));
 static HEADER_BYTES: &[u8] = include_bytes!("../include/heapprof.h");
@@ -37,6 +40,38 @@ pub fn library() -> Result<PathBuf> {
         bail!(UNSUPPORTED_MACHINE_TEXT);
     }
     unpack(LIBRARY_FILE, LIBRARY_BYTES)
+}
+
+/// Returns the path at which programs that this process starts can load the library. If no folder
+/// is suitable for it, the path leads to a file in memory, which this process keeps open as long as
+/// it runs.
+pub fn library_for_children() -> Result<PathBuf> {
+    static IN_MEMORY: OnceLock<File> = OnceLock::new();
+    let unpacked = library();
+    if unpacked.is_ok() || LIBRARY_BYTES.is_empty() {
+        return unpacked;
+    }
+    let file = match (IN_MEMORY.get(), file_in_memory(LIBRARY_BYTES)) {
+        (Some(file), _) => file,
+        (None, Ok(file)) => IN_MEMORY.get_or_init(|| file),
+        (None, Err(_)) => return unpacked,
+    };
+    let number = file.as_raw_fd();
+    let path = PathBuf::from(format!("/proc/{}/fd/{number}", std::process::id()));
+    // Without /proc, the path leads nowhere.
+    match path.exists() {
+        true => Ok(path),
+        false => unpacked,
+    }
+}
+
+/// Makes a file in memory with this content, which nobody can change.
+fn file_in_memory(content: &[u8]) -> io::Result<File> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let mut file = File::from(memfd_create(LIBRARY_FILE, flags)?);
+    file.write_all(content)?;
+    fcntl_add_seals(&file, SealFlags::all())?;
+    Ok(file)
 }
 
 /// A file to be stored beside the library.

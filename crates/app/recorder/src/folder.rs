@@ -32,6 +32,9 @@ const MAX_REMOVED: usize = 64;
 /// recording's folder.
 const MAX_DEPTH: usize = 32;
 
+/// The folder of a file system in memory.
+const MEMORY_FOLDER: &str = "/dev/shm";
+
 const FOLDER_FLAGS: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
@@ -48,7 +51,17 @@ impl RecordFolder {
     /// Makes the folder. Folders of killed recordings are removed first.
     pub(crate) fn new() -> io::Result<Self> {
         let place = temporary_folder();
-        remove_abandoned(&place);
+        match Self::new_in(&place) {
+            // In a container, this may be the only folder that a process can write to.
+            Err(error) if is_unwritable(&error) => {
+                Self::new_in(Path::new(MEMORY_FOLDER)).map_err(|_| error)
+            }
+            made => made,
+        }
+    }
+
+    fn new_in(place: &Path) -> io::Result<Self> {
+        remove_abandoned(place);
         loop {
             // The program may become another user, so others may enter the folder. They can't list
             // it, so they do not find its files.
@@ -56,7 +69,7 @@ impl RecordFolder {
             let folder = tempfile::Builder::new()
                 .prefix(FOLDER_PREFIX)
                 .permissions(only())
-                .tempdir_in(&place)?;
+                .tempdir_in(place)?;
             // Sets the mode whatever the umask is.
             std::fs::set_permissions(folder.path(), only())?;
             let lock = openat(CWD, folder.path(), FOLDER_FLAGS, Mode::empty())?;
@@ -99,6 +112,15 @@ fn temporary_folder() -> PathBuf {
     } else {
         PathBuf::from("/tmp")
     }
+}
+
+/// Whether an error means that no file can be made in a folder.
+fn is_unwritable(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem};
+    matches!(
+        error.kind(),
+        NotFound | PermissionDenied | ReadOnlyFilesystem
+    )
 }
 
 /// Removes the folders of this user's recordings that were killed.

@@ -82,7 +82,7 @@ pub(super) fn record(
         preloads = program::check_preloading(program, path)?;
     }
     program::check_user_preloads()?;
-    let library = preload::library()?;
+    let library = preload::library_for_children()?;
     let used_for = match (args.perl_values, args.fork_audit) {
         (true, _) => Some(ModuleUse::Values),
         (false, true) => Some(ModuleUse::Audit),
