@@ -119,6 +119,10 @@ impl ProcessRights {
         if rights.are_ours() && !(has_our_capabilities(&effective) && is_among_our_users(pid)) {
             rights = Self::Public;
         }
+        // In a container, root may be unable to act as another user.
+        if !rights.are_ours() && !may_become_others() {
+            rights = Self::Public;
+        }
         let is_one = users == [users[0]; 4] && groups == [groups[0]; 4];
         let has_none = u64::from_str_radix(&permitted, 16) == Ok(0);
         Some(ObservedRights {
@@ -133,19 +137,30 @@ pub fn is_root() -> bool {
     FileOwner::us().user == 0
 }
 
-/// Whether capabilities, in the kernel's text form, include all capabilities of this process.
-fn has_our_capabilities(effective: &str) -> bool {
+/// Returns the capabilities of this process.
+fn own_capabilities() -> Option<u64> {
     // This process as a whole keeps its capabilities. Only single threads act for others.
     static OWN_CAPABILITIES: OnceLock<Option<u64>> = OnceLock::new();
-    let number = |text: &str| u64::from_str_radix(text, 16).ok();
-    let own = OWN_CAPABILITIES.get_or_init(|| {
+    *OWN_CAPABILITIES.get_or_init(|| {
         let [own] = status(std::process::id(), ["CapEff:"]);
-        number(&own)
-    });
-    match (own, number(effective)) {
-        (Some(own), Some(its)) => own & !its == 0,
+        u64::from_str_radix(&own, 16).ok()
+    })
+}
+
+/// Whether capabilities, in the kernel's text form, include all capabilities of this process.
+fn has_our_capabilities(effective: &str) -> bool {
+    match (own_capabilities(), u64::from_str_radix(effective, 16)) {
+        (Some(own), Ok(its)) => own & !its == 0,
         _ => false,
     }
+}
+
+/// Whether a thread of this process, which is root, can act as another user. True if the
+/// capabilities of this process are not known.
+fn may_become_others() -> bool {
+    const SETGID: u64 = 1 << 6;
+    const SETUID: u64 = 1 << 7;
+    own_capabilities().is_none_or(|own| own & SETUID != 0 && own & SETGID != 0)
 }
 
 /// Whether a process is in the user namespace of this process.

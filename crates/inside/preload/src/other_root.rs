@@ -27,8 +27,8 @@ const MAX_VARIABLES: usize = 4096;
 /// Maximum length of a variable that is changed.
 const MAX_VARIABLE_LEN: usize = 8192;
 /// The reason why a program in another root folder is not recorded.
-const NOT_REACHED: &str = "its root folder is another one, from which libheapprof.so can't be \
-                           reached";
+const NOT_REACHED: &str = "libheapprof.so can't be reached from its root folder; attach to it, or \
+                           run heapprof record inside";
 
 /// The reason why a program with an older libc than that of the library is not recorded.
 const TOO_OLD: &str = "the glibc in its root folder is older than libheapprof.so needs";
@@ -307,4 +307,79 @@ fn is_variable(text: &[u8], name: &str) -> bool {
 /// Returns the value in the text of a variable, if the variable has this name.
 fn value<'a>(text: &'a [u8], name: &str) -> Option<&'a [u8]> {
     text.strip_prefix(name.as_bytes())?.strip_prefix(b"=")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIBRARY: &str = "LD_PRELOAD=/c/libheapprof.so";
+
+    /// Returns the texts of the variables that a program without the library gets.
+    fn without_library(given: &[&str]) -> Vec<String> {
+        let texts: Vec<CString> = given
+            .iter()
+            .map(|text| CString::new(*text).unwrap())
+            .collect();
+        let addresses = texts.iter().map(|text| text.as_ptr() as usize);
+        let addresses: Vec<usize> = addresses.chain([0]).collect();
+        let variables = ProgramVariables::read(addresses.as_ptr() as usize).unwrap();
+        let library = variables.preloaded().and_then(own_library).unwrap();
+        let changed = variables.changed(library, None);
+        assert_eq!(changed.addresses.last(), Some(&0));
+        let read = |&address: &usize| {
+            let mut text = [0; 64];
+            sys::read_memory(address, &mut text);
+            let text = CStr::from_bytes_until_nul(&text).unwrap();
+            text.to_str().unwrap().to_string()
+        };
+        let addresses = changed.addresses.split_last().unwrap().1;
+        addresses.iter().map(read).collect()
+    }
+
+    #[test]
+    fn only_this_library_is_taken_out_of_an_environment() {
+        for (given, expected) in [
+            (&[LIBRARY][..], &[][..]),
+            (&["A=1", LIBRARY, "B="], &["A=1", "B="]),
+            (
+                &["LD_PRELOAD=/c/libheapprof.so:/d/x.so", "LD_PRELOADED=1"],
+                &["LD_PRELOAD=/d/x.so", "LD_PRELOADED=1"],
+            ),
+            (
+                &[
+                    "LD_PRELOAD=/proc/7/fd/3 x.so",
+                    "HEAPPROF_KEEP=/k",
+                    "HEAPPROF_LIST=/l",
+                ],
+                &["LD_PRELOAD=x.so", "HEAPPROF_KEEP=/k", "HEAPPROF_LIST=/l"],
+            ),
+        ] {
+            assert_eq!(without_library(given), expected, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_entry_must_be_this_library() {
+        for (preloaded, expected) in [
+            ("/a b/libheapprof.so", None),
+            ("/a/libheapprof.so", Some("/a/libheapprof.so")),
+            ("/a/libheapprof.so:x", Some("/a/libheapprof.so")),
+            ("/proc/self/fd/200 x", Some("/proc/self/fd/200")),
+            ("x.so:/a/libheapprof.so", None),
+            ("", None),
+        ] {
+            let found = own_library(preloaded.as_bytes());
+            assert_eq!(found, expected.map(str::as_bytes), "{preloaded}");
+        }
+    }
+
+    #[test]
+    fn a_list_that_can_not_be_read_is_left_alone() {
+        for at in [0, 8, usize::MAX - 3] {
+            assert!(ProgramVariables::read(at).is_none(), "{at:#x}");
+        }
+        let endless = vec![c"A=1".as_ptr() as usize; MAX_VARIABLES + 1];
+        assert!(ProgramVariables::read(endless.as_ptr() as usize).is_none());
+    }
 }
