@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from heapprof import spread
-from heapprof.increase import Peaks, parse_tolerance
+from heapprof_cli import spread
+from heapprof_cli.increase import Peaks, parse_tolerance
 
 FLAG = "--fail-on-increase"
 

@@ -3,8 +3,8 @@
 import pytest
 from conftest import REPOSITORY
 
-from heapprof import Profile, sizes
-from heapprof.limits import Limits, judge_leaks, judge_memory, peak_of
+from heapprof_cli import Profile, sizes
+from heapprof_cli.limits import Limits, judge_leaks, judge_memory, peak_of
 
 
 @pytest.fixture(scope="module")

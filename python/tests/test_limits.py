@@ -2,7 +2,7 @@
 
 import pytest
 
-from heapprof import Profile
+from heapprof_cli import Profile
 
 TWO_MIB = "    kept = bytearray(2 << 20)\n"
 
@@ -200,10 +200,10 @@ def test_a_marker_that_cant_be_read_is_named(project, marker, why):
 
 def test_a_test_that_ends_the_recording_fails(project):
     done = project(
-        "import heapprof\n"
+        "import heapprof_cli\n"
         "@pytest.mark.limit_memory('1 GiB')\n"
         "def test_it():\n"
-        "    with heapprof.record('own.pb.gz', replace=True): pass\n"
+        "    with heapprof_cli.record('own.pb.gz', replace=True): pass\n"
     )
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(["heapprof: the test ended the recording itself, so its limit *"])

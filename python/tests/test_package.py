@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from heapprof import pytest_options
+from heapprof_cli import pytest_options
 
 HERE = Path(__file__).resolve().parents[1]
 CARGO = HERE.parent / "Cargo.toml"

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from conftest import REPOSITORY
 
-from heapprof import Frame, Profile, ProfileError
+from heapprof_cli import Frame, Profile, ProfileError
 
 SAMPLES = REPOSITORY / "sample-profiles"
 NAMES = sorted(
@@ -40,12 +40,12 @@ def test_sample_profiles_are_read_as_heapprof_reads_them(program, name):
 
 RECORDED = """
 import json, sys, threading, zlib
-import heapprof
+import heapprof_cli
 kept = []
 class Orders:
     def take(self, count):
         kept.extend({"number": n, "text": "x" * (n % 900)} for n in range(count))
-with heapprof.record("out.pb.gz", period=sys.argv[1]):
+with heapprof_cli.record("out.pb.gz", period=sys.argv[1]):
     Orders().take(5000)
     thread = threading.Thread(target=lambda: kept.append(json.dumps(kept[:500])))
     thread.start()
@@ -67,12 +67,12 @@ def test_what_was_recorded_is_read_as_heapprof_reads_it(program, python, tmp_pat
 
 def test_a_stack_is_read_with_files_and_lines(python, tmp_path):
     python(
-        "import heapprof\n"
+        "import heapprof_cli\n"
         "def inner():\n"
         "    return bytearray(3000000)\n"
         "def outer():\n"
         "    return inner()\n"
-        "with heapprof.record('out.pb.gz', exact=True):\n"
+        "with heapprof_cli.record('out.pb.gz', exact=True):\n"
         "    kept = outer()\n"
     )
     row = Profile.read(tmp_path / "out.pb.gz").rows("inuse_space")[0]

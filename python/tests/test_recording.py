@@ -1,4 +1,4 @@
-"""heapprof.record: what it records and writes, and what it refuses."""
+"""heapprof_cli.record: what it records and writes, and what it refuses."""
 
 import stat
 import subprocess
@@ -6,21 +6,21 @@ import sys
 
 import pytest
 
-from heapprof import Profile
+from heapprof_cli import Profile
 
-HEAD = "import os, sys, heapprof, pathlib\n"
+HEAD = "import os, sys, heapprof_cli, pathlib\n"
 
 
 def test_only_the_block_is_recorded(python, tmp_path):
     python(
         HEAD + "before = bytearray(3000000)\n"
-        "assert not heapprof.is_running()\n"
-        "with heapprof.record('out.pb.gz', exact=True) as recording:\n"
-        "    assert heapprof.is_running()\n"
+        "assert not heapprof_cli.is_running()\n"
+        "with heapprof_cli.record('out.pb.gz', exact=True) as recording:\n"
+        "    assert heapprof_cli.is_running()\n"
         "    during = bytearray(2000000)\n"
         "    gone = bytearray(1000000)\n"
         "    del gone\n"
-        "assert not heapprof.is_running()\n"
+        "assert not heapprof_cli.is_running()\n"
         "after = bytearray(4000000)\n"
         "assert recording.path == pathlib.Path('out.pb.gz')\n"
         "assert recording.period == 0\n"
@@ -39,7 +39,8 @@ def test_only_the_block_is_recorded(python, tmp_path):
     [("", 512 << 10), ("period=65536", 65536), ("period='64 KiB'", 65536), ("period=0", 0)],
 )
 def test_a_period_is_recorded(python, tmp_path, given, period):
-    python(HEAD + f"with heapprof.record('out.pb.gz', {given}):\n    kept = bytearray(9000000)\n")
+    block = f"with heapprof_cli.record('out.pb.gz', {given}):\n    kept = bytearray(9000000)\n"
+    python(HEAD + block)
     profile = Profile.read(tmp_path / "out.pb.gz")
     assert profile.period == period
     assert 8_900_000 < profile.total("inuse_space") < 11_000_000
@@ -47,26 +48,27 @@ def test_a_period_is_recorded(python, tmp_path, given, period):
 
 @pytest.mark.parametrize("path", ["'a b%p.gz'", "b'a b%p.gz'", "pathlib.Path('a b%p.gz')"])
 def test_a_path_may_be_of_any_kind(python, tmp_path, path):
-    python(HEAD + f"with heapprof.record({path}, exact=True): pass\n")
+    python(HEAD + f"with heapprof_cli.record({path}, exact=True): pass\n")
     assert (tmp_path / "a b%p.gz").exists()
 
 
 def test_a_file_that_is_there_is_replaced(python, tmp_path):
     (tmp_path / "out.pb.gz").write_bytes(b"old" * 100000)
-    python(HEAD + "with heapprof.record('out.pb.gz'): pass\n")
+    python(HEAD + "with heapprof_cli.record('out.pb.gz'): pass\n")
     Profile.read(tmp_path / "out.pb.gz")
 
 
 def test_the_folder_is_the_one_at_the_beginning(python, tmp_path):
     python(
-        HEAD + "with heapprof.record('out.pb.gz') as recording: os.chdir('/')\nrecording.profile()"
+        HEAD + "with heapprof_cli.record('out.pb.gz') as recording: os.chdir('/')\n"
+        "recording.profile()"
     )
     assert (tmp_path / "out.pb.gz").exists()
 
 
 def test_the_file_is_written_when_the_block_raises(python, tmp_path):
     done = python(
-        HEAD + "with heapprof.record('out.pb.gz', exact=True):\n"
+        HEAD + "with heapprof_cli.record('out.pb.gz', exact=True):\n"
         "    kept = bytearray(2000000)\n"
         "    raise KeyError('mine')\n",
         code=1,
@@ -77,11 +79,11 @@ def test_the_file_is_written_when_the_block_raises(python, tmp_path):
 
 def test_without_the_library_it_says_what_to_do(python, tmp_path):
     done = python(
-        HEAD + "assert not heapprof.is_running()\n"
-        "for act in (lambda: heapprof.record('out.pb.gz').__enter__(),\n"
-        "            lambda: heapprof.dump('out.pb.gz')):\n"
+        HEAD + "assert not heapprof_cli.is_running()\n"
+        "for act in (lambda: heapprof_cli.record('out.pb.gz').__enter__(),\n"
+        "            lambda: heapprof_cli.dump('out.pb.gz')):\n"
         "    try: act()\n"
-        "    except heapprof.NotPreloaded as error:\n"
+        "    except heapprof_cli.NotPreloaded as error:\n"
         "        assert isinstance(error, RuntimeError); print(error)\n",
         preload=False,
     )
@@ -92,11 +94,11 @@ def test_without_the_library_it_says_what_to_do(python, tmp_path):
 
 def test_a_recording_in_a_recording_is_refused(python, tmp_path):
     done = python(
-        HEAD + "with heapprof.record('outer.pb.gz', exact=True):\n"
+        HEAD + "with heapprof_cli.record('outer.pb.gz', exact=True):\n"
         "    kept = bytearray(2000000)\n"
         "    try:\n"
-        "        with heapprof.record('inner.pb.gz'): pass\n"
-        "    except heapprof.AlreadyRecording as error: print(error)\n"
+        "        with heapprof_cli.record('inner.pb.gz'): pass\n"
+        "    except heapprof_cli.AlreadyRecording as error: print(error)\n"
     )
     assert done.stdout.startswith("a recording for outer.pb.gz runs already")
     assert Profile.read(tmp_path / "outer.pb.gz").total("inuse_space") > 2000000
@@ -110,8 +112,8 @@ def test_of_two_threads_one_records(python):
         "def act(name):\n"
         "    both.wait()\n"
         "    try:\n"
-        "        with heapprof.record(name): answers.append('recorded'); both.wait()\n"
-        "    except heapprof.AlreadyRecording: answers.append('refused'); both.wait()\n"
+        "        with heapprof_cli.record(name): answers.append('recorded'); both.wait()\n"
+        "    except heapprof_cli.AlreadyRecording: answers.append('refused'); both.wait()\n"
         "threads = [threading.Thread(target=act, args=(name,)) for name in 'ab']\n"
         "for thread in threads: thread.start()\n"
         "for thread in threads: thread.join()\n"
@@ -122,9 +124,10 @@ def test_of_two_threads_one_records(python):
 def test_a_running_recording_is_replaced_only_if_asked(program, environment, tmp_path):
     (tmp_path / "program.py").write_text(
         HEAD + "kept = [bytearray(5000000)]\n"
-        "try: heapprof.record('part.pb.gz').__enter__()\n"
-        "except heapprof.AlreadyRecording as error: print(error)\n"
-        "with heapprof.record('part.pb.gz', exact=True, replace=True): kept.append(bytes(70000))\n"
+        "try: heapprof_cli.record('part.pb.gz').__enter__()\n"
+        "except heapprof_cli.AlreadyRecording as error: print(error)\n"
+        "with heapprof_cli.record('part.pb.gz', exact=True, replace=True):\n"
+        "    kept.append(bytes(70000))\n"
     )
     command = [program, "record", "-o", "all.pb.gz", "--", sys.executable, "program.py"]
     said = subprocess.check_output(command, cwd=str(tmp_path), universal_newlines=True)
@@ -134,8 +137,8 @@ def test_a_running_recording_is_replaced_only_if_asked(program, environment, tmp
 
 def test_an_outer_recording_that_was_replaced_says_so(python, tmp_path):
     done = python(
-        HEAD + "with heapprof.record('outer.pb.gz'):\n"
-        "    with heapprof.record('inner.pb.gz', replace=True): pass\n",
+        HEAD + "with heapprof_cli.record('outer.pb.gz'):\n"
+        "    with heapprof_cli.record('inner.pb.gz', replace=True): pass\n",
         code=1,
     )
     assert "outer.pb.gz was not written: another recording has replaced this one" in done.stderr
@@ -154,10 +157,10 @@ def test_an_outer_recording_that_was_replaced_says_so(python, tmp_path):
 def test_a_file_that_cant_be_written_is_named(python, path, error):
     done = python(
         HEAD + "try:\n"
-        "    with heapprof.record(sys.argv[1]): pass\n"
+        "    with heapprof_cli.record(sys.argv[1]): pass\n"
         "except OSError as error:\n"
         "    print(type(error).__name__, error.filename == os.path.abspath(sys.argv[1]))\n"
-        "assert not heapprof.is_running()\n",
+        "assert not heapprof_cli.is_running()\n",
         path,
     )
     assert done.stdout == f"{error} True\n"
@@ -174,18 +177,18 @@ def test_a_file_that_cant_be_written_is_named(python, path, error):
     ],
 )
 def test_what_makes_no_sense_is_refused(python, given, why):
-    done = python(HEAD + f"heapprof.record({given})\n", code=1)
+    done = python(HEAD + f"heapprof_cli.record({given})\n", code=1)
     assert f"ValueError: {why}" in done.stderr
 
 
 def test_a_dump_goes_on(python, tmp_path):
     python(
-        HEAD + "try: heapprof.dump('none.pb.gz')\n"
-        "except heapprof.NotRecording: pass\n"
+        HEAD + "try: heapprof_cli.dump('none.pb.gz')\n"
+        "except heapprof_cli.NotRecording: pass\n"
         "else: raise SystemExit('written')\n"
-        "with heapprof.record('out.pb.gz', exact=True):\n"
+        "with heapprof_cli.record('out.pb.gz', exact=True):\n"
         "    first = bytearray(1000000)\n"
-        "    heapprof.dump('half.pb.gz')\n"
+        "    heapprof_cli.dump('half.pb.gz')\n"
         "    second = bytearray(1000000)\n"
     )
     assert 1e6 < Profile.read(tmp_path / "half.pb.gz").total("inuse_space") < 1.1e6
@@ -194,7 +197,7 @@ def test_a_dump_goes_on(python, tmp_path):
 
 def test_a_forked_child_does_not_write_the_file(python, tmp_path):
     python(
-        HEAD + "with heapprof.record('out.pb.gz', exact=True):\n"
+        HEAD + "with heapprof_cli.record('out.pb.gz', exact=True):\n"
         "    child = os.fork()\n"
         "    if child == 0:\n"
         "        kept = bytearray(9000000)\n"
@@ -207,7 +210,7 @@ def test_a_forked_child_does_not_write_the_file(python, tmp_path):
 
 SMALL = HEAD + (
     "kept = []\n"
-    "with heapprof.record('out.pb.gz', exact=True):\n"
+    "with heapprof_cli.record('out.pb.gz', exact=True):\n"
     "    kept.extend(object() for _ in range(100000))\n"
 )
 
@@ -229,11 +232,11 @@ def test_small_objects_are_there_if_the_environment_asks(python, tmp_path, varia
 
 def test_a_child_may_record_whatever_its_parent_was_about_to_do(python, tmp_path):
     python(
-        HEAD + "import heapprof.recording\n"
-        "heapprof.recording._starting.acquire()\n"
+        HEAD + "import heapprof_cli.recording\n"
+        "heapprof_cli.recording._starting.acquire()\n"
         "child = os.fork()\n"
         "if child == 0:\n"
-        "    with heapprof.record('child.pb.gz', exact=True):\n"
+        "    with heapprof_cli.record('child.pb.gz', exact=True):\n"
         "        kept = bytearray(100000)\n"
         "    os._exit(0)\n"
         "assert os.waitpid(child, 0)[1] == 0\n"
@@ -243,7 +246,7 @@ def test_a_child_may_record_whatever_its_parent_was_about_to_do(python, tmp_path
 
 def test_what_the_block_raises_comes_before_what_can_not_be_written(python):
     done = python(
-        HEAD + "with heapprof.record('nowhere/out.pb.gz', exact=True):\n"
+        HEAD + "with heapprof_cli.record('nowhere/out.pb.gz', exact=True):\n"
         "    raise KeyError('own')\n",
         code=1,
     )

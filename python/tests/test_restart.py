@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from heapprof_cli.program import carried
+
 MARKED = "@pytest.mark.limit_memory('1 MiB')\ndef test_it(): bytearray(COUNT << 20)\n"
 BELOW, ABOVE = MARKED.replace("COUNT", "0"), MARKED.replace("COUNT", "2")
 
@@ -80,6 +82,7 @@ def _refused(done, why):
 
 
 @pytest.mark.parametrize("args", [[], ["--heapprof"], ["--fail-on-increase"]])
+@pytest.mark.skipif(carried() is not None, reason="the package that is tested has the program")
 def test_without_heapprof_no_limit_passes(project, environment, args):
     environment.delenv("HEAPPROF_BIN")
     environment.setenv("PATH", "/nowhere")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from heapprof import sizes
+from heapprof_cli import sizes
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from conftest import REPOSITORY
 
-from heapprof import Profile, spread
+from heapprof_cli import Profile, spread
 
 PERIOD = 65536
 

@@ -8,8 +8,8 @@ import subprocess
 import pytest
 from conftest import MAY_SKIP
 
-from heapprof import Profile
-from heapprof.measure import file_name
+from heapprof_cli import Profile
+from heapprof_cli.measure import file_name
 
 THREE = (
     "def test_small(): bytearray(1000)\n"
@@ -59,7 +59,11 @@ def test_the_summary_can_be_hidden(project, pytester, how):
 
 
 def test_a_test_that_ends_the_recording_is_noted(project):
-    text = "import heapprof\ndef test_it():\n    with heapprof.record('a', replace=True): pass\n"
+    text = (
+        "import heapprof_cli\n"
+        "def test_it():\n"
+        "    with heapprof_cli.record('a', replace=True): pass\n"
+    )
     done = project(text, "--heapprof")
     done.assert_outcomes(passed=1)
     done.stdout.fnmatch_lines(["test_it.py::test_it: ended the recording itself, so it has no *"])

@@ -1,6 +1,6 @@
 """Limits of tests without markers, and of the children that tests fork."""
 
-from heapprof import Profile
+from heapprof_cli import Profile
 
 
 def test_threads_and_forked_children_count(project, pytester):

@@ -11,14 +11,15 @@ import sys
 from typing import Dict, List, NoReturn, Optional
 
 from .library import is_preloaded
+from .program import find
 
 # What the environment was before, so that programs that tests start are not recorded.
 BEFORE = "HEAPPROF_PYTEST"
 _RESTARTED = BEFORE in os.environ
 
 _HOW = (
-    "install heapprof (cargo install --path crates/app/cli), name the program by "
-    "--heapprof-bin or HEAPPROF_BIN, or leave the limits out by --heapprof-off"
+    "install heapprof (pip install heapprof-cli brings it), name the program by --heapprof-bin or "
+    "HEAPPROF_BIN, or leave the limits out by --heapprof-off"
 )
 
 
@@ -43,10 +44,10 @@ def check_program() -> None:
 
 def find_library(program: Optional[str]) -> str:
     """Finds libheapprof.so: heapprof itself says where it is."""
-    chosen = program or os.environ.get("HEAPPROF_BIN") or "heapprof"
-    found = shutil.which(chosen)
+    chosen = program or os.environ.get("HEAPPROF_BIN")
+    found = shutil.which(chosen) if chosen else find()
     if found is None:
-        what = "there is no program heapprof" if chosen == "heapprof" else f"{chosen}: is not there"
+        what = f"{chosen}: is not there" if chosen else "there is no program heapprof"
         raise CantRestart(f"{what}, so no memory is recorded; {_HOW}")
     try:
         answer = subprocess.run(
