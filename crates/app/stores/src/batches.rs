@@ -115,8 +115,10 @@ impl BatchStore {
     /// Makes a writer that adds batches to this store. Makes the folder if it is missing. New files
     /// get the mode `mode`.
     pub(crate) fn writer(self, mode: u32) -> Result<BatchWriter> {
-        if let Self::Folder(path) = &self {
-            folder::make(path)?;
+        match &self {
+            Self::Folder(path) => folder::make(path)?,
+            #[cfg(feature = "object-store")]
+            Self::Objects(_) => {}
         }
         Ok(BatchWriter { to: self, mode })
     }
