@@ -16,9 +16,13 @@ mod environment;
 mod exec_check;
 #[path = "../src/imports.rs"]
 mod imports;
+#[path = "../src/loader_release.rs"]
+mod loader_release;
 #[path = "../src/mark.rs"]
 mod mark;
 #[path = "../src/messages.rs"]
 mod messages;
+#[path = "../src/other_root.rs"]
+mod other_root;
 #[path = "../src/attach/slots.rs"]
 mod slots;

@@ -5,7 +5,6 @@ pub(super) use self::parquet::{import, run};
 #[cfg(not(feature = "parquet"))]
 mod parquet {
     use anyhow::{Result, bail};
-    use heapprof_process::clock;
     use heapprof_stores::WITHOUT_PARQUET;
 
     use crate::args::{ExportArgs, ImportArgs};
