@@ -32,7 +32,10 @@ pub enum AttachError {
     #[error("it is just starting: its loader has not loaded the C library yet; try again")]
     Starting,
     /// The program uses a C library other than glibc.
-    #[error("its C library is {0}, but libheapprof.so is for glibc")]
+    #[error(
+        "its C library is {0}, and libheapprof.so is loaded only into running programs of \
+             glibc; record it from its start"
+    )]
     OtherLibrary(&'static str),
     /// A part of the program that is needed for attaching was not found.
     #[error("{0} was not found in it")]

@@ -28,8 +28,8 @@ pub(super) fn report_preloading(check: &PreloadCheck) {
                  linked dynamically)"
             )),
             PreloadObstacle::OtherLibc(loader) => messages::note(&format!(
-                "{name}: is made for another C library ({}), whose loader can't load a library \
-                 for glibc; it runs unrecorded (a Rust program can use the crate heapprof-alloc)",
+                "{name}: is made for another C library ({}), and libheapprof.so is for glibc and \
+                 musl; it runs unrecorded (a Rust program can use the crate heapprof-alloc)",
                 loader.display()
             )),
             PreloadObstacle::OtherArchitecture(which) => messages::note(&format!(
