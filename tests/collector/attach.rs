@@ -23,7 +23,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    fn start(mut command: Command) -> Self {
+    pub(crate) fn start(mut command: Command) -> Self {
         let folder = tempfile::tempdir().unwrap();
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();

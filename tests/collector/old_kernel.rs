@@ -8,6 +8,8 @@ use heapprof_tests::built::{Built, build, have};
 use heapprof_tests::fixtures::json;
 use heapprof_tests::harness::{Run, heapprof, run};
 
+use crate::attach::{Waiting, hostile};
+
 /// Returns ENOSYS for every system call whose number is greater than the first argument, or equals
 /// the second.
 const FILTER: &str = r#"
@@ -73,6 +75,25 @@ const PROGRAM: &str = r#"
     }
 "#;
 
+/// System calls that old kernels or filters of containers lack, besides memfd_create.
+const NEWER_CALLS: [(&str, i32); 14] = [
+    ("process_vm_readv", 310),
+    ("renameat2", 316),
+    ("getrandom", 318),
+    ("userfaultfd", 323),
+    ("membarrier", 324),
+    ("copy_file_range", 326),
+    ("statx", 332),
+    ("pidfd_send_signal", 424),
+    ("pidfd_open", 434),
+    ("clone3", 435),
+    ("close_range", 436),
+    ("openat2", 437),
+    ("pidfd_getfd", 438),
+    ("faccessat2", 439),
+];
+/// Number of memfd_create.
+const MEMFD_CREATE: &str = "319";
 /// Number of the last system call of Linux 3.10 (finit_module).
 const LAST: &str = "313";
 /// Number that no system call has.
@@ -173,21 +194,8 @@ fn each_newer_system_call_can_be_missing_alone() {
         return;
     }
     let built = built();
-    let calls: [(&str, i32); 11] = [
-        ("renameat2", 316),
-        ("getrandom", 318),
-        ("membarrier", 324),
-        ("statx", 332),
-        ("copy_file_range", 326),
-        ("pidfd_open", 434),
-        ("clone3", 435),
-        ("close_range", 436),
-        ("openat2", 437),
-        ("faccessat2", 439),
-        ("process_vm_readv", 310),
-    ];
     let every = i32::MAX.to_string();
-    for (name, number) in calls {
+    for (name, number) in NEWER_CALLS {
         for how in ["", "kill"] {
             let folder = tempfile::tempdir().unwrap();
             let denied = [&*every, &*number.to_string()];
@@ -204,5 +212,50 @@ fn each_newer_system_call_can_be_missing_alone() {
             let is_so = (1_000_000..1_100_000).contains(&total);
             assert!(is_so, "{name} {how}: {total}\n{}", said.err);
         }
+    }
+}
+
+/// `attach` works without each of these calls, in itself and in the program. Only the program must
+/// be able to make a file in memory; if it can't, one line says so, and the program goes on.
+#[test]
+fn attach_works_without_newer_calls_or_says_why_not() {
+    if !cfg!(target_arch = "x86_64") || !have(&["gcc"]) {
+        return;
+    }
+    let (filter, program) = (built(), hostile(""));
+    let (every, program) = (i32::MAX.to_string(), program.path("program"));
+    let filtered = |denied: [&str; 2]| {
+        let mut command = Command::new(filter.path("program"));
+        command.args(denied);
+        command
+    };
+    let attach = |mut command: Command, waiting: &Waiting| {
+        command.args(["attach", &waiting.pid(), "--for", "10ms", "-o", "p.pb.gz"]);
+        Run::from(command.current_dir(waiting.folder.path()).output().unwrap())
+    };
+    let numbers = NEWER_CALLS.map(|(_, number)| number.to_string());
+    let alone = numbers.iter().map(|number| [&*every, number]);
+    for denied in alone.chain([[&every, MEMFD_CREATE], [LAST, NONE]]) {
+        // The calls are missing for attach.
+        let waiting = Waiting::new(&program, "");
+        let mut command = filtered(denied);
+        command.arg(heapprof());
+        let said = attach(command, &waiting);
+        assert_eq!(said.code, 0, "{denied:?}: {}", said.err);
+        assert!(waiting.folder.path().join("p.pb.gz").exists());
+        assert_eq!(waiting.end().code(), Some(7), "{denied:?}");
+        // They are missing for the program.
+        let mut command = filtered(denied);
+        command.arg(&program).arg("");
+        let mut waiting = Waiting::start(command);
+        let said = attach(Command::new(heapprof()), &waiting);
+        let has_files = denied != [&*every, MEMFD_CREATE] && denied != [LAST, NONE];
+        assert_eq!(said.code, if has_files { 0 } else { 2 }, "{}", said.err);
+        if !has_files {
+            assert_eq!(said.err.lines().count(), 1, "{}", said.err);
+            assert!(said.err.contains("memfd_create"), "{}", said.err);
+        }
+        waiting.work();
+        assert_eq!(waiting.end().code(), Some(7), "{denied:?}");
     }
 }
