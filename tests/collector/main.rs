@@ -90,6 +90,8 @@ mod providers;
 // names.
 mod names;
 mod outside;
+// Programs in other root folders, with namespaces of their own.
+mod containers;
 // Profiles of killed programs.
 mod death;
 // Saved ledgers: where they are impossible, and to which process they belong.
