@@ -35,7 +35,7 @@ const OLDER_DATABASES: &[OlderDatabase] = &[
             "valid/go.leaky.before.pb.gz",
             "fleet/web1-00.pb.gz",
         ],
-        rows: &[("SELECT count(*) AS n FROM comment", "16")],
+        rows: &[("SELECT count(*) AS n FROM comment WHERE profile <= 8", "16")],
     },
     OlderDatabase {
         file: "databases/schema-11.db.gz",

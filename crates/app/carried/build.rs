@@ -1,6 +1,6 @@
-//! Provides libheapprof.so, which this binary carries. A nested cargo builds it in a separate target
-//! folder: in a checkout from the workspace, and in a package from the packages of its crates.
-//! `HEAPPROF_LIBRARY` names a library that was built before, instead.
+//! Provides libheapprof.so, which this binary carries. A nested cargo builds it in a separate
+//! target folder: in a checkout from the workspace, and in a package from the packages of its
+//! crates. `HEAPPROF_LIBRARY` names a library that was built before, instead.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -47,8 +47,8 @@ fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_default()
 }
 
-/// Returns the manifest with which the library is built: that of the workspace, or in a package, one
-/// that is made here.
+/// Returns the manifest with which the library is built: that of the workspace, or in a package,
+/// one that is made here.
 #[allow(clippy::disallowed_methods)]
 fn library_manifest(out: &Path) -> PathBuf {
     let package = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
@@ -56,8 +56,8 @@ fn library_manifest(out: &Path) -> PathBuf {
     if let Some(root) = root.filter(|root| {
         package.join(LIBRARY_CRATE_PATH).exists() && package == root.join("crates/app/carried")
     }) {
-        // The paths start at this crate, not at the root: a target folder that another checkout used
-        // must not watch the files of that checkout.
+        // The paths start at this crate, not at the root: a target folder that another checkout
+        // used must not watch the files of that checkout.
         for part in [
             "../../contract",
             "../../interpreters",
