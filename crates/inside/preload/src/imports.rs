@@ -39,7 +39,7 @@ const LIBC_OBJECTS: [&[u8]; 7] = [
 const ALLOCATOR_FUNCTIONS: [&[u8]; 3] = [b"malloc", b"free", b"memalign"];
 
 /// Functions whose hooks only the program should call. This library's own slots for them are
-/// pointed at glibc's functions, even if they point at a function of this library.
+/// pointed at libc's functions, even if they point at a function of this library.
 const PROGRAM_FUNCTIONS: [&[u8]; 1] = [b"pthread_create"];
 
 /// Maximum number of objects or entries in a list. A longer list is assumed to be damaged.
