@@ -70,7 +70,8 @@ fn file_in_memory(content: &[u8]) -> io::Result<File> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let mut file = File::from(memfd_create(LIBRARY_FILE, flags)?);
     file.write_all(content)?;
-    fcntl_add_seals(&file, SealFlags::all())?;
+    let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    fcntl_add_seals(&file, seals)?;
     Ok(file)
 }
 
