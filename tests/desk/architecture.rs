@@ -224,6 +224,9 @@ fn the_engine_is_a_value() {
         "engine/outside.rs LEDGER_HEADER",
         // The memory that the hooks' assembly reads, which the engine is given.
         "engine/tables/filter.rs HOOKS_FILTER",
+        // Places of the loader's list of objects, which are the same for the whole process.
+        "platform/loader.rs DL_DEBUG_ADDR",
+        "platform/loader.rs R_DEBUG",
         // Place of the kernel's clock, which is the same for all engines of a process.
         "platform/sys/clock.rs CLOCK_FUNCTION",
         "platform/tls/compiled_slot.rs SLOT",

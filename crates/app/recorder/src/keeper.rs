@@ -413,7 +413,7 @@ impl KeeperTask {
             command_line: line,
             end_fd: pidfd_open(pid, PidfdFlags::empty()).ok(),
             group: self.counts.group_of(pid),
-            root: self.roots.of(number_of(pid), root),
+            root: self.roots.find(number_of(pid), root),
             stays: false,
         };
         if process.number() == self.main

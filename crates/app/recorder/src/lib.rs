@@ -78,4 +78,4 @@ pub use residents::resident;
 pub use settings::RecordingSettings;
 pub use small_children::MIN_OWN_BYTES;
 pub use start_error::RecordingStartError;
-pub use unhooked_allocators::describe_unhooked;
+pub use unhooked_allocators::{describe_unhooked, own_allocator};

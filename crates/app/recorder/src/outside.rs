@@ -111,7 +111,7 @@ pub fn root_of(pid: u32) -> Option<PathBuf> {
     let mounts = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/mnt")).ok();
     let (own, its) = (mounts("self"), mounts(&pid.to_string()));
     let root = PathBuf::from(format!("/proc/{pid}/root"));
-    let is_executable = |path: &Path| FileId::of(path) == FileId::of(&executable_of(pid));
+    let is_executable = |path: &Path| FileId::at_path(path) == FileId::at_path(&executable_of(pid));
     let is_outside = || {
         let name = std::fs::read_link(executable_of(pid)).ok()?;
         let below = root.join(name.strip_prefix("/").ok()?);

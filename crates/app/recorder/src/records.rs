@@ -72,7 +72,7 @@ pub(crate) fn answer(to: &OwnedFd, text: &str, file: Option<&File>) -> io::Resul
     Ok(())
 }
 
-/// Receives the next message from a socket: a text of at most `longest` bytes, and up to three files
+/// Receives the next message from a socket: a text of at most `longest` bytes, and up to 3 files
 /// that came with it.
 pub(crate) fn receive(from: &OwnedFd, longest: usize) -> io::Result<(Vec<u8>, [Option<File>; 3])> {
     let mut text = vec![0; longest];

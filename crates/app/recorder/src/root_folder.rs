@@ -66,7 +66,7 @@ pub(crate) struct RootFolders(Vec<RootFolder>);
 impl RootFolders {
     /// Returns the root folder of a process; `None` if it is heapprof's own. `given` is the folder
     /// that the process itself has handed over.
-    pub(crate) fn of(&mut self, pid: u32, given: Option<File>) -> Option<RootFolder> {
+    pub(crate) fn find(&mut self, pid: u32, given: Option<File>) -> Option<RootFolder> {
         let found = RootFolder::open(pid, given)?;
         match self.0.iter().find(|known| **known == found) {
             Some(known) => Some(known.clone()),
@@ -82,7 +82,7 @@ impl RootFolders {
 /// Returns a path that leads to the root folder of a process; `None` if it is heapprof's own.
 pub(crate) fn other_root(pid: u32) -> Option<PathBuf> {
     let path = PathBuf::from(format!("/proc/{pid}/root"));
-    let is_other = is_proc_ours() && FileId::of(&path)? != FileId::of(Path::new("/"))?;
+    let is_other = is_proc_ours() && FileId::at_path(&path)? != FileId::at_path(Path::new("/"))?;
     is_other.then_some(path)
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct FileId(u64, u64);
 
 impl FileId {
     /// Returns the file to which a path leads; `None` if it can't be inspected.
-    pub(crate) fn of(path: &Path) -> Option<Self> {
+    pub(crate) fn at_path(path: &Path) -> Option<Self> {
         let found = std::fs::metadata(path).ok()?;
         Some(Self(found.dev(), found.ino()))
     }
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(other_root(std::process::id()), None);
         assert!(
             RootFolders::default()
-                .of(std::process::id(), None)
+                .find(std::process::id(), None)
                 .is_none()
         );
     }

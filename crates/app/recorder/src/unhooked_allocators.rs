@@ -6,8 +6,10 @@ use std::path::Path;
 use heapprof_analysis::coverage::UNSEEN_ALLOCATOR_PREFIX;
 use heapprof_profile::Profile;
 use heapprof_symbolize::allocators::{AllocatorRole, UnhookedAllocator};
+use heapprof_symbolize::program::{PreloadObstacle, inspect};
 use heapprof_text::printable;
 
+use crate::WrittenProfile;
 use crate::rights::{ProcessNamer, ProcessRights};
 
 /// Searches the files of a profile's program for allocators that were not recorded, and adds
@@ -67,4 +69,23 @@ pub fn describe_unhooked(unhooked: &UnhookedAllocator) -> String {
             shown(file)
         ),
     }
+}
+
+/// Explains that a profile is empty because the program has its own malloc linked in. Returns
+/// `None` if the program has no such malloc. `program` may have been started by a script.
+pub fn own_allocator(of: &WrittenProfile, program: &str) -> Option<String> {
+    // A name that another user wrote may lead anywhere.
+    let is_ours = of.owner.is_us() && of.rights.are_ours();
+    if !is_ours || !Path::new(program).is_file() {
+        return None;
+    }
+    let own = inspect(Path::new(program)).obstacles;
+    let function = own.iter().find_map(|obstacle| match obstacle {
+        PreloadObstacle::OwnAllocator(function) => Some(function),
+        _ => None,
+    })?;
+    Some(format!(
+        "nothing was recorded because {program} has its own allocator linked in ({function}), \
+         which takes precedence over that of any library"
+    ))
 }

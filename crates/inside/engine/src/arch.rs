@@ -22,3 +22,10 @@ pub(crate) use x86_64::signal_frame::{
     SIGNAL_FRAME_LEN, interrupted_registers, is_restorer, is_signal_frame,
 };
 pub(crate) use x86_64::strip_pointer_authentication;
+
+/// The registers of a thread that a signal has interrupted.
+pub(crate) struct InterruptedRegisters {
+    pub(crate) pc: usize,
+    pub(crate) sp: usize,
+    pub(crate) bp: usize,
+}

@@ -1,5 +1,5 @@
-//! Symbols that not every libc has, or not every version of it. The linker makes a symbol null if it
-//! does not exist.
+//! Symbols that not every libc has, or not every version of it. The linker makes a symbol null if
+//! it does not exist.
 
 use std::arch::global_asm;
 use std::ffi::{c_char, c_void};

@@ -11,7 +11,7 @@ use heapprof_engine::{
 };
 use heapprof_platform::sys::EngineFile;
 
-use crate::other_root;
+use crate::known_file::KnownFile;
 
 /// The options that the environment sets.
 pub struct EnvironmentRequest {
@@ -199,18 +199,31 @@ pub fn report_unrecorded(why: &str) {
 }
 
 /// Reports to `record`, if it follows children, that this process is about to execute a program
-/// that is not recorded, and why.
-/// If `lacks_library`, the program gets an environment without the library.
+/// that is not recorded, and why. If `lacks_library`, the program gets an environment without the
+/// library.
 pub fn report_becoming_unrecorded(why: &str, program: &[u8], lacks_library: bool) {
     if list().is_some()
-        && let Some(file) = open_list().as_ref().or(other_root::list())
+        && let Some(file) = open_list()
+            .as_ref()
+            .or(OPENED_LIST.get().and_then(KnownFile::get))
     {
         heapprof_engine::report_becoming_unrecorded(file, why, program, lacks_library);
     }
 }
 
+/// The file in which this process reports to `record`, if it may leave the root folder that has it.
+static OPENED_LIST: OnceLock<KnownFile> = OnceLock::new();
+
+/// Keeps the file open in which this process reports to `record`, because its path may lead nowhere
+/// later.
+pub fn keep_list_open() {
+    if let Some(file) = open_list().and_then(KnownFile::new) {
+        let _ = OPENED_LIST.set(file);
+    }
+}
+
 /// Opens the file in which this process reports to `record`.
-pub fn open_list() -> Option<EngineFile> {
+fn open_list() -> Option<EngineFile> {
     list().and_then(heapprof_engine::open_list)
 }
 

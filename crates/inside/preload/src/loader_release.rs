@@ -5,7 +5,7 @@ use std::ffi::CStr;
 
 use heapprof_platform::sys::{self, EngineFile};
 
-use crate::exec_check;
+use crate::program_file;
 
 /// The beginning of the names of glibc's symbol versions.
 const VERSION_PREFIX: &[u8] = b"GLIBC_2.";
@@ -25,7 +25,7 @@ pub fn is_too_old(program: &CStr, library: &EngineFile) -> bool {
     if needed <= OLDEST_RELEASE {
         return false;
     }
-    let Some(loader) = exec_check::loader_of(program) else {
+    let Some(loader) = program_file::loader_of(program) else {
         return false;
     };
     // Other libcs do not look at versions.
@@ -92,7 +92,7 @@ mod tests {
     fn a_file_is_searched_in_pieces() {
         let own = sys::open_regular(c"/proc/self/exe").unwrap();
         assert!(latest_after(&own, VERSION_PREFIX).is_some());
-        let loader = exec_check::loader_of(c"/proc/self/exe").unwrap();
+        let loader = program_file::loader_of(c"/proc/self/exe").unwrap();
         assert!(loader.to_bytes().starts_with(b"/lib"), "{loader:?}");
     }
 }

@@ -14,6 +14,7 @@ use heapprof_abi::environment as variable;
 use heapprof_engine::ENGINE;
 use heapprof_platform::sys::{self, EngineFile};
 
+use crate::known_file::KnownFile;
 use crate::{environment, loader_release};
 
 /// The variable with which the loader is told to load this library.
@@ -39,33 +40,6 @@ static WAY_BACK: OnceLock<WayBack> = OnceLock::new();
 struct WayBack {
     library: KnownFile,
     keeper: KnownFile,
-    list: Option<KnownFile>,
-}
-
-/// A file that the program may have closed in the meantime.
-struct KnownFile {
-    file: EngineFile,
-    id: (u64, u64),
-}
-
-impl KnownFile {
-    fn new(file: EngineFile) -> Option<Self> {
-        let id = Self::id(&file)?;
-        Some(Self { file, id })
-    }
-
-    fn open(path: &[u8], flags: i32) -> Option<Self> {
-        Self::new(EngineFile::open(&CString::new(path).ok()?, flags, 0).ok()?)
-    }
-
-    fn id(file: &EngineFile) -> Option<(u64, u64)> {
-        file.stat().map(|found| (found.st_dev, found.st_ino))
-    }
-
-    /// Returns the file; `None` if its number belongs to another file by now.
-    fn get(&self) -> Option<&EngineFile> {
-        (Self::id(&self.file) == Some(self.id)).then_some(&self.file)
-    }
 }
 
 /// Opens what programs in another root folder need. Runs before this process changes its root
@@ -84,19 +58,9 @@ pub fn prepare_to_leave() {
         ) else {
             return;
         };
-        let list = environment::open_list().and_then(KnownFile::new);
-        let _ = WAY_BACK.set(WayBack {
-            library,
-            keeper,
-            list,
-        });
+        environment::keep_list_open();
+        let _ = WAY_BACK.set(WayBack { library, keeper });
     });
-}
-
-/// Returns the list in which this process reports to `record`, if it was opened before the root
-/// folder changed.
-pub fn list() -> Option<&'static EngineFile> {
-    WAY_BACK.get()?.list.as_ref()?.get()
 }
 
 /// Whether a filter of system calls may kill this process for what this module does.

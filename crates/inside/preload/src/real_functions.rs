@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use heapprof_engine::ENGINE;
 
-use crate::musl_allocator;
+mod musl;
 
 /// Table of the functions to which the hooks jump. It is written before the first allocation is
 /// passed on, and the hooks' assembly reads it.
@@ -161,7 +161,7 @@ fn put_libc_allocator() {
             continue;
         }
         let own = match GLIBC.family[i] {
-            0 => musl_allocator::function(name),
+            0 => musl::function(name),
             own => own,
         };
         if own != 0 {

@@ -16,6 +16,8 @@ mod environment;
 mod exec_check;
 #[path = "../src/imports.rs"]
 mod imports;
+#[path = "../src/known_file.rs"]
+mod known_file;
 #[path = "../src/loader_release.rs"]
 mod loader_release;
 #[path = "../src/mark.rs"]
@@ -24,5 +26,7 @@ mod mark;
 mod messages;
 #[path = "../src/other_root.rs"]
 mod other_root;
+#[path = "../src/program_file.rs"]
+mod program_file;
 #[path = "../src/attach/slots.rs"]
 mod slots;

@@ -298,12 +298,7 @@ impl AttachTarget {
             Ok(filters) => filters,
             Err(_) if trusts_filter => return Ok(()),
             Err(_) => {
-                return Err(AttachError::CallsFiltered(
-                    "what it allows can only be read with CAP_SYS_ADMIN; attach as root outside of \
-                     its container, or, if it is the default filter of Docker, containerd or \
-                     CRI-O, add --trust-filter"
-                        .into(),
-                ));
+                return Err(AttachError::UnreadableFilter);
             }
         };
         match filter::denied_calls(&filters)[..] {

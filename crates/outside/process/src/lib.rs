@@ -75,7 +75,7 @@ pub fn refused_to_root() -> &'static str {
     let [own] = status(std::process::id(), ["CapEff:"]);
     let own = u64::from_str_radix(&own, 16).unwrap_or(u64::MAX);
     if own & SYS_PTRACE == 0 {
-        ": root lacks CAP_SYS_PTRACE here, as in a container without --cap-add SYS_PTRACE, and the \
+        ": root lacks CAP_SYS_PTRACE here, as in a container to which it was not added, and the \
          process has another user or another capability"
     } else if own & DAC_OVERRIDE == 0 {
         ": root lacks CAP_DAC_OVERRIDE here, without which it can't open the files of another \

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
-use heapprof_attach::{AttachOptions, AttachOutcome, AttachTarget};
+use anyhow::{Context, Result, anyhow, bail};
+use heapprof_attach::{AttachError, AttachOptions, AttachOutcome, AttachTarget};
 use heapprof_files::{FileOwner, check_writable};
 use heapprof_live::{LiveProcess, LogSource, SharedLedger};
 use heapprof_process::{is_there, status};
@@ -73,7 +73,14 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
     // signal would end heapprof, and the program would stay attached.
     signal_hook::flag::register(libc::SIGXFSZ, Arc::default()).context("signals")?;
     let log = log::open(&args.log, mode, output)?;
-    let attached = target.attach(library, wish).with_context(of_process)?;
+    let attached = target.attach(library, wish).map_err(|error| match error {
+        AttachError::UnreadableFilter => anyhow!(
+            "{error}, or, if it is the default filter of Docker, containerd or CRI-O, add \
+             --trust-filter"
+        ),
+        error => error.into(),
+    });
+    let attached = attached.with_context(of_process)?;
     // Up to here these signals end heapprof, which leaves the program whole.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals")?;
     let mut recording = AttachedRecording::new(pid, rights, attached);
@@ -127,13 +134,13 @@ pub(super) fn detach(processes: &[String]) -> Result<()> {
 }
 
 /// Detaches from a program. Retries while no thread of the program is at a safe place.
-fn leave(pid: u32) -> Result<(u32, Duration), heapprof_attach::AttachError> {
+fn leave(pid: u32) -> Result<(u32, Duration), AttachError> {
     let library = preload::bytes().unwrap_or_default();
     let mut tried = 0;
     loop {
         tried += 1;
         match AttachTarget::open(pid, library)?.detach() {
-            Err(heapprof_attach::AttachError::NoSafeThread(_)) if tried < MAX_DETACH_ATTEMPTS => {}
+            Err(AttachError::NoSafeThread(_)) if tried < MAX_DETACH_ATTEMPTS => {}
             done => return done,
         }
     }

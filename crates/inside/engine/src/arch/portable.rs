@@ -1,6 +1,6 @@
 //! Signal frames of processors that have no folder here: their layout is not known.
 
-use crate::code::cfi::FrameRegisters;
+use crate::arch::InterruptedRegisters;
 
 /// Number of bytes of a signal frame that are read.
 pub(crate) const SIGNAL_FRAME_LEN: usize = 0;
@@ -19,6 +19,6 @@ pub(crate) fn is_restorer(_pc: usize) -> bool {
 pub(crate) fn interrupted_registers(
     _slot: usize,
     _read: &mut dyn FnMut(usize) -> Option<usize>,
-) -> Option<FrameRegisters> {
+) -> Option<InterruptedRegisters> {
     None
 }

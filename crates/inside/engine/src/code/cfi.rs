@@ -160,9 +160,14 @@ pub(crate) fn step(
     }
     let Some(found) = find(module, registers.pc.lookup_address() as usize) else {
         let is_handlers_caller = is_restorer(registers.pc.to_word() as usize);
-        return is_handlers_caller
+        let of = is_handlers_caller
             .then(|| interrupted_registers(registers.sp.wrapping_sub(8), read))
-            .flatten();
+            .flatten()?;
+        return Some(FrameRegisters {
+            pc: FrameAddress::from_instruction(of.pc as u64),
+            sp: of.sp,
+            bp: of.bp,
+        });
     };
     let row = found.row;
     let cfa = match row.cfa {

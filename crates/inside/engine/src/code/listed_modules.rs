@@ -1,6 +1,7 @@
 //! Reads the loaded objects from the kernel's list of mappings and from the loader's list, for a
 //! libc without `_dl_find_object`. No lock of the loader is taken, because this happens in the
-//! middle of allocations: another thread may have that lock, and wait for the thread that allocates.
+//! middle of allocations: another thread may have that lock, and wait for the thread that
+//! allocates.
 //!
 //! The kernel says what is mapped, and the object's headers say where its unwind tables are. The
 //! loader's list says which of the mapped files are loaded. It may change at any time, so it is
@@ -10,24 +11,23 @@ use heapprof_platform::{loader, sys};
 
 use crate::code::image::{ImageLayout, MappedImage};
 use crate::code::maps;
-use crate::code::modules::LoadedModule;
 
 /// A loaded object, with its entry in the loader's list.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ListedModule {
-    pub(crate) module: LoadedModule,
+    pub(crate) layout: ImageLayout,
     /// Address of the entry; 0 if it is not known.
     entry: usize,
 }
 
 impl ListedModule {
     /// Makes a module whose entry in the loader's list is not known.
-    pub(crate) fn from_module(module: LoadedModule) -> Self {
-        Self { module, entry: 0 }
+    pub(crate) fn from_layout(layout: ImageLayout) -> Self {
+        Self { layout, entry: 0 }
     }
 
-    /// Whether the object is still in the loader's list. True if its entry is not known. libc closes
-    /// some objects without calling dlclose, such as those that convert characters.
+    /// Whether the object is still in the loader's list. True if its entry is not known. libc
+    /// closes some objects without calling dlclose, such as those that convert characters.
     pub(crate) fn is_current(&self) -> bool {
         self.entry == 0 || is_listed(self.entry)
     }
@@ -119,12 +119,7 @@ pub(crate) fn read() -> Option<(Vec<ListedModule>, ListEnd)> {
             && (layout.start..layout.end).contains(&mapping.start);
         if (is_code || entry.is_some()) && modules.len() < MAX_MODULES {
             modules.push(ListedModule {
-                module: LoadedModule {
-                    start: layout.start,
-                    end: layout.end,
-                    eh_frame_hdr: layout.eh_frame_hdr,
-                    index: None,
-                },
+                layout,
                 entry: entry.map_or(0, |entry| entry.at),
             });
             candidate = None;
@@ -242,13 +237,13 @@ mod tests {
             libc::getauxval as *const () as usize,
         ];
         for address in functions {
-            let holds = |m: &&ListedModule| (m.module.start..m.module.end).contains(&address);
+            let holds = |m: &&ListedModule| (m.layout.start..m.layout.end).contains(&address);
             let found = modules.iter().find(holds).unwrap();
             assert!(found.is_current());
             if let Some(expected) = weak::dl_find_object(address) {
-                assert_eq!(found.module.start, expected.map_start);
-                assert_eq!(found.module.end, expected.map_end);
-                assert_eq!(found.module.eh_frame_hdr, expected.eh_frame);
+                assert_eq!(found.layout.start, expected.map_start);
+                assert_eq!(found.layout.end, expected.map_end);
+                assert_eq!(found.layout.eh_frame_hdr, expected.eh_frame);
             }
         }
         let other = ListedModule {

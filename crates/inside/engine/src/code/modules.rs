@@ -10,6 +10,7 @@ use heapprof_platform::table_file::TableLifetime;
 use heapprof_platform::{sys, weak};
 
 use crate::code::frame_index::{FrameIndex, FrameIndexes};
+use crate::code::image::ImageLayout;
 use crate::code::listed_modules::{self, ListEnd, ListedModule, MAX_MODULES};
 use crate::code::loader_guard::LoaderAccess;
 use crate::process::EngineProcess;
@@ -22,6 +23,17 @@ pub(crate) struct LoadedModule {
     pub(crate) eh_frame_hdr: usize,
     /// The index that replaces the table of `.eh_frame_hdr`, if the object has no table.
     pub(crate) index: Option<FrameIndex>,
+}
+
+impl From<ListedModule> for LoadedModule {
+    fn from(listed: ListedModule) -> Self {
+        Self {
+            start: listed.layout.start,
+            end: listed.layout.end,
+            eh_frame_hdr: listed.layout.eh_frame_hdr,
+            index: None,
+        }
+    }
 }
 
 impl LoadedModule {
@@ -139,7 +151,7 @@ impl LoadedModules {
             // By now another object may lie there, whose unwind tables lie elsewhere.
             self.refresh(process);
         }
-        let holds = |m: &&ListedModule| m.module.start <= pc && pc < m.module.end;
+        let holds = |m: &&ListedModule| m.layout.start <= pc && pc < m.layout.end;
         let look = || {
             let known = |s: &mut ModuleSnapshot| (s.all().iter().find(holds).copied(), s.list_end);
             self.snapshot.with(process, known)
@@ -147,10 +159,10 @@ impl LoadedModules {
         let (known, list_end) = look();
         let is_current = known.map_or_else(|| !list_end.has_grown(), |m| m.is_current());
         if is_current {
-            return known.map(|known| known.module);
+            return known.map(LoadedModule::from);
         }
         self.refresh(process);
-        look().0.map(|known| known.module)
+        look().0.map(LoadedModule::from)
     }
 
     /// Returns the number of changes, or possible changes, of the loaded objects. After a change,
@@ -248,25 +260,23 @@ unsafe extern "C" fn collect_module(
     let headers =
         unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
     let base = info.dlpi_addr as usize;
-    let mut module = LoadedModule {
+    let mut layout = ImageLayout {
         start: usize::MAX,
-        end: 0,
-        eh_frame_hdr: 0,
-        index: None,
+        ..ImageLayout::default()
     };
     for header in headers {
         let start = base.wrapping_add(header.p_vaddr as usize);
         match header.p_type {
             libc::PT_LOAD => {
-                module.start = module.start.min(start);
-                module.end = module.end.max(start + header.p_memsz as usize);
+                layout.start = layout.start.min(start);
+                layout.end = layout.end.max(start + header.p_memsz as usize);
             }
-            libc::PT_GNU_EH_FRAME => module.eh_frame_hdr = start,
+            libc::PT_GNU_EH_FRAME => layout.eh_frame_hdr = start,
             _ => {}
         }
     }
     if all.len() < MAX_MODULES {
-        all.push(ListedModule::from_module(module));
+        all.push(ListedModule::from_layout(layout));
     }
     0
 }

@@ -7,6 +7,7 @@ use heapprof_analysis::{SumSpread, coverage::ManagedRuntime};
 use heapprof_profile::{Error as ProfileError, PEAK, default_of_finished_program};
 use heapprof_recorder::{
     ProfileDetails, ProgramExit, RecordedProfile, RecordingOutcome, WriteFailure, WrittenProfile,
+    own_allocator,
 };
 use heapprof_report::{beside_heap, coverage, early_ends, give_or_take, unseen_frees};
 
@@ -198,8 +199,7 @@ fn report_profiles(outcome: &RecordingOutcome, main: usize, args: &RecordArgs) {
         ));
     } else if of.stacks == 0
         && unhooked.is_empty()
-        && let Some(reason) =
-            details.and_then(|details| unhooked::own_allocator(of, &details.program))
+        && let Some(reason) = details.and_then(|details| own_allocator(of, &details.program))
     {
         messages::note(&reason);
     } else if let Some(text) = few_samples(next) {

@@ -1,12 +1,9 @@
 //! Formats the last lines that `record` prints: the lines about allocators of the program that were
 //! not recorded.
 
-use std::path::Path;
-
 use heapprof_analysis::coverage::RssBreakdown;
-use heapprof_recorder::{WrittenProfile, describe_unhooked};
+use heapprof_recorder::describe_unhooked;
 use heapprof_symbolize::allocators::UnhookedAllocator;
-use heapprof_symbolize::program::{PreloadObstacle, inspect};
 
 use super::words::bytes;
 
@@ -42,27 +39,10 @@ pub(super) fn lines(all: &[UnhookedAllocator], peak: Option<RssBreakdown>) -> Ve
     each.collect()
 }
 
-/// Explains that a profile is empty because the program has its own malloc linked in. Returns
-/// `None` if the program has no such malloc. `program` may have been started by a script.
-pub(super) fn own_allocator(of: &WrittenProfile, program: &str) -> Option<String> {
-    // A name that another user wrote may lead anywhere.
-    let is_ours = of.owner.is_us() && of.rights.are_ours();
-    if !is_ours || !Path::new(program).is_file() {
-        return None;
-    }
-    let own = inspect(Path::new(program)).obstacles;
-    let function = own.iter().find_map(|obstacle| match obstacle {
-        PreloadObstacle::OwnAllocator(function) => Some(function),
-        _ => None,
-    })?;
-    Some(format!(
-        "nothing was recorded because {program} has its own allocator linked in ({function}), \
-         which takes precedence over that of any library"
-    ))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use heapprof_symbolize::allocators::AllocatorRole;
 
     use super::*;

@@ -2,10 +2,9 @@
 //!
 //! The layout is that of Linux, `struct rt_sigframe` of arch/x86/include/asm/sigframe.h.
 
-use heapprof_abi::FrameAddress;
 use heapprof_platform::sys;
 
-use crate::code::cfi::FrameRegisters;
+use crate::arch::InterruptedRegisters;
 
 /// Number of bytes of a signal frame that are read.
 pub(crate) const SIGNAL_FRAME_LEN: usize = 200;
@@ -15,8 +14,8 @@ const FRAME_POINTER: usize = 128;
 const STACK_POINTER: usize = 168;
 const INSTRUCTION_POINTER: usize = 176;
 
-/// Whether a handler returns to the code at `pc`: code that calls sigreturn. It is recognized by its
-/// instructions, as debuggers do, because in musl it has no unwind table.
+/// Whether a handler returns to the code at `pc`: code that calls sigreturn. It is recognized by
+/// its instructions, as debuggers do, because in musl it has no unwind table.
 pub(crate) fn is_restorer(pc: usize) -> bool {
     /// `mov $15, %rax; syscall` and `mov $15, %eax; syscall`.
     const LONG: [u8; 9] = [0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05];
@@ -31,10 +30,10 @@ pub(crate) fn is_restorer(pc: usize) -> bool {
 pub(crate) fn interrupted_registers(
     slot: usize,
     read: &mut dyn FnMut(usize) -> Option<usize>,
-) -> Option<FrameRegisters> {
+) -> Option<InterruptedRegisters> {
     let mut word = |offset| read(slot.wrapping_add(offset));
-    Some(FrameRegisters {
-        pc: FrameAddress::from_instruction(word(INSTRUCTION_POINTER)? as u64),
+    Some(InterruptedRegisters {
+        pc: word(INSTRUCTION_POINTER)?,
         sp: word(STACK_POINTER)?,
         bp: word(FRAME_POINTER)?,
     })

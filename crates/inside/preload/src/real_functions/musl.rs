@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_int};
 
 use heapprof_platform::sys::PAGE_SIZE;
 
-use crate::real_functions::{next, real};
+use super::{next, real};
 
 /// Returns the function of malloc's family that this library calls in a program of musl; 0 if there
 /// is none.
