@@ -164,6 +164,7 @@ pub(super) const UNSAFE: &[(&str, &[&str])] = &[
             "mmap_hooks",
             "mark",
             "operators",
+            "other_root",
             "real_functions",
             "real_functions/musl",
             "sandbox",

@@ -7,6 +7,7 @@
 //! which it could misuse to leave its own. If this is not possible, the program gets an environment
 //! without the library, so that its loader prints no error, and `record` is told.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString};
 use std::sync::OnceLock;
 
@@ -45,7 +46,10 @@ struct WayBack {
 /// Opens what programs in another root folder need. Runs before this process changes its root
 /// folder.
 pub fn prepare_to_leave() {
-    if WAY_BACK.get().is_some() || !ENGINE.lifecycle().is_running() || is_forbidden() {
+    // A child of vfork has descriptors of its own, but this memory belongs to its parent, too.
+    let is_shared = !ENGINE.lifecycle().is_own_process();
+    let is_running = ENGINE.lifecycle().is_running();
+    if WAY_BACK.get().is_some() || is_shared || !is_running || is_forbidden() {
         return;
     }
     ENGINE.lifecycle().with_reentrancy_guard(|| {
@@ -89,30 +93,64 @@ pub fn execute(path: &CStr, words: usize, variables: usize, is_reported: bool) {
     if is_forbidden() || environment::keeper().is_none() {
         return;
     }
-    let is_there = |path: &[u8]| CString::new(path).is_ok_and(|path| sys::is_there(&path));
-    ENGINE.lifecycle().with_reentrancy_guard(|| {
-        let Some(given) = ProgramVariables::read(variables) else {
-            return;
-        };
-        let Some(library) = given.preloaded().and_then(own_library) else {
-            return;
-        };
-        if is_there(library) {
-            return;
-        }
-        let inherited = inherit(path);
-        if let Err(why) = inherited
-            && !is_reported
-        {
-            environment::report_becoming_unrecorded(why, path.to_bytes(), true);
-        }
-        let inherited = inherited.ok();
-        let changed = given.changed(library, inherited.as_ref());
-        sys::execute(path.as_ptr() as usize, words, &changed.addresses);
-        if let Some(inherited) = &inherited {
-            inherited.keeper.set_inherited(false);
-        }
+    let changed = ENGINE.lifecycle().with_reentrancy_guard(|| {
+        free_left_variables();
+        change_variables(path, variables, is_reported)
     });
+    let Some((changed, inherited)) = changed else {
+        return;
+    };
+    // The guard is left before the exec: a child of vfork uses its parent's slot. The parent frees
+    // the variables, which no exec that succeeds does.
+    let changed = Box::into_raw(Box::new(changed));
+    LEFT_VARIABLES.set(changed);
+    // SAFETY: only this thread frees the variables, at its next exec.
+    sys::execute(path.as_ptr() as usize, words, unsafe {
+        &(*changed).addresses
+    });
+    if let Some(inherited) = &inherited {
+        inherited.keeper.set_inherited(false);
+    }
+}
+
+thread_local! {
+    /// The environment of the last program that this thread, or a child of vfork in its place, has
+    /// executed.
+    static LEFT_VARIABLES: Cell<*mut ChangedVariables> = const { Cell::new(std::ptr::null_mut()) };
+}
+
+/// Frees the environment of the last program. It is used no longer: a thread waits until its child
+/// of vfork has executed the program.
+fn free_left_variables() {
+    let left = LEFT_VARIABLES.replace(std::ptr::null_mut());
+    if !left.is_null() {
+        // SAFETY: it was made by `execute`, and is freed once.
+        drop(unsafe { Box::from_raw(left) });
+    }
+}
+
+/// Makes the environment of a program whose environment must be changed, and the files that it
+/// inherits.
+fn change_variables(
+    path: &CStr,
+    variables: usize,
+    is_reported: bool,
+) -> Option<(ChangedVariables, Option<InheritedFiles>)> {
+    let is_there = |path: &[u8]| CString::new(path).is_ok_and(|path| sys::is_there(&path));
+    let given = ProgramVariables::read(variables)?;
+    let library = given.preloaded().and_then(own_library)?;
+    if is_there(library) {
+        return None;
+    }
+    let inherited = inherit(path);
+    if let Err(why) = inherited
+        && !is_reported
+    {
+        environment::report_becoming_unrecorded(why, path.to_bytes(), true);
+    }
+    let inherited = inherited.ok();
+    let changed = given.changed(library, inherited.as_ref());
+    Some((changed, inherited))
 }
 
 /// The files that a program inherits.
@@ -196,6 +234,7 @@ impl ProgramVariables {
                 let mut text = vec![0; MAX_VARIABLE_LEN];
                 let len = sys::read_memory(address, &mut text);
                 text.truncate(text[..len].iter().position(|&byte| byte == 0)?);
+                text.shrink_to_fit();
                 ours.push((addresses.len(), text));
             }
             addresses.push(address);
