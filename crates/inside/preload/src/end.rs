@@ -271,9 +271,10 @@ pub fn prepare() {
     }
 }
 
-// Destructors of libraries run in the reverse order of their constructors, so this library's run
-// last. In musl, they run after all exit handlers. In glibc, the exit handler is the last function:
-// the destructors run in the exit handler of the loader.
+/// Makes the last dump when musl runs the destructors of libraries. They run in the reverse order of
+/// the constructors, so this library's run last. In musl, they run after all exit handlers. In
+/// glibc, the exit handler is the last function: the destructors run in the exit handler of the
+/// loader.
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static DESTRUCTOR: extern "C" fn() = at_end_of_musl;

@@ -11,7 +11,7 @@ use crate::program_file;
 const VERSION_PREFIX: &[u8] = b"GLIBC_2.";
 /// The words before the release in the banner of glibc's loader, which it has since 2.33.
 const BANNER: &[u8] = b"release version 2.";
-/// The latest release of which no program is expected to have less.
+/// Every program is expected to have at least this release.
 const OLDEST_RELEASE: u32 = 17;
 /// Number of bytes that are read at a time.
 const PIECE_LEN: usize = 64 << 10;

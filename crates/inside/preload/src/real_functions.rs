@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use heapprof_engine::ENGINE;
+use heapprof_platform::loader;
 
 mod musl;
 
@@ -190,8 +191,17 @@ fn fill(find: impl Fn(&CStr) -> Option<*const c_void>) {
     let Some(malloc) = find(c"malloc") else {
         return;
     };
+    let is_musl = loader::is_musl();
+    if is_musl && defined_elsewhere(c"malloc") && !defined_elsewhere(c"aligned_alloc") {
+        musl::refuse_alignment();
+    }
     if is_libc(malloc) {
         return;
+    }
+    // musl's own functions lead to the hooks.
+    let find = |name: &CStr| find(name).filter(|found| !is_musl || !is_libc(*found));
+    if is_musl && find(c"aligned_alloc").is_none() && find(c"memalign").is_none() {
+        musl::refuse_alignment();
     }
     /// Stores each function in the table slot of the same name.
     macro_rules! set {
@@ -203,8 +213,6 @@ fn fill(find: impl Fn(&CStr) -> Option<*const c_void>) {
             })*
         };
     }
-    type SizeFn = unsafe extern "C" fn(usize) -> *mut u8;
-    type TwoSizesFn = unsafe extern "C" fn(usize, usize) -> *mut u8;
     let real = &raw mut REAL;
     // SAFETY: each symbol has the type of the function it is named after; no other code uses the
     // table yet.
@@ -228,8 +236,26 @@ fn fill(find: impl Fn(&CStr) -> Option<*const c_void>) {
         let aligned_alloc =
             aligned_alloc.map(|f| std::mem::transmute::<*const c_void, TwoSizesFn>(f));
         (*real).aligned_alloc = aligned_alloc.or(Some((*real).memalign));
+        if is_musl && let (None, Some(aligned)) = (find(c"memalign"), aligned_alloc) {
+            (*real).memalign = aligned;
+        }
     }
 }
+
+/// Sets the functions that allocate aligned memory.
+fn set_aligned_functions(aligned: TwoSizesFn, page_aligned: SizeFn) {
+    let real = &raw mut REAL;
+    // SAFETY: no other code uses the table yet.
+    unsafe {
+        (*real).memalign = aligned;
+        (*real).valloc = page_aligned;
+        (*real).pvalloc = page_aligned;
+        (*real).aligned_alloc = Some(aligned);
+    }
+}
+
+type SizeFn = unsafe extern "C" fn(usize) -> *mut u8;
+type TwoSizesFn = unsafe extern "C" fn(usize, usize) -> *mut u8;
 
 /// Returns the definition of a function of malloc's family that the loader finds next after this
 /// library's definition. The search is made with and without a version: glibc's malloc debugging

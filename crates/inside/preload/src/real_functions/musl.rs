@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_int};
 
 use heapprof_platform::sys::PAGE_SIZE;
 
-use super::{next, real};
+use super::{next, real, set_aligned_functions};
 
 /// Returns the function of malloc's family that this library calls in a program of musl; 0 if there
 /// is none.
@@ -71,6 +71,18 @@ unsafe fn clear(block: *mut u8, len: usize) {
 unsafe fn is_zero_page(at: *const u64) -> bool {
     // SAFETY: the caller's contract. The reads are volatile, because the memory is uninitialized.
     (0..PAGE_SIZE / size_of::<u64>()).all(|i| unsafe { at.add(i).read_volatile() } == 0)
+}
+
+/// Makes all functions fail that allocate aligned memory, as they do in musl if malloc is another
+/// library's and aligned_alloc is not. musl itself takes the hook for the other library's.
+pub fn refuse_alignment() {
+    unsafe extern "C" fn refuse_aligned(_align: usize, _size: usize) -> *mut u8 {
+        fail(libc::ENOMEM)
+    }
+    unsafe extern "C" fn refuse_page_aligned(_size: usize) -> *mut u8 {
+        fail(libc::ENOMEM)
+    }
+    set_aligned_functions(refuse_aligned, refuse_page_aligned);
 }
 
 /// The function valloc.
