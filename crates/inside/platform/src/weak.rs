@@ -76,7 +76,7 @@ pub struct LinkMap {
     pub name: *const u8,
 }
 
-/// Whether the program's libc is glibc.
+/// Whether the program's libc is glibc. False in a static program.
 pub fn is_glibc() -> bool {
     if cfg!(miri) {
         return false;

@@ -21,8 +21,8 @@ const PROGRAM_ENTRY_LEN: usize = 34;
 /// bytes.
 const LOADER_ENTRY_LEN: usize = 128;
 /// Largest distance between a function of musl and the function beside it, in the same source file,
-/// from which main or a thread is called. That function is not exported. Only such functions call
-/// the program's code from there.
+/// from which main or a thread is called. That function is not exported. Other functions within
+/// this distance that call the program's code are `scandir` and `pthread_exit`.
 const MUSL_DISTANCE: usize = 1024;
 /// Offset of the entry's address in an ELF file's header.
 const E_ENTRY: usize = 24;

@@ -26,16 +26,22 @@ impl ListedModule {
         Self { layout, entry: 0 }
     }
 
-    /// Whether the object is still in the loader's list. True if its entry is not known. libc
-    /// closes some objects without calling dlclose, such as those that convert characters.
-    pub(crate) fn is_current(&self) -> bool {
-        self.entry == 0 || is_listed(self.entry)
+    /// Whether the object is still in the loader's list. An object without an entry may be one that
+    /// was being loaded when the list was read, which ended at `end`. libc closes some objects
+    /// without calling dlclose, such as those that convert characters.
+    pub(crate) fn is_current(&self, end: ListEnd) -> bool {
+        match (self.entry, self.layout.dynamic) {
+            (0, 0) => true,
+            (0, _) => !end.has_grown(),
+            (entry, dynamic) => is_listed(entry, dynamic),
+        }
     }
 }
 
 /// An entry of the loader's list: the beginning of `struct link_map`.
 struct ListEntry {
     at: usize,
+    base: usize,
     dynamic: usize,
     next: usize,
     previous: usize,
@@ -49,10 +55,11 @@ impl ListEntry {
             return None;
         }
         let (words, _) = words.as_chunks();
-        let [_, _, dynamic, next, previous] =
+        let [base, _, dynamic, next, previous] =
             std::array::from_fn(|i| usize::from_ne_bytes(words[i]));
         Some(Self {
             at,
+            base,
             dynamic,
             next,
             previous,
@@ -60,9 +67,10 @@ impl ListEntry {
     }
 }
 
-/// Whether the loader's list leads to the entry at an address, which was in the list once.
-fn is_listed(entry: usize) -> bool {
-    let Some(own) = ListEntry::read(entry) else {
+/// Whether the loader's list leads to the entry at an address, which once was the entry of the
+/// object with this dynamic section. The memory of an entry may have become that of another entry.
+fn is_listed(entry: usize, dynamic: usize) -> bool {
+    let Some(own) = ListEntry::read(entry).filter(|own| own.dynamic == dynamic) else {
         return false;
     };
     match own.previous {
@@ -73,16 +81,24 @@ fn is_listed(entry: usize) -> bool {
 
 /// The end of the loader's list, at the moment when it was read. New objects are added there.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ListEnd(usize);
+pub(crate) struct ListEnd {
+    /// Address of the last entry; 0 if there is none.
+    entry: usize,
+    /// Address of that object's dynamic section.
+    dynamic: usize,
+}
 
 impl ListEnd {
     /// The end of a list that is not known.
-    pub(crate) const NONE: Self = Self(0);
+    pub(crate) const NONE: Self = Self {
+        entry: 0,
+        dynamic: 0,
+    };
 
     /// Whether the list may have more objects by now. True if there is no list.
     pub(crate) fn has_grown(self) -> bool {
-        let is_last = || ListEntry::read(self.0).is_some_and(|entry| entry.next == 0);
-        self.0 == 0 || !is_last() || !is_listed(self.0)
+        let is_last = || ListEntry::read(self.entry).is_some_and(|entry| entry.next == 0);
+        self.entry == 0 || !is_last() || !is_listed(self.entry, self.dynamic)
     }
 }
 
@@ -94,7 +110,10 @@ pub(crate) const MAX_MODULES: usize = 1024;
 pub(crate) fn read() -> Option<(Vec<ListedModule>, ListEnd)> {
     let entries = read_entries();
     // An object that is loaded from here on makes the list longer.
-    let end = ListEnd(entries.last().map_or(0, |entry| entry.at));
+    let end = entries.last().map_or(ListEnd::NONE, |last| ListEnd {
+        entry: last.at,
+        dynamic: last.dynamic,
+    });
     let mut modules = Vec::with_capacity(MAX_MODULES);
     let mut candidate: Option<(FileId, ImageLayout)> = None;
     maps::for_each_line::<512>(|line| {
@@ -125,7 +144,29 @@ pub(crate) fn read() -> Option<(Vec<ListedModule>, ListEnd)> {
             candidate = None;
         }
     });
-    (!modules.is_empty()).then_some((modules, end))
+    if modules.is_empty() {
+        return None;
+    }
+    add_unmapped(&entries, &mut modules);
+    Some((modules, end))
+}
+
+/// Adds the objects whose first mapping is not that of a file's beginning, as in a program that was
+/// unpacked into memory.
+fn add_unmapped(entries: &[ListEntry], modules: &mut Vec<ListedModule>) {
+    for entry in entries {
+        let is_it = |module: &ListedModule| module.layout.dynamic == entry.dynamic;
+        if modules.len() == MAX_MODULES || modules.iter().any(is_it) {
+            continue;
+        }
+        let layout = MappedImage::layout(entry.base);
+        if let Some(layout) = layout.filter(|layout| layout.dynamic == entry.dynamic) {
+            modules.push(ListedModule {
+                layout,
+                entry: entry.at,
+            });
+        }
+    }
 }
 
 fn read_entries() -> Vec<ListEntry> {
@@ -230,7 +271,6 @@ mod tests {
     #[test]
     fn the_objects_are_those_of_the_loader() {
         let (modules, end) = read().unwrap();
-        assert!(!end.has_grown());
         let functions = [
             read as *const () as usize,
             libc::getpid as *const () as usize,
@@ -239,7 +279,7 @@ mod tests {
         for address in functions {
             let holds = |m: &&ListedModule| (m.layout.start..m.layout.end).contains(&address);
             let found = modules.iter().find(holds).unwrap();
-            assert!(found.is_current());
+            assert!(found.is_current(end));
             if let Some(expected) = weak::dl_find_object(address) {
                 assert_eq!(found.layout.start, expected.map_start);
                 assert_eq!(found.layout.end, expected.map_end);
@@ -250,13 +290,15 @@ mod tests {
             entry: functions[0],
             ..modules[0]
         };
-        assert!(!other.is_current());
+        assert!(!other.is_current(end));
+        a_change_of_the_list_is_noticed();
     }
 
-    /// An object is noticed that is loaded later, and one that is closed.
-    #[test]
+    /// Checks that an object is noticed that is loaded later, and one that is closed. It is no test
+    /// of its own, because no other test may load objects meanwhile.
     fn a_change_of_the_list_is_noticed() {
         let (_, before) = read().unwrap();
+        assert!(!before.has_grown());
         let open = || {
             // SAFETY: a library of libc, which has no constructors that do harm.
             unsafe { libc::dlopen(c"libutil.so.1".as_ptr(), libc::RTLD_NOW) }
@@ -270,7 +312,9 @@ mod tests {
         assert!(!after.has_grown());
         // SAFETY: the handle of a library that nothing uses.
         unsafe { libc::dlclose(handle) };
-        let gone = modules.iter().filter(|m| m.entry != 0 && !m.is_current());
+        let gone = modules
+            .iter()
+            .filter(|m| m.entry != 0 && !m.is_current(after));
         assert_eq!((gone.count(), after.has_grown()), (1, true));
     }
 }

@@ -7,14 +7,18 @@ use heapprof_platform::sys::EngineFile;
 /// Calls `each` with each line of the kernel's list of mappings. There may be a hundred thousand
 /// lines. This allocates nothing: its buffer of `N` bytes is on the stack. A line that is longer
 /// than the buffer comes in parts.
-pub(crate) fn for_each_line<const N: usize>(each: impl FnMut(&[u8])) {
-    for_each_line_in::<N>(c"/proc/thread-self/maps", each);
+pub(crate) fn for_each_line<const N: usize>(mut each: impl FnMut(&[u8])) {
+    // Linux before 3.17 has no folder for the thread.
+    if !for_each_line_in::<N>(c"/proc/thread-self/maps", &mut each) {
+        for_each_line_in::<N>(c"/proc/self/maps", each);
+    }
 }
 
-/// Calls `each` with each line of the file at `path`, as [`for_each_line`] does.
-pub(crate) fn for_each_line_in<const N: usize>(path: &CStr, mut each: impl FnMut(&[u8])) {
+/// Calls `each` with each line of the file at `path`, as [`for_each_line`] does. Returns false if
+/// the file can't be opened.
+pub(crate) fn for_each_line_in<const N: usize>(path: &CStr, mut each: impl FnMut(&[u8])) -> bool {
     let Ok(file) = EngineFile::open(path, libc::O_RDONLY, 0) else {
-        return;
+        return false;
     };
     let (mut buffer, mut filled) = ([0; N], 0);
     loop {
@@ -31,7 +35,7 @@ pub(crate) fn for_each_line_in<const N: usize>(path: &CStr, mut each: impl FnMut
             done = filled;
         }
         if is_end {
-            return;
+            return true;
         }
         buffer.copy_within(done..filled, 0);
         filled -= done;

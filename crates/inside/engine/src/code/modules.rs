@@ -157,7 +157,7 @@ impl LoadedModules {
             self.snapshot.with(process, known)
         };
         let (known, list_end) = look();
-        let is_current = known.map_or_else(|| !list_end.has_grown(), |m| m.is_current());
+        let is_current = known.map_or_else(|| !list_end.has_grown(), |m| m.is_current(list_end));
         if is_current {
             return known.map(LoadedModule::from);
         }

@@ -3,7 +3,7 @@
 
 use heapprof_platform::sys;
 #[cfg(all(target_arch = "x86_64", target_env = "gnu", not(miri)))]
-use heapprof_platform::{sys::PAGE_SIZE, weak};
+use heapprof_platform::{loader, sys::PAGE_SIZE};
 
 use crate::code::maps;
 use crate::stack::walk::StackBounds;
@@ -25,9 +25,9 @@ pub(crate) fn find(slot: usize, local: usize) -> StackBounds {
 /// This is quicker than reading the kernel's list of mappings, which grows with each thread.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu", not(miri)))]
 fn described(local: usize) -> Option<StackBounds> {
-    match weak::is_glibc() {
-        true => described_by_glibc(local),
-        false => described_by_musl(local),
+    match loader::is_musl() {
+        true => described_by_musl(local),
+        false => described_by_glibc(local),
     }
 }
 
@@ -179,7 +179,7 @@ mod tests {
                 )
             };
             let (said, seen) = threads.spawn(both).unwrap().join().unwrap();
-            let said = said.expect("glibc's descriptor");
+            let said = said.expect("libc's descriptor");
             assert_eq!(said.end, seen.end);
             assert!(said.start <= seen.start, "{said:x?} {seen:x?}");
         }

@@ -41,7 +41,8 @@ impl Unwinder<'_> {
             // The index may be that of an object that lay there before.
             module.index = None;
         }
-        let decoded = match code.entries.is_musl_start(address) {
+        let is_start = code.entries.is_musl_start(address) && !cfi::covers(&module, address);
+        let decoded = match is_start {
             true => UnwindRule::END,
             false => cfi::find_rule(&module, frame),
         };
