@@ -115,7 +115,7 @@ impl Container {
                 "{compile} -shared -fPIC {prefix}keep.c -o {to}/libkeep.so"
             ));
             self.built.run(&format!(
-                "{compile} {prefix}hold.c -o {to}/hold -L{to} -lkeep -Wl,-rpath,{here}"
+                "{compile} {prefix}hold.c -o {to}/hold -L{to} -lkeep -Wl,-rpath,{here}:$ORIGIN"
             ));
         }
     }

@@ -3,11 +3,14 @@
 
 use std::process::Command;
 
+use heapprof_tests::executables::copy_program;
 use heapprof_tests::harness::{Run, heapprof, is_root};
 use heapprof_tests::needs;
 
 use super::Container;
 
+/// The program in the container.
+const PROGRAM: &str = "/app/hold";
 /// User id of a user that has no entry anywhere.
 const NOBODY: &str = "65533";
 
@@ -16,6 +19,14 @@ impl Container {
     fn with_heapprof() -> Option<Self> {
         let container = Self::new()?;
         container.copy_libraries(heapprof());
+        // A tmpfs at /tmp hides what lies below it.
+        let app = container.in_root("app");
+        std::fs::create_dir(&app).unwrap();
+        for name in ["hold", "libkeep.so"] {
+            let inside = container.app(name);
+            let from = container.in_root(inside.trim_start_matches('/'));
+            copy_program(&from, &app.join(name));
+        }
         Some(container)
     }
 
@@ -27,8 +38,7 @@ impl Container {
     }
 
     fn record_inside(&self, ways: &str, output: &str, user: Option<&str>) -> Run {
-        let program = self.app("hold");
-        let words = ["record", "--exact", "-o", output, "--", &program, "once"];
+        let words = ["record", "--exact", "-o", output, "--", PROGRAM, "once"];
         let mut command = self.heapprof(ways, &words);
         command.envs(user.map(|user| ("CONTAIN_USER", user)));
         Run::from(command.output().unwrap())

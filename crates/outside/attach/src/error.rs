@@ -92,12 +92,6 @@ pub enum AttachError {
     /// The process has enabled a filter of system calls by itself.
     #[error("it has sandboxed itself with a system call filter")]
     SandboxedProcess,
-    /// The process has a filter of system calls that heapprof has no right to read.
-    #[error(
-        "it has a filter of system calls, and what it allows can only be read with CAP_SYS_ADMIN; \
-         attach as root outside of its container"
-    )]
-    UnreadableFilter,
     /// No thread could be diverted safely within this number of seconds.
     #[error("none of its threads reached a safe place within {0} seconds; try again")]
     NoSafeThread(u64),

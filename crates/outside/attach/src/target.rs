@@ -298,7 +298,12 @@ impl AttachTarget {
             Ok(filters) => filters,
             Err(_) if trusts_filter => return Ok(()),
             Err(_) => {
-                return Err(AttachError::UnreadableFilter);
+                return Err(AttachError::CallsFiltered(
+                    "what it allows can only be read with CAP_SYS_ADMIN; attach as root outside of \
+                     its container, or trust the filter, if it is the default one of Docker, \
+                     containerd or CRI-O"
+                        .into(),
+                ));
             }
         };
         match filter::denied_calls(&filters)[..] {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use heapprof_attach::{AttachError, AttachOptions, AttachOutcome, AttachTarget};
 use heapprof_files::{FileOwner, check_writable};
 use heapprof_live::{LiveProcess, LogSource, SharedLedger};
@@ -73,14 +73,7 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
     // signal would end heapprof, and the program would stay attached.
     signal_hook::flag::register(libc::SIGXFSZ, Arc::default()).context("signals")?;
     let log = log::open(&args.log, mode, output)?;
-    let attached = target.attach(library, wish).map_err(|error| match error {
-        AttachError::UnreadableFilter => anyhow!(
-            "{error}, or, if it is the default filter of Docker, containerd or CRI-O, add \
-             --trust-filter"
-        ),
-        error => error.into(),
-    });
-    let attached = attached.with_context(of_process)?;
+    let attached = target.attach(library, wish).with_context(of_process)?;
     // Up to here these signals end heapprof, which leaves the program whole.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals")?;
     let mut recording = AttachedRecording::new(pid, rights, attached);
