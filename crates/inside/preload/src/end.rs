@@ -271,8 +271,8 @@ pub fn prepare() {
     }
 }
 
-/// Makes the last dump when musl runs the destructors of libraries. They run in the reverse order of
-/// the constructors, so this library's run last. In musl, they run after all exit handlers. In
+/// Makes the last dump when musl runs the destructors of libraries. They run in the reverse order
+/// of the constructors, so this library's run last. In musl, they run after all exit handlers. In
 /// glibc, the exit handler is the last function: the destructors run in the exit handler of the
 /// loader.
 #[used]
