@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_void};
 use heapprof_engine::{CallSite, ENGINE};
 
 use crate::hook::{hook, label};
-use crate::real_functions::{ALIGNED_ALLOC, RealFunctions, real};
+use crate::real_functions::{ALIGNED_ALLOC, RealFunctions, fail, real};
 use crate::start;
 use heapprof_providers::python::note_realloc;
 
@@ -47,12 +47,6 @@ pub fn release(address: *mut u8) {
     if !address.is_null() {
         ENGINE.events().release(address);
     }
-}
-
-fn fail(errno: c_int) -> *mut u8 {
-    // SAFETY: errno is this thread's own; setting it is what the function that fails here does.
-    unsafe { *libc::__errno_location() = errno };
-    std::ptr::null_mut()
 }
 
 hook!(calloc(n: usize, each: usize) -> *mut u8, "rdx", "rcx" => chosen_calloc);

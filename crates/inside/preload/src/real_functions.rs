@@ -364,6 +364,13 @@ pub unsafe extern "C" fn go_on_to(behind: &HookedFunction) -> *const c_void {
     behind.or_missing()
 }
 
+/// Returns null after setting errno, as an allocation that fails does.
+pub fn fail(errno: c_int) -> *mut u8 {
+    // SAFETY: errno is this thread's own; setting it is what the function that fails here does.
+    unsafe { *libc::__errno_location() = errno };
+    std::ptr::null_mut()
+}
+
 /// Substitute for a missing libc function that returns an int: fails with ENOSYS.
 unsafe extern "C" fn missing() -> c_int {
     // SAFETY: errno is this thread's own.

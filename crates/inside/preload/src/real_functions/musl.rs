@@ -2,11 +2,11 @@
 //! and memalign calls aligned_alloc, in such a way that another library can replace the function
 //! that is called. So the hooks would count these blocks twice.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::CStr;
 
 use heapprof_platform::sys::PAGE_SIZE;
 
-use super::{next, real, set_aligned_functions};
+use super::{fail, next, real, set_aligned_functions};
 
 /// Returns the function of malloc's family that this library calls in a program of musl; 0 if there
 /// is none.
@@ -20,12 +20,6 @@ pub fn function(name: &CStr) -> usize {
         b"pvalloc" => allocate_pages as *const () as usize,
         _ => next(name),
     }
-}
-
-fn fail(errno: c_int) -> *mut u8 {
-    // SAFETY: errno is this thread's own; setting it is what the function that fails here does.
-    unsafe { *libc::__errno_location() = errno };
-    std::ptr::null_mut()
 }
 
 /// The function calloc.
