@@ -4,14 +4,12 @@ use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use crate::known_file::KnownFile;
 use heapprof_abi::environment as variable;
 use heapprof_engine::setting::{self, SettingError, SettingForm};
 use heapprof_engine::{
     DumpFormat, DumpOutput, DumpTriggers, LedgerRecipient, RecordingMode, RecordingOptions,
 };
-use heapprof_platform::sys::EngineFile;
-
-use crate::known_file::KnownFile;
 
 /// The options that the environment sets.
 pub struct EnvironmentRequest {
@@ -202,11 +200,12 @@ pub fn report_unrecorded(why: &str) {
 /// that is not recorded, and why. If `lacks_library`, the program gets an environment without the
 /// library.
 pub fn report_becoming_unrecorded(why: &str, program: &[u8], lacks_library: bool) {
-    if list().is_some()
-        && let Some(file) = open_list()
-            .as_ref()
-            .or(OPENED_LIST.get().and_then(KnownFile::get))
-    {
+    let Some(list) = list() else {
+        return;
+    };
+    let opened = heapprof_engine::open_list(list);
+    let kept = || OPENED_LIST.get().and_then(KnownFile::get);
+    if let Some(file) = opened.as_ref().or_else(kept) {
         heapprof_engine::report_becoming_unrecorded(file, why, program, lacks_library);
     }
 }
@@ -217,14 +216,10 @@ static OPENED_LIST: OnceLock<KnownFile> = OnceLock::new();
 /// Keeps the file open in which this process reports to `record`, because its path may lead nowhere
 /// later.
 pub fn keep_list_open() {
-    if let Some(file) = open_list().and_then(KnownFile::new) {
+    let file = list().and_then(heapprof_engine::open_list);
+    if let Some(file) = file.and_then(KnownFile::new) {
         let _ = OPENED_LIST.set(file);
     }
-}
-
-/// Opens the file in which this process reports to `record`.
-fn open_list() -> Option<EngineFile> {
-    list().and_then(heapprof_engine::open_list)
 }
 
 /// Returns the current value of `LD_PRELOAD`.
