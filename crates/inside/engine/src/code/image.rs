@@ -68,24 +68,10 @@ impl MappedImage {
     /// Returns the layout of the image that begins at `start`; `None` if there is no image.
     pub(crate) fn layout(start: usize) -> Option<ImageLayout> {
         let headers = ImageHeaders::read_at(start)?;
-        let mut layout = ImageLayout {
-            start: usize::MAX,
-            ..ImageLayout::default()
-        };
+        let mut layout = ImageLayout::EMPTY;
         for header in headers.all() {
             let at = headers.bias.wrapping_add(header.address);
-            match header.kind {
-                libc::PT_LOAD => {
-                    if layout.end == 0 {
-                        layout.begins_with_code = header.flags & libc::PF_X != 0;
-                    }
-                    layout.start = layout.start.min(at);
-                    layout.end = layout.end.max(at.saturating_add(header.memory_len));
-                }
-                libc::PT_GNU_EH_FRAME => layout.eh_frame_hdr = at,
-                libc::PT_DYNAMIC => layout.dynamic = at,
-                _ => {}
-            }
+            layout.add(header.kind, header.flags, at, header.memory_len);
         }
         (layout.start < layout.end).then_some(layout)
     }
@@ -139,6 +125,34 @@ pub(crate) struct ImageLayout {
     pub(crate) dynamic: usize,
     /// Whether the first piece of the image is code.
     pub(crate) begins_with_code: bool,
+}
+
+impl ImageLayout {
+    /// The layout of an image none of whose parts is known yet.
+    pub(crate) const EMPTY: Self = Self {
+        start: usize::MAX,
+        end: 0,
+        eh_frame_hdr: 0,
+        dynamic: 0,
+        begins_with_code: false,
+    };
+
+    /// Adds the part that a program header describes. The part is at the address `at`, and has
+    /// `len` bytes in memory.
+    pub(crate) fn add(&mut self, kind: u32, flags: u32, at: usize, len: usize) {
+        match kind {
+            libc::PT_LOAD => {
+                if self.end == 0 {
+                    self.begins_with_code = flags & libc::PF_X != 0;
+                }
+                self.start = self.start.min(at);
+                self.end = self.end.max(at.saturating_add(len));
+            }
+            libc::PT_GNU_EH_FRAME => self.eh_frame_hdr = at,
+            libc::PT_DYNAMIC => self.dynamic = at,
+            _ => {}
+        }
+    }
 }
 
 /// Returns a checksum that depends on every byte of a page.

@@ -117,7 +117,7 @@ pub(crate) fn read() -> Option<(Vec<ListedModule>, ListEnd)> {
     let mut modules = Vec::with_capacity(MAX_MODULES);
     let mut candidate: Option<(FileId, ImageLayout)> = None;
     maps::for_each_line::<512>(|line| {
-        let Some(mapping) = Mapping::parse(line) else {
+        let Some(mapping) = KernelMapping::parse(line) else {
             return;
         };
         if mapping.offset == 0 && (mapping.file.is_file() || line.ends_with(b"[vdso]")) {
@@ -193,14 +193,14 @@ impl FileId {
 }
 
 /// A mapping, as the kernel lists it.
-struct Mapping {
+struct KernelMapping {
     start: usize,
     offset: usize,
     file: FileId,
     is_code: bool,
 }
 
-impl Mapping {
+impl KernelMapping {
     /// Parses a line, `start-end rights offset major:minor inode path`.
     fn parse(line: &[u8]) -> Option<Self> {
         let (start, _, rest) = maps::parse_range(line)?;
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn a_line_is_parsed() {
         let of = |line: &str| {
-            let mapping = Mapping::parse(line.as_bytes())?;
+            let mapping = KernelMapping::parse(line.as_bytes())?;
             let FileId { device, inode } = mapping.file;
             Some((
                 mapping.start,

@@ -260,21 +260,13 @@ unsafe extern "C" fn collect_module(
     let headers =
         unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
     let base = info.dlpi_addr as usize;
-    let mut layout = ImageLayout {
-        start: usize::MAX,
-        ..ImageLayout::default()
-    };
+    let mut layout = ImageLayout::EMPTY;
     for header in headers {
-        let start = base.wrapping_add(header.p_vaddr as usize);
-        match header.p_type {
-            libc::PT_LOAD => {
-                layout.start = layout.start.min(start);
-                layout.end = layout.end.max(start + header.p_memsz as usize);
-            }
-            libc::PT_GNU_EH_FRAME => layout.eh_frame_hdr = start,
-            _ => {}
-        }
+        let at = base.wrapping_add(header.p_vaddr as usize);
+        layout.add(header.p_type, header.p_flags, at, header.p_memsz as usize);
     }
+    // What the loader itself has reported counts as current.
+    layout.dynamic = 0;
     if all.len() < MAX_MODULES {
         all.push(ListedModule::from_layout(layout));
     }
