@@ -22,7 +22,7 @@ const LINES: [(&str, &str, &str); 2] = [
 ];
 
 /// A root folder with a program, its library and libc.
-struct Container {
+struct TestContainer {
     /// The folder with `contain`, and with other files at the paths of the program and its library.
     built: Built,
     root: tempfile::TempDir,
@@ -30,7 +30,7 @@ struct Container {
     folder: tempfile::TempDir,
 }
 
-impl Container {
+impl TestContainer {
     /// Makes a container; `None` where no namespace can be made, or there is no compiler.
     fn new() -> Option<Self> {
         if !have(&["gcc"]) {
@@ -215,7 +215,7 @@ fn own_errors(run: &Run) -> String {
 }
 
 /// A program that runs in a container, and waits for lines on its input.
-struct Waiting {
+struct WaitingProgram {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
@@ -223,8 +223,8 @@ struct Waiting {
     pid: String,
 }
 
-impl Waiting {
-    fn new(container: &Container, ways: &str) -> Self {
+impl WaitingProgram {
+    fn new(container: &TestContainer, ways: &str) -> Self {
         let ways = format!("{ways}w");
         let command = container.contain(&ways, &container.app("hold"), &[]);
         let mut program = Self::start(command);
@@ -265,7 +265,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingProgram {
     fn drop(&mut self) {
         let _ = Command::new("kill").args(["-KILL", &self.pid]).status();
         let _ = self.child.wait();
@@ -275,7 +275,7 @@ impl Drop for Waiting {
 /// A program that `record` starts in a container is recorded there, and nothing is left behind.
 #[test]
 fn a_container_that_record_starts_is_recorded() {
-    let Some(container) = Container::new() else {
+    let Some(container) = TestContainer::new() else {
         return;
     };
     let before = container.files();
@@ -304,7 +304,7 @@ fn a_container_that_record_starts_is_recorded() {
 /// Programs that a program in the container executes are recorded, too.
 #[test]
 fn children_in_a_container_are_recorded() {
-    let Some(container) = Container::new() else {
+    let Some(container) = TestContainer::new() else {
         return;
     };
     let said = container.recorded("p", &["again"]);
@@ -326,7 +326,7 @@ fn children_in_a_container_are_recorded() {
 /// not recorded.
 #[test]
 fn a_container_without_proc_is_said() {
-    let Some(container) = Container::new() else {
+    let Some(container) = TestContainer::new() else {
         return;
     };
     let ways: &[&str] = if is_root() {
@@ -352,12 +352,12 @@ fn a_container_without_proc_is_said() {
 
 #[test]
 fn programs_in_containers_are_attached_to() {
-    let Some(container) = Container::new() else {
+    let Some(container) = TestContainer::new() else {
         return;
     };
     let before = container.files();
     for ways in ["", "p", "pr"] {
-        let mut program = Waiting::new(&container, ways);
+        let mut program = WaitingProgram::new(&container, ways);
         let mut attach = command(container.folder.path());
         attach.args(["attach", "--exact", "-o", "p.pb.gz", &program.pid]);
         let mut attach = attach.stderr(Stdio::piped()).spawn().unwrap();
@@ -385,7 +385,7 @@ fn programs_in_containers_are_attached_to() {
 /// `why` names the variable of the container's program, and not that of the host's.
 #[test]
 fn why_names_the_memory_of_programs_in_containers() {
-    let Some(container) = Container::new() else {
+    let Some(container) = TestContainer::new() else {
         return;
     };
     let ways: &[&str] = if is_root() {
@@ -394,7 +394,7 @@ fn why_names_the_memory_of_programs_in_containers() {
         &["", "p"]
     };
     for ways in ways {
-        let program = Waiting::new(&container, ways);
+        let program = WaitingProgram::new(&container, ways);
         let why = run(container.folder.path(), &["why", &program.pid]);
         assert_eq!(why.code, 0, "{ways}: {}", why.err);
         let has_name = why
@@ -407,10 +407,10 @@ fn why_names_the_memory_of_programs_in_containers() {
 
 #[test]
 fn attach_says_that_there_is_no_proc() {
-    let Some(container) = Container::new() else {
+    let Some(container) = TestContainer::new() else {
         return;
     };
-    let mut program = Waiting::new(&container, "n");
+    let mut program = WaitingProgram::new(&container, "n");
     let said = run(
         container.folder.path(),
         &["attach", "--exact", &program.pid],

@@ -116,8 +116,8 @@ fn build_library(out: &Path, manifest: &Path) -> PathBuf {
     let status = cargo.status().expect("cargo runs");
     assert!(
         status.success(),
-        "libheapprof.so does not build, for the reason above; {LIBRARY_VARIABLE}=FILE takes one that \
-         was built before"
+        "libheapprof.so does not build, for the reason above; {LIBRARY_VARIABLE}=FILE takes one \
+         that was built before"
     );
     target
         .join(variable("TARGET"))

@@ -7,7 +7,7 @@ use heapprof_tests::built::{build, have};
 use heapprof_tests::harness::{Run, heapprof, is_root};
 use heapprof_tests::needs;
 
-use super::{Container, Waiting};
+use super::{TestContainer, WaitingProgram};
 
 /// The capabilities of root in a container by default, as setpriv names them.
 const DEFAULT_CAPABILITIES: &str = "-all,+chown,+dac_override,+fsetid,+fowner,+mknod,+net_raw,\
@@ -25,7 +25,7 @@ fn heapprof_with(others: &str) -> Command {
 }
 
 /// Runs `attach` to a process for a moment, and writes p.pb.gz.
-fn attach(container: &Container, mut heapprof: Command, options: &[&str], pid: &str) -> Run {
+fn attach(container: &TestContainer, mut heapprof: Command, options: &[&str], pid: &str) -> Run {
     let words = ["attach", "--exact", "--for", "10ms", "-o", "p.pb.gz"];
     heapprof.args(words).args(options).arg(pid);
     Run::from(
@@ -38,7 +38,7 @@ fn attach(container: &Container, mut heapprof: Command, options: &[&str], pid: &
 
 #[test]
 fn a_filter_that_cannot_be_read_may_be_trusted() {
-    let Some(container) = Container::new() else {
+    let Some(container) = TestContainer::new() else {
         return;
     };
     if !is_root() || !have(&["setpriv"]) {
@@ -48,7 +48,7 @@ fn a_filter_that_cannot_be_read_may_be_trusted() {
     let filter = build(include_str!("filter.c"), "gcc -O1 -w");
     let mut command = Command::new(&filter.program);
     command.arg(container.app("hold"));
-    let mut program = Waiting::start(command);
+    let mut program = WaitingProgram::start(command);
     let refused = attach(&container, heapprof_with(",+sys_ptrace"), &[], &program.pid);
     assert_eq!(refused.code, 2, "{}", refused.err);
     assert!(
@@ -74,7 +74,7 @@ fn a_filter_that_cannot_be_read_may_be_trusted() {
 
 #[test]
 fn a_process_of_another_user_needs_one_more_capability() {
-    let Some(container) = Container::new() else {
+    let Some(container) = TestContainer::new() else {
         return;
     };
     if !is_root() || !have(&["setpriv"]) {
@@ -87,7 +87,7 @@ fn a_process_of_another_user_needs_one_more_capability() {
         .args(user)
         .arg("--clear-groups")
         .arg(container.app("hold"));
-    let mut program = Waiting::start(command);
+    let mut program = WaitingProgram::start(command);
     let refused = attach(&container, heapprof_with(""), &[], &program.pid);
     assert_eq!(refused.code, 2, "{}", refused.err);
     assert!(

@@ -7,14 +7,14 @@ use heapprof_tests::executables::copy_program;
 use heapprof_tests::harness::{Run, heapprof, is_root};
 use heapprof_tests::needs;
 
-use super::Container;
+use super::TestContainer;
 
 /// The program in the container.
 const PROGRAM: &str = "/app/hold";
 /// User id of a user that has no entry anywhere.
 const NOBODY: &str = "65533";
 
-impl Container {
+impl TestContainer {
     /// Makes a container in which heapprof can run.
     fn with_heapprof() -> Option<Self> {
         let container = Self::new()?;
@@ -47,7 +47,7 @@ impl Container {
 
 #[test]
 fn a_slim_container_records_its_programs() {
-    let Some(container) = Container::with_heapprof() else {
+    let Some(container) = TestContainer::with_heapprof() else {
         return;
     };
     for (ways, output) in [
@@ -78,7 +78,7 @@ fn a_slim_container_records_its_programs() {
 /// One line says what is missing and what helps.
 #[test]
 fn a_container_where_nothing_can_be_written_is_said() {
-    let Some(container) = Container::with_heapprof() else {
+    let Some(container) = TestContainer::with_heapprof() else {
         return;
     };
     let said = container.record_inside("pr", "/tmp/p.pb.gz", None);

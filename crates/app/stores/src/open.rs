@@ -97,5 +97,5 @@ fn query_batches(_: &Path, _: &str) -> Result<ResultTable> {
 }
 
 /// The error of a build that can't read Parquet.
-pub const WITHOUT_PARQUET: &str = "this heapprof was built without Parquet, which the packages of a release have; build one with \
-     cargo install heapprof-cli --features parquet";
+pub const WITHOUT_PARQUET: &str = "this heapprof was built without Parquet, which the packages \
+     of a release have; build one with cargo install heapprof-cli --features parquet";
