@@ -413,6 +413,7 @@ impl KeeperTask {
             command_line: line,
             end_fd: pidfd_open(pid, PidfdFlags::empty()).ok(),
             group: self.counts.group_of(pid),
+            is_confined: root.is_some(),
             root: self.roots.find(number_of(pid), root),
             stays: false,
         };
@@ -492,8 +493,7 @@ impl KeeperTask {
                 if end == ProcessEnd::Death {
                     let group = process.group.as_ref();
                     let oom = group.and_then(|group| self.counts.take_victim(group));
-                    // A process in another root folder can't write its profile itself.
-                    if process.root.is_none() || oom.is_some() {
+                    if !process.is_confined || oom.is_some() {
                         self.saved.died.push(ProcessDeath {
                             process: pid,
                             oom,

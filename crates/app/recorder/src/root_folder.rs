@@ -79,11 +79,17 @@ impl RootFolders {
     }
 }
 
-/// Returns a path that leads to the root folder of a process; `None` if it is heapprof's own.
+/// Returns a path that leads to the root folder of a process; `None` if it is heapprof's own, or if
+/// the process changed it after it had loaded its program: then its files lie outside.
 pub(crate) fn other_root(pid: u32) -> Option<PathBuf> {
     let path = PathBuf::from(format!("/proc/{pid}/root"));
     let is_other = is_proc_ours() && FileId::at_path(&path)? != FileId::at_path(Path::new("/"))?;
-    is_other.then_some(path)
+    let folder = std::fs::read_link(&path).ok()?;
+    let is_inside = || {
+        let program = std::fs::read_link(format!("/proc/{pid}/exe"));
+        program.is_ok_and(|program| program.starts_with(folder))
+    };
+    (is_other && is_inside()).then_some(path)
 }
 
 /// The device and the inode of a file.

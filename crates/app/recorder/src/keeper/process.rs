@@ -25,6 +25,9 @@ pub(super) struct LedgerProcess {
     pub(super) group: Option<CgroupFolder>,
     /// The root folder of the process, if it is not heapprof's.
     pub(super) root: Option<RootFolder>,
+    /// Whether the program was executed in a root folder from which it can't write its profile
+    /// itself, however it ends.
+    pub(super) is_confined: bool,
     /// Whether the process announced an exec, but still was the same program some time later.
     pub(super) stays: bool,
 }
