@@ -254,10 +254,7 @@ pub const NOT_BLOCKED: u64 = u64::MAX;
 
 /// Blocks all signals of this thread. Returns the previous mask, for [`restore_signals`].
 pub fn block_signals() -> u64 {
-    // libc's own signal for new identities is not blocked, because the thread that changes them
-    // waits for all other threads to take it.
-    const SETXID: u64 = 1 << 32;
-    let (all, mut before) = (!SETXID, 0u64);
+    let (all, mut before) = (!signal_for_all_threads(), 0u64);
     let args = [
         libc::SIG_SETMASK as usize,
         &raw const all as usize,
@@ -269,6 +266,15 @@ pub fn block_signals() -> u64 {
     // SAFETY: both masks are 8 bytes, as the kernel's are.
     unsafe { call(libc::SYS_rt_sigprocmask, args) };
     before
+}
+
+/// Returns the mask of libc's own signal for new identities. The thread that changes them waits for
+/// all other threads to take it, some of which may wait for this thread.
+fn signal_for_all_threads() -> u64 {
+    const GLIBC_SETXID: u32 = 33;
+    const MUSL_SYNCCALL: u32 = 34;
+    let is_musl = cfg!(target_env = "musl") || crate::loader::is_musl();
+    1 << (if is_musl { MUSL_SYNCCALL } else { GLIBC_SETXID } - 1)
 }
 
 /// Restores the mask that [`block_signals`] returned.
