@@ -24,6 +24,13 @@
 #include <time.h>
 #include <unistd.h>
 
+/* A library that is loaded and unloaded. */
+#ifdef __GLIBC__
+#define LIBRARY "libresolv.so.2"
+#else
+#define LIBRARY "libplugin.so"
+#endif
+
 static atomic_int over, wrong;
 static atomic_long rounds, signals;
 static long alone;
@@ -157,7 +164,7 @@ static void *computer(void *none) {
 
 static void *opener(void *none) {
     while (!over) {
-        void *handle = dlopen("libresolv.so.2", RTLD_NOW | RTLD_LOCAL);
+        void *handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
         int (*function)(void) = handle ? (int (*)(void))dlsym(handle, "__ns_get16") : 0;
         if (!handle || (!function && !dlsym(handle, "ns_get16")))
             bad("dlopen", 0);

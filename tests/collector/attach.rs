@@ -1,12 +1,13 @@
 //! `heapprof attach` and `heapprof detach`: programs that were started without heapprof, and each
 //! hazard of docs/dev/attach.md. `attach/refused.rs` tests which programs are refused.
 
+mod container;
 mod python;
 mod refused;
 mod state;
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
 use heapprof_tests::built::{Built, build, have, library};
@@ -165,24 +166,36 @@ const HOSTILE: &str = include_str!("../attach/hostile.c");
 
 /// Builds the hostile program with these options, and its libraries.
 pub(crate) fn hostile(options: &str) -> Built {
-    let line = format!("gcc -O1 -g -fno-builtin -pthread -Wl,-rpath,$ORIGIN {options}");
-    let built = build(HOSTILE, &line);
-    let shared = "gcc -O1 -g -shared -fPIC -fno-builtin";
-    let source = |name: &str| root().join("tests/attach").join(name);
+    attachable("gcc", HOSTILE, options)
+}
+
+/// Builds a program with a compiler and these options, and the library that it loads.
+fn attachable(compiler: &str, source: &str, options: &str) -> Built {
+    let line = format!("{compiler} -O1 -g -fno-builtin -pthread -Wl,-rpath,$ORIGIN {options}");
+    let built = build(source, &line);
+    let plugin = root().join("tests/attach/plugin.c");
     built.run(&format!(
-        "{shared} {} -o libplugin.so",
-        source("plugin.c").display()
+        "{compiler} -O1 -g -shared -fPIC -fno-builtin {} -o libplugin.so",
+        plugin.display()
     ));
     built
 }
 
+/// Returns the compilers of this machine: that of its own libc, and that of musl, which has none of
+/// the kernel's headers itself.
+fn compilers() -> impl Iterator<Item = &'static str> {
+    let musl = "musl-gcc -Wl,--eh-frame-hdr -idirafter /usr/include \
+                -idirafter /usr/include/x86_64-linux-gnu";
+    let all = [("gcc", "gcc"), ("musl-gcc", musl)].into_iter();
+    all.filter_map(|(name, line)| have(&[name]).then_some(line))
+}
+
 #[test]
 fn what_happens_while_somebody_is_attached_is_counted_and_nothing_else() {
-    if !have(&["gcc"]) {
-        return;
-    }
-    for options in ["-pie -fPIE", "-no-pie -fno-pie", "-fno-plt -Wl,-z,now"] {
-        let built = hostile(options);
+    let options = ["-pie -fPIE", "-no-pie -fno-pie", "-fno-plt -Wl,-z,now"];
+    let builds = compilers().flat_map(|gcc| options.map(|options| (gcc, options)));
+    for (compiler, options) in builds {
+        let built = attachable(compiler, HOSTILE, options);
         let mut program = Waiting::new(&built.path("program"), "");
         for _ in 0..3 {
             let said = program.attached(5);
@@ -191,10 +204,11 @@ fn what_happens_while_somebody_is_attached_is_counted_and_nothing_else() {
             assert_eq!(
                 program.total("alloc_objects"),
                 50,
-                "{options}: {}",
+                "{compiler} {options}: {}",
                 said.err
             );
-            assert_eq!(program.total("inuse_space"), 10_000, "{options}");
+            let in_use = program.total("inuse_space");
+            assert_eq!(in_use, 10_000, "{compiler} {options}");
             // Now no recording counts.
             program.work();
         }
@@ -237,10 +251,11 @@ fn other_allocators_are_attached_to() {
 
 #[test]
 fn libraries_that_come_later_are_found_as_the_program_finds_them_and_counted() {
-    if !have(&["gcc"]) {
-        return;
-    }
-    let built = hostile("");
+    compilers().for_each(load_later);
+}
+
+fn load_later(compiler: &str) {
+    let built = attachable(compiler, HOSTILE, "");
     let mut program = Waiting::new(&built.path("program"), "plugin");
     for _ in 0..3 {
         let said = program.attached(3);
@@ -271,11 +286,12 @@ fn libraries_that_come_later_are_found_as_the_program_finds_them_and_counted() {
 
 #[test]
 fn a_program_that_checks_itself_finds_nothing() {
-    if !have(&["gcc"]) {
-        return;
-    }
+    compilers().for_each(check_itself);
+}
+
+fn check_itself(compiler: &str) {
     let source = include_str!("../attach/checks_itself.c");
-    let built = build(source, "gcc -O2 -g -pthread -Wl,--no-as-needed -lm");
+    let built = attachable(compiler, source, "-O2 -Wl,--no-as-needed -lm");
     let mut command = Command::new(built.path("program"));
     command.arg("0");
     let mut program = Waiting::start(command);
@@ -300,35 +316,53 @@ fn a_program_that_checks_itself_finds_nothing() {
 }
 
 #[test]
-fn small_stacks_are_enough() {
-    if !have(&["gcc"]) {
-        return;
+fn threads_that_change_their_user_do_not_wait_for_a_diverted_thread() {
+    for compiler in compilers() {
+        let source = include_str!("../attach/changes_user.c");
+        let built = attachable(compiler, source, "");
+        let program = Waiting::new(&built.path("program"), "");
+        for _ in 0..5 {
+            let words = ["attach", &program.pid(), "--for", "20ms", "-o", "p.pb.gz"];
+            let said = program.run(&words);
+            assert_eq!(said.code, 0, "{compiler}: {}", said.err);
+            let is_left = !said.err.contains("not finished");
+            assert!(is_left, "{compiler}: {}", said.err);
+        }
+        assert_eq!(program.end().code(), Some(7), "{compiler}");
     }
-    let built = hostile("");
-    let mut program = Waiting::new(&built.path("program"), "small");
-    let said = program.attached(4);
-    assert_eq!(program.total("alloc_objects"), 40, "{}", said.err);
-    assert_eq!(program.end().code(), Some(7));
+}
+
+#[test]
+fn small_stacks_are_enough() {
+    for compiler in compilers() {
+        let built = attachable(compiler, HOSTILE, "");
+        let mut program = Waiting::new(&built.path("program"), "small");
+        let said = program.attached(4);
+        let made = program.total("alloc_objects");
+        assert_eq!(made, 40, "{compiler}: {}", said.err);
+        assert_eq!(program.end().code(), Some(7));
+    }
 }
 
 #[test]
 fn children_are_not_recorded_and_work_as_ever() {
-    if !have(&["gcc"]) {
-        return;
+    for compiler in compilers() {
+        let built = attachable(compiler, HOSTILE, "");
+        let mut program = Waiting::new(&built.path("program"), "fork");
+        let said = program.attached(5);
+        let made = program.total("alloc_objects");
+        assert_eq!(made, 50, "{compiler}: {}", said.err);
+        assert_eq!(program.end().code(), Some(7));
     }
-    let built = hostile("");
-    let mut program = Waiting::new(&built.path("program"), "fork");
-    let said = program.attached(5);
-    assert_eq!(program.total("alloc_objects"), 50, "{}", said.err);
-    assert_eq!(program.end().code(), Some(7));
 }
 
 #[test]
 fn a_profile_is_written_when_the_program_ends_or_becomes_another() {
-    if !have(&["gcc"]) {
-        return;
-    }
-    let built = hostile("");
+    compilers().for_each(end_while_attached);
+}
+
+fn end_while_attached(compiler: &str) {
+    let built = attachable(compiler, HOSTILE, "");
     for (how, end) in [
         ("kill", "has ended"),
         ("exec", "another program"),
@@ -349,10 +383,11 @@ fn a_profile_is_written_when_the_program_ends_or_becomes_another() {
 
 #[test]
 fn what_is_left_attached_is_seen_taken_over_and_left() {
-    if !have(&["gcc"]) {
-        return;
-    }
-    let built = hostile("");
+    compilers().for_each(leave_attached);
+}
+
+fn leave_attached(compiler: &str) {
+    let built = attachable(compiler, HOSTILE, "");
     let mut program = Waiting::new(&built.path("program"), "");
     let pid = program.pid();
     let said = program.run(&["detach", &pid]);
@@ -430,50 +465,6 @@ fn filters_are_read_by_root_and_kept_to() {
     let said = program.attached(1);
     assert_eq!(said.code, 0, "{}", said.err);
     assert_eq!(program.end().code(), Some(7), "{}", said.err);
-}
-
-#[test]
-fn a_container_is_attached_to_from_outside() {
-    let container = ["--mount", "--pid", "--fork", "--mount-proc", "--kill-child"];
-    if !have(&["gcc", "setpriv"]) || !needs::namespaces(&container) {
-        return;
-    }
-    let built = hostile("");
-    let mut command = Command::new("unshare");
-    command.args(container);
-    command.args([
-        "setpriv",
-        "--reuid=65534",
-        "--regid=65534",
-        "--clear-groups",
-    ]);
-    command.arg(built.path("program")).arg("");
-    // Other users must be able to run the program.
-    let folder = built.folder.path();
-    Command::new("chmod")
-        .args(["-R", "a+rX"])
-        .arg(folder)
-        .status()
-        .unwrap();
-    let mut program = Waiting::start(command);
-    let pid = child_of(program.child.id());
-    let attach = Attach::begin(program.folder.path(), &pid, &["--exact"]);
-    program.work();
-    program.work();
-    let said = attach.leave();
-    assert_eq!(said.code, 0, "{}", said.err);
-    assert_eq!(program.total("alloc_objects"), 20, "{}", said.err);
-    let top = program.run(&["top", "--sort", "cum", "p.pb.gz"]).out;
-    assert!(top.contains("keep"), "{top}");
-    program.input = None;
-    assert!(program.child.wait().is_ok());
-}
-
-/// Returns the process that `unshare` created.
-fn child_of(parent: u32) -> String {
-    let path = PathBuf::from(format!("/proc/{parent}/task/{parent}/children"));
-    let children = std::fs::read_to_string(path).unwrap();
-    children.split_whitespace().next().unwrap().to_string()
 }
 
 #[test]

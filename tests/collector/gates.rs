@@ -66,6 +66,36 @@ fn free_of_what_was_not_sampled_takes_seven_instructions() {
     is_short("free", 7);
 }
 
+/// In the copy of the library that musl loads into a running program, the slot of a thread is not
+/// at a fixed distance from the thread pointer. So each instruction that reads the distance is
+/// listed, except the one by which the library learns that it is such a copy.
+#[test]
+fn each_use_of_the_slots_distance_is_listed() {
+    let (Some(relocations), Some(code), Some(sections)) = (
+        said("readelf", &["-rW"]),
+        said("objdump", &["-d", "--no-show-raw-insn"]),
+        said("readelf", &["-SW"]),
+    ) else {
+        return;
+    };
+    let mut distances = relocations.lines().filter(|line| line.contains("TPOFF64"));
+    let (Some(distance), None) = (distances.next(), distances.next()) else {
+        panic!("one word has the distance: {relocations}");
+    };
+    let word = distance.split_whitespace().next().unwrap();
+    let comment = format!("# {} ", word.trim_start_matches('0'));
+    let uses = code.lines().filter(|line| line.contains(&comment)).count();
+    let sites = sections
+        .lines()
+        .find(|line| line.contains("heapprof_slot_sites"));
+    let sites = sites.unwrap_or_else(|| panic!("{sections}"));
+    let columns = sites.split("PROGBITS").nth(1).unwrap();
+    let len = columns.split_whitespace().nth(2).unwrap();
+    let listed = usize::from_str_radix(len, 16).unwrap() / 8;
+    assert!(uses > 100, "{uses}");
+    assert_eq!(uses, listed + 1);
+}
+
 /// Returns the names of the dynamic symbols, without their versions.
 fn symbols(which: &str) -> Option<BTreeSet<String>> {
     let text = said("nm", &["-D", which])?;

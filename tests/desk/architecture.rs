@@ -71,10 +71,11 @@ const OWNED: &[(&str, &str)] = &[
     ("lz4_flex", "heapprof-formats"),
     ("flate2", "heapprof-profile heapprof-web"),
     ("ruzstd", "heapprof-formats"),
-    // All but heapprof-symbolize read core files and build ids with it.
+    // heapprof-attach prepares a library with it; the others but heapprof-symbolize read core files
+    // and build ids.
     (
         "object",
-        "heapprof-symbolize heapprof-live heapprof-process heapprof-heap",
+        "heapprof-symbolize heapprof-live heapprof-process heapprof-heap heapprof-attach",
     ),
     ("addr2line", "heapprof-symbolize"),
     ("iced-x86", "heapprof-assembly"),
@@ -224,6 +225,8 @@ fn the_engine_is_a_value() {
         "engine/outside.rs LEDGER_HEADER",
         // The memory that the hooks' assembly reads, which the engine is given.
         "engine/tables/filter.rs HOOKS_FILTER",
+        // The library's number in the loader, which is the same for the whole process.
+        "platform/arch/x86_64/thread_slot.rs TLS_MODULE",
         // Places of the loader's list of objects, which are the same for the whole process.
         "platform/loader.rs DL_DEBUG_ADDR",
         "platform/loader.rs R_DEBUG",

@@ -123,7 +123,7 @@ pub struct Built {
 pub fn build(source: &str, command: &str) -> Built {
     let folder = tempfile::tempdir().unwrap();
     let end = match command.split_whitespace().next() {
-        Some("gcc") => "c",
+        Some("gcc" | "musl-gcc") => "c",
         Some("g++") => "cc",
         _ => "rs",
     };

@@ -33,9 +33,16 @@ fn those_that_can_not_be_attached_to_are_refused_untouched() {
         "system call filter",
     );
     if is_here("musl-gcc") {
-        let musl = build(WAITS, "gcc -O1");
-        musl.run("musl-gcc -O1 source.c -o with_musl");
-        refused(Waiting::new(&musl.path("with_musl"), ""), "musl");
+        // A C library that nobody knows: the program's loader has another name.
+        let other = build(WAITS, "gcc -O1");
+        let loader = other.path("other-loader.so");
+        std::fs::copy("/lib/ld-musl-x86_64.so.1", &loader).unwrap();
+        let option = format!("-Wl,-dynamic-linker,{}", loader.display());
+        other.run(&format!("musl-gcc -O1 source.c -o other {option}"));
+        refused(
+            Waiting::new(&other.path("other"), ""),
+            "neither glibc nor musl",
+        );
     }
     let mut small = Command::new("sh");
     small

@@ -171,6 +171,7 @@ pub(super) const UNSAFE: &[(&str, &[&str])] = &[
             "messages",
             "signals",
             "start",
+            "thread_local",
             "wiretap",
         ],
     ),

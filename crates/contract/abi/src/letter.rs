@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 /// Magic bytes at the start of an attachment's region.
 pub const LETTER_MAGIC: [u8; 16] = *b"heapprof region\n";
 /// Version of this layout. A letter of any other version is refused.
-pub const LETTER_VERSION: u32 = 3;
+pub const LETTER_VERSION: u32 = 4;
 /// Number of bytes of code at the start of the region. The letter follows.
 pub const CODE_LEN: usize = 4096;
 /// Offset of the saved processor state from the beginning of the letter. The length of the state
@@ -109,6 +109,8 @@ pub struct AttachLetter {
     pub may_share_ledger: u32,
     /// Mask of the signals that the thread blocks.
     pub mask: u64,
+    /// Mask of the signals that are blocked while the thread is diverted.
+    pub blocked: u64,
     /// Address of the loader's function `dlopen`.
     pub dlopen: u64,
     /// Address of the loader's function `dlsym`.

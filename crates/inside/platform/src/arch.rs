@@ -19,6 +19,12 @@ pub use portable::call;
 pub use unprepared::call;
 #[cfg(any(not(target_arch = "x86_64"), miri))]
 pub use unprepared::{prefetch, undisturbed};
+#[cfg(all(
+    feature = "late-library",
+    target_arch = "x86_64",
+    not(any(miri, shuttle))
+))]
+pub use x86_64::TLS_MODULE;
 #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
 pub(crate) use x86_64::{CLOCK_FUNCTION_NAME, THREAD_SLOT_LEN, thread_slot};
 #[cfg(all(target_arch = "x86_64", not(miri)))]

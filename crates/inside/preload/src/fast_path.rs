@@ -3,12 +3,14 @@
 //!
 //! malloc subtracts its size plus one (so that empty blocks count) from the thread's countdown. If
 //! the countdown has not run out, malloc jumps to the real function. Otherwise it jumps to the
-//! recording function, and passes its call site, too. free looks up one byte by the address. Both
-//! hooks leave the stack unchanged, so that the real function returns to the program.
+//! recording function, and passes its call site, too. (A copy of the library that is prepared for
+//! musl finds the countdown in another way.) free looks up one byte by the address. Both hooks
+//! leave the stack unchanged, so that the real function returns to the program.
 
 use std::arch::naked_asm;
 
 use heapprof_engine::CallSite;
+use heapprof_platform::{late_block, slot_site};
 
 use crate::family;
 use crate::hook::label;
@@ -21,15 +23,21 @@ pub unsafe extern "C" fn malloc(size: usize) -> *mut u8 {
     naked_asm!(
         label!(malloc),
         ".cfi_startproc",
-        "mov rax, qword ptr [rip + heapprof_tls@GOTTPOFF]",
+        "3: mov rax, qword ptr [rip + heapprof_tls@GOTTPOFF]",
         "stc",
         "sbb qword ptr fs:[rax], rdi",
-        "jb 2f",
+        "4: jb 2f",
         "jmp qword ptr [rip + heapprof_real]",
         "2: mov rsi, rsp",
         "mov rdx, rbp",
         "jmp {chosen}",
+        "5:",
+        late_block!("rax"),
+        "stc",
+        "sbb qword ptr [rax + heapprof_tls@DTPOFF], rdi",
+        "jmp 4b",
         ".cfi_endproc",
+        slot_site!("3b", "5b"),
         chosen = sym chosen_malloc,
     )
 }

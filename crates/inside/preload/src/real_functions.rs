@@ -279,7 +279,15 @@ fn next_of_family(name: &CStr) -> Option<*const c_void> {
 /// If there is none, this clears the error that the loader stores for the program.
 pub fn next(name: &CStr) -> Option<*const c_void> {
     // SAFETY: a name that ends in zero.
-    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    let find = |after| unsafe { libc::dlsym(after, name.as_ptr()) };
+    let mut found = find(libc::RTLD_NEXT);
+    if found.is_null() && loader::is_musl() {
+        // If musl has loaded this library into a running program, no other library is after it.
+        let first = find(libc::RTLD_DEFAULT);
+        if object(first) != object(next as *const c_void) {
+            found = first;
+        }
+    }
     if found.is_null() {
         // SAFETY: the function has no arguments.
         unsafe { libc::dlerror() };

@@ -5,6 +5,16 @@
 //! thread pointer. Initial-exec access to one variable of the block gives this distance. The
 //! function adds the offset that its caller passes. So it calls no function outside the library,
 //! and allocates nothing.
+//!
+//! A copy of the library that is prepared for musl has no such distance. There the function reads
+//! musl's list of blocks. musl makes a block for each library and thread when it loads the library
+//! or starts the thread.
+
+use std::arch::{asm, naked_asm};
+use std::sync::atomic::Ordering;
+
+use heapprof_platform::arch::TLS_MODULE;
+use heapprof_platform::slot_site;
 
 #[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(
@@ -15,10 +25,16 @@ std::arch::global_asm!(
     "__tls_get_addr:",
     ".cfi_startproc",
     // rdi: { module, offset in the module's block }
-    "mov rax, qword ptr [rip + heapprof_tls@GOTTPOFF]",
+    "2: mov rax, qword ptr [rip + heapprof_tls@GOTTPOFF]",
     "add rax, qword ptr [rdi + 8]",
     "add rax, qword ptr fs:[0]",
     "sub rax, qword ptr [rip + 1f]",
+    "ret",
+    "3: mov rax, qword ptr [rdi]",
+    "shl rax, 3",
+    "add rax, qword ptr fs:[8]",
+    "mov rax, qword ptr [rax]",
+    "add rax, qword ptr [rdi + 8]",
     "ret",
     ".cfi_endproc",
     ".size __tls_get_addr, . - __tls_get_addr",
@@ -27,4 +43,35 @@ std::arch::global_asm!(
     ".balign 8",
     "1: .quad heapprof_tls@DTPOFF",
     ".popsection",
+    slot_site!("2b", "3b"),
 );
+
+/// Finds the number of this library, if this is a copy that is prepared for musl. Runs before
+/// anything else of this library.
+pub fn prepare() {
+    let distance: usize;
+    // SAFETY: reads a word that the loader has filled; the loader of the copy leaves it zero.
+    unsafe {
+        asm!("mov {}, qword ptr [rip + heapprof_tls@GOTTPOFF]",
+             out(reg) distance, options(pure, readonly, nostack, preserves_flags));
+    }
+    if distance == 0 {
+        // SAFETY: the function has no arguments.
+        TLS_MODULE.store(unsafe { find_module() }, Ordering::Relaxed);
+    }
+}
+
+/// Returns the number of this library among those with thread-local storage.
+#[unsafe(naked)]
+unsafe extern "C" fn find_module() -> usize {
+    naked_asm!(
+        ".cfi_startproc",
+        // The sequence that linkers know for a call of this function, which leaves rdi as it is.
+        "data16 lea rdi, [rip + heapprof_tls_late@TLSGD]",
+        ".value 0x6666",
+        "rex64 call __tls_get_addr@PLT",
+        "mov rax, qword ptr [rdi]",
+        "ret",
+        ".cfi_endproc",
+    )
+}

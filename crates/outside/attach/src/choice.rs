@@ -9,10 +9,11 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use heapprof_memory::Memory;
-use heapprof_process::maps::ProcessMapping;
 use heapprof_process::{is_there, run_state, status};
 
+use crate::c_library::CLibrary;
 use crate::error::AttachError;
+use crate::musl::MuslFile;
 use crate::process::{TargetProcess, permission_error};
 use crate::region::AttachRegion;
 use crate::suspended_thread::has_signals;
@@ -70,6 +71,8 @@ fn contains_address(places: &[Range<u64>], address: u64) -> bool {
 pub(crate) struct SafeThreadSelector<'a> {
     process: &'a TargetProcess,
     forbidden_code: Vec<Range<u64>>,
+    /// musl, if the program uses it.
+    musl: Option<MuslFile>,
     ends: Option<Range<u64>>,
     loader: Vec<Range<u64>>,
     tables: EhFrameTables<'a>,
@@ -79,26 +82,39 @@ pub(crate) struct SafeThreadSelector<'a> {
 }
 
 impl<'a> SafeThreadSelector<'a> {
-    pub(crate) fn new(process: &'a TargetProcess, region: Option<AttachRegion>) -> Self {
-        let loader = process.map_of(process.loader()).map(|map| map.path.clone());
-        let is_loader = |path: &[u8]| loader.as_deref() == Some(path);
-        let loader = process.maps.iter();
-        let loader = loader.filter(|map| map.is_code && is_loader(&map.path));
+    /// Reads the program's code.
+    ///
+    /// # Errors
+    /// Signal handlers of a program of musl could not be recognized.
+    pub(crate) fn new(
+        process: &'a TargetProcess,
+        region: Option<AttachRegion>,
+    ) -> Result<Self, AttachError> {
         // A thread that was diverted into the region before may still be there.
         let of_region = region.map(AttachRegion::code);
-        Self {
+        let ours = process.own_code().chain(of_region);
+        let (musl, code, ends, loader) = match process.c_library {
+            CLibrary::Glibc => {
+                let (code, loader) = (process.forbidden_code(), process.loader_code());
+                (None, code, process.thread_end_code(), loader)
+            }
+            CLibrary::Musl => {
+                let musl = MuslFile::new(process)
+                    .ok_or(AttachError::Missing("the end of signal handlers"))?;
+                let code = musl.forbidden_code(process);
+                (Some(musl), code, None, Vec::new())
+            }
+        };
+        Ok(Self {
             process,
-            forbidden_code: process
-                .forbidden_code()
-                .into_iter()
-                .chain(of_region)
-                .collect(),
-            ends: process.thread_end_code(),
-            loader: loader.map(ProcessMapping::range).collect(),
+            forbidden_code: code.into_iter().chain(ours).collect(),
+            musl,
+            ends,
+            loader,
             tables: EhFrameTables::new(process),
             given_up: RefCell::new(Vec::new()),
             since: Instant::now(),
-        }
+        })
     }
 
     /// Stops a safe thread, and returns it with its number. Among equally suitable threads, `first`
@@ -225,6 +241,14 @@ impl<'a> SafeThreadSelector<'a> {
         if contains_address(places, pc) {
             return true;
         }
+        // A stack that can't be read does not count as safe.
+        let words = self.stack_words(stack);
+        words.is_none_or(|words| words.iter().any(|&word| contains_address(places, word)))
+    }
+
+    /// Reads the words of a thread's stack, from the address `stack` on. Returns `None` if it can't
+    /// be read.
+    fn stack_words(&self, stack: u64) -> Option<Vec<u64>> {
         let stack = stack & !7;
         // The thread may have moved on while its stack is read. If the stack's mapping is not
         // known, only its page is read.
@@ -234,14 +258,9 @@ impl<'a> SafeThreadSelector<'a> {
             .map_or(stack + 4096 - stack % 4096, |map| map.end);
         let len = (end.saturating_sub(stack)).min(MAX_STACK_SCAN) as usize;
         let mut bytes = vec![0; len];
-        // A stack that can't be read does not count as safe.
-        if !self.process.memory().read(stack, &mut bytes) {
-            return true;
-        }
+        let is_read = self.process.memory().read(stack, &mut bytes);
         let words = bytes.as_chunks::<8>().0.iter();
-        words
-            .map(|word| u64::from_ne_bytes(*word))
-            .any(|word| contains_address(places, word))
+        is_read.then(|| words.map(|word| u64::from_ne_bytes(*word)).collect())
     }
 
     /// Stops a thread, whatever code it runs. Returns `None` if the thread can't be stopped now.
@@ -274,6 +293,11 @@ impl<'a> SafeThreadSelector<'a> {
         let (pc, stack) = stopped.place();
         if self.ends.as_ref().is_some_and(|ends| ends.contains(&pc)) {
             return false;
+        }
+        if let Some(musl) = &self.musl {
+            let words = self.stack_words(stack);
+            return words.is_some_and(|words| musl.is_free(stopped, &words))
+                && !self.is_in(&self.forbidden_code, pc, stack);
         }
         match self.tables.calls(&stopped.registers()) {
             Some(calls) => !calls
@@ -330,7 +354,7 @@ mod tests {
         // The kernel resumes a thread when the thread that traces it ends.
         let region = std::thread::scope(|scope| {
             let work = scope.spawn(|| {
-                let selector = SafeThreadSelector::new(&process, None);
+                let selector = SafeThreadSelector::new(&process, None).unwrap();
                 let (tid, stopped) = selector.stop(0).unwrap();
                 assert_eq!(tid, pid);
                 let (pc, stack) = stopped.place();

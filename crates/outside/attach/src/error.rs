@@ -31,12 +31,15 @@ pub enum AttachError {
     /// The program's loader has not finished yet.
     #[error("it is just starting: its loader has not loaded the C library yet; try again")]
     Starting,
-    /// The program uses a C library other than glibc.
+    /// The program uses a C library other than glibc and musl.
+    #[error("its C library is neither glibc nor musl, and libheapprof.so needs one of them")]
+    OtherLibrary,
+    /// The library was built without what musl needs to load it into a running program.
     #[error(
-        "its C library is {0}, and libheapprof.so is loaded only into running programs of \
-             glibc; record it from its start"
+        "this libheapprof.so can't be loaded into a running program of musl; record it from its \
+         start"
     )]
-    OtherLibrary(&'static str),
+    NotForMusl,
     /// A part of the program that is needed for attaching was not found.
     #[error("{0} was not found in it")]
     Missing(&'static str),

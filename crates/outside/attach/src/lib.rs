@@ -16,6 +16,8 @@ mod error;
 #[cfg(target_arch = "x86_64")]
 mod arch;
 #[cfg(target_arch = "x86_64")]
+mod c_library;
+#[cfg(target_arch = "x86_64")]
 mod child_process;
 #[cfg(target_arch = "x86_64")]
 mod choice;
@@ -24,7 +26,11 @@ mod filter;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod fixture;
 #[cfg(target_arch = "x86_64")]
+mod late_library;
+#[cfg(target_arch = "x86_64")]
 mod memory;
+#[cfg(target_arch = "x86_64")]
+mod musl;
 #[cfg(target_arch = "x86_64")]
 mod process;
 #[cfg(target_arch = "x86_64")]

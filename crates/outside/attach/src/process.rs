@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use crate::arch::SYSTEM_CALL;
+use crate::c_library::CLibrary;
 use crate::error::AttachError;
 use crate::memory::{TargetMemory, TargetMemoryFile};
 
@@ -38,6 +39,7 @@ pub(crate) struct TargetProcess {
     pub(crate) maps: Vec<ProcessMapping>,
     objects: Vec<LoadedObject>,
     loader: u64,
+    pub(crate) c_library: CLibrary,
 }
 
 fn path(pid: u32, file: &str) -> PathBuf {
@@ -150,9 +152,15 @@ impl TargetProcess {
             maps,
             objects: Vec::new(),
             loader: 0,
+            c_library: CLibrary::Glibc,
         };
         process.find_loader()?;
         Ok(process)
+    }
+
+    /// Returns the address ranges of the loader's code.
+    pub(crate) fn loader_code(&self) -> Vec<Range<u64>> {
+        self.code_of(self.loader)
     }
 
     /// Returns the address of the loader.
@@ -186,12 +194,7 @@ impl TargetProcess {
         let mut name = [0; 256];
         let read = memory.text(interpreter, &mut name);
         let name = String::from_utf8_lossy(&name[..read.unwrap_or(0)]).into_owned();
-        if name.contains("ld-musl") {
-            return Err(AttachError::OtherLibrary("musl"));
-        }
-        if !name.contains("ld-linux") {
-            return Err(AttachError::OtherLibrary("not glibc"));
-        }
+        self.c_library = CLibrary::from_loader(&name).ok_or(AttachError::OtherLibrary)?;
         self.loader = loaded_modules::auxiliary_value(&auxiliary, AT_BASE).unwrap_or(0);
         let objects = loaded_modules::objects_from_executable(memory, executable.object);
         self.objects = objects.take(MAX_OBJECTS).collect();
@@ -201,12 +204,13 @@ impl TargetProcess {
         Ok(())
     }
 
-    /// Whether the C library is mapped. The loader maps it before any code of the program runs.
+    /// Whether the C library is mapped. glibc's loader maps it before any code of the program runs.
     fn has_c_library(&self) -> bool {
-        self.maps.iter().any(|map| {
-            let name = map.path.rsplit(|&byte| byte == b'/').next();
-            name.is_some_and(|name| name.starts_with(b"libc.so") || name.starts_with(b"libc-"))
-        })
+        self.c_library == CLibrary::Musl
+            || self.maps.iter().any(|map| {
+                let name = map.path.rsplit(|&byte| byte == b'/').next();
+                name.is_some_and(|name| name.starts_with(b"libc.so") || name.starts_with(b"libc-"))
+            })
     }
 
     /// Whether the executable's file names a loader. Unlike the process's mappings, the file is
@@ -267,9 +271,14 @@ impl TargetProcess {
         same.map(ProcessMapping::range).collect()
     }
 
-    /// Returns the code in which a diverted thread must not be, and to which it must not return:
-    /// the loader, the allocator, the functions that start threads and fork, and heapprof's
-    /// library.
+    /// Returns the code of heapprof's library in the program.
+    pub(crate) fn own_code(&self) -> impl Iterator<Item = Range<u64>> {
+        let ours = self.maps.iter().filter(|map| is_ours(map) && map.is_code);
+        ours.map(ProcessMapping::range)
+    }
+
+    /// Returns the code in which a diverted thread of glibc must not be, and to which it must not
+    /// return: the loader, the allocator, and the functions that start threads and fork.
     pub(crate) fn forbidden_code(&self) -> Vec<Range<u64>> {
         /// Number of bytes of glibc's allocator code before its first exported function.
         const ALLOCATOR_MARGIN: u64 = 20 << 10;
@@ -317,12 +326,10 @@ impl TargetProcess {
             "__register_atfork",
         ];
         all.extend(apart.iter().filter_map(|name| names_of(&[name])));
-        let ours = self.maps.iter().filter(|map| is_ours(map) && map.is_code);
-        all.extend(ours.map(ProcessMapping::range));
         all
     }
 
-    /// Returns the code in which threads begin and end. No thread is diverted there.
+    /// Returns the code of glibc in which threads begin and end. No thread is diverted there.
     pub(crate) fn thread_end_code(&self) -> Option<Range<u64>> {
         /// Largest distance from `pthread_create` back to the code in which a new thread begins.
         const THREAD_START_MARGIN: u64 = 8 << 10;
@@ -333,8 +340,9 @@ impl TargetProcess {
     /// Returns the address of an instruction that makes a system call.
     pub(crate) fn system_call(&self) -> Option<u64> {
         let found = self.symbol("syscall")?;
-        let mut code = [0; 64];
-        self.memory().read(found.address, &mut code);
+        let mut code = [0; 256];
+        let code = &mut code[..found.size.min(256) as usize];
+        self.memory().read(found.address, code);
         let at = code.windows(2).position(|two| two == SYSTEM_CALL)?;
         Some(found.address + at as u64)
     }

@@ -11,11 +11,12 @@ use heapprof_process::{is_there, start_ticks, status};
 
 use crate::arch::stub;
 use crate::attach_options::{AttachOptions, AttachOutcome};
+use crate::c_library::CLibrary;
 use crate::choice::SafeThreadSelector;
 use crate::error::AttachError;
 use crate::process::{TargetProcess, has_filter, is_ours};
 use crate::region::{AttachRegion, field, map};
-use crate::{child_process, filter, process_file};
+use crate::{child_process, filter, late_library, process_file};
 
 /// How long a diverted thread may take to come back.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -80,7 +81,7 @@ impl AttachTarget {
         }
         let function = |name| {
             let found = process.symbol(name).map(|found| found.address);
-            found.ok_or(AttachError::Missing("a usable loader (glibc's dlopen)"))
+            found.ok_or(AttachError::Missing("a usable loader (dlopen)"))
         };
         let functions = [
             function("dlopen")?,
@@ -143,7 +144,12 @@ impl AttachTarget {
         library: &[u8],
         wished: AttachOptions,
     ) -> Result<AttachOutcome, AttachError> {
-        let choice = SafeThreadSelector::new(&self.process, self.region);
+        let prepared = match self.process.c_library {
+            CLibrary::Glibc => None,
+            CLibrary::Musl => Some(late_library::prepare(library).ok_or(AttachError::NotForMusl)?),
+        };
+        let library = prepared.as_deref().unwrap_or(library);
+        let choice = SafeThreadSelector::new(&self.process, self.region)?;
         let memory = self.process.memory();
         let mut before = None;
         if let Some(region) = self.region {
@@ -243,7 +249,7 @@ impl AttachTarget {
     fn detach_here(&self) -> Result<(u32, Duration), AttachError> {
         let region = self.region.ok_or(AttachError::NotAttached)?;
         let memory = self.process.memory();
-        let choice = SafeThreadSelector::new(&self.process, self.region);
+        let choice = SafeThreadSelector::new(&self.process, self.region)?;
         self.wait_for_last(region, &choice)?;
         let before = self.previous_attachment(region)?;
         if !before.is_attached {
@@ -351,6 +357,8 @@ impl AttachTarget {
             .mask()
             .map_err(|error| AttachError::KernelError("ptrace", error))?;
         region.write(memory, field!(mask), &mask.to_ne_bytes())?;
+        let blocked = self.process.c_library.blocked_signals();
+        region.write(memory, field!(blocked), &blocked.to_ne_bytes())?;
         let registers: Vec<u8> = stopped
             .registers()
             .iter()
@@ -358,7 +366,7 @@ impl AttachTarget {
             .collect();
         region.write(memory, field!(registers), &registers)?;
         let (at, stack, letter) = region.entry_addresses();
-        let sent = stopped.send(at, stack, letter);
+        let sent = stopped.send(at, stack, letter, blocked);
         sent.map_err(|error| AttachError::KernelError("ptrace", error))?;
         let kept = self.wait_for(region, choice, since)?;
         Ok((kept, since.elapsed()))

@@ -23,10 +23,6 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// stop from the signal.
 const SYSCALL_STOP_FLAG: i32 = 0x80;
 
-/// Signals that are blocked while a thread is diverted: all but SIGSETXID, for whose handler libc
-/// waits.
-static BLOCKED_SIGNALS: u64 = !(1 << 32);
-
 /// System calls that fail with EINTR when their thread is stopped, and that heapprof repeats,
 /// because they had no effect: read, readv, write and writev of sockets with a time limit,
 /// sendmmsg, io_uring_enter, epoll_wait, epoll_pwait, epoll_pwait2, rt_sigtimedwait, semop,
@@ -198,6 +194,13 @@ impl StoppedThread {
         self.registers.place()
     }
 
+    /// Returns the number and the first argument of the system call in which the thread was
+    /// stopped; `None` if it was stopped elsewhere.
+    pub(crate) fn call_in_kernel(&self) -> Option<(i64, u64)> {
+        let call = self.registers.stopped_call()?;
+        Some((call.number, self.registers.first_argument()))
+    }
+
     /// Whether the thread is inside a restartable sequence (rseq). `read` reads a word of the
     /// program's memory.
     pub(crate) fn is_in_sequence(&self, read: impl Fn(u64) -> Option<u64>) -> bool {
@@ -339,12 +342,12 @@ impl StoppedThread {
     }
 
     /// Resumes the thread in the stub at `at`, with its stack at `stack` and the letter at
-    /// `letter`. From then on the stub controls the thread.
-    pub(crate) fn send(mut self, at: u64, stack: u64, letter: u64) -> io::Result<()> {
+    /// `letter`, and with the signals `blocked` blocked. From then on the stub controls the thread.
+    pub(crate) fn send(mut self, at: u64, stack: u64, letter: u64, blocked: u64) -> io::Result<()> {
         self.write(&self.registers.for_stub(at, stack, letter))?;
         self.has_gone_on = true;
         // The code there blocks these signals, too, and unblocks them at the end.
-        let from = &raw const BLOCKED_SIGNALS as usize;
+        let from = &raw const blocked as usize;
         ptrace(SET_SIGNAL_MASK, self.tid, size_of::<u64>(), from)?;
         ptrace(libc::PTRACE_DETACH, self.tid, 0, 0).map(drop)
     }

@@ -16,17 +16,34 @@ use crate::stack::walk::StackBounds;
 /// is an address in its static thread-local storage, which libc puts above the stack of every
 /// thread except the main thread.
 pub(crate) fn find(slot: usize, local: usize) -> StackBounds {
+    let local = static_local(local);
     described(local).unwrap_or_else(|| find_mapped(slot, local))
 }
 
-/// Returns the bounds of this thread's own stack from libc's descriptor of the thread. The stack
-/// ends at `local`. Returns `None` if the bounds are not found.
+/// Returns an address in this thread's static thread-local storage. `local` is such an address,
+/// except in a library that musl has loaded into a running program.
+#[cfg(all(target_arch = "x86_64", target_env = "gnu", not(miri)))]
+fn static_local(local: usize) -> usize {
+    match loader::is_musl() {
+        // musl's descriptor of the thread is at its end. SAFETY: always succeeds.
+        true => unsafe { libc::pthread_self() as usize },
+        false => local,
+    }
+}
+
+#[cfg(not(all(target_arch = "x86_64", target_env = "gnu", not(miri))))]
+fn static_local(local: usize) -> usize {
+    local
+}
+
+/// Returns the bounds of this thread's own stack from libc's descriptor of the thread. In glibc the
+/// stack ends at `local`. Returns `None` if the bounds are not found.
 ///
 /// This is quicker than reading the kernel's list of mappings, which grows with each thread.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu", not(miri)))]
 fn described(local: usize) -> Option<StackBounds> {
     match loader::is_musl() {
-        true => described_by_musl(local),
+        true => described_by_musl(),
         false => described_by_glibc(local),
     }
 }
@@ -70,7 +87,7 @@ fn described_by_glibc(local: usize) -> Option<StackBounds> {
 /// layout of this structure is not public, so this function searches it for four words that fit.
 /// The main thread has no such words.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu", not(miri)))]
-fn described_by_musl(local: usize) -> Option<StackBounds> {
+fn described_by_musl() -> Option<StackBounds> {
     /// Number of words that are searched. Every `struct pthread` of musl has more words.
     const DESCRIPTOR_WORDS: usize = 192 / 8;
     // SAFETY: always succeeds.
@@ -90,10 +107,10 @@ fn described_by_musl(local: usize) -> Option<StackBounds> {
             && map % PAGE_SIZE == 0
             && map <= start
             && start < stack_end
-            && stack_end <= local
-            && local < this
+            && stack_end <= this
             && this < map_end;
-        is_stack.then_some(StackBounds { start, end: local })
+        let end = stack_end;
+        is_stack.then_some(StackBounds { start, end })
     })
 }
 

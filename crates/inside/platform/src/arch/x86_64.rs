@@ -13,6 +13,8 @@ pub use floating_point::undisturbed;
 pub(crate) use stack_switch::{call_on_stack, clone_on_stack};
 #[cfg(not(miri))]
 pub use system_call::call;
+#[cfg(all(feature = "late-library", not(any(miri, shuttle))))]
+pub use thread_slot::TLS_MODULE;
 #[cfg(not(any(miri, shuttle)))]
 pub(crate) use thread_slot::{THREAD_SLOT_LEN, thread_slot};
 

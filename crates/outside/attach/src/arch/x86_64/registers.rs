@@ -48,6 +48,11 @@ impl ThreadRegisters {
         })
     }
 
+    /// Returns the first argument of the system call in which the thread was stopped.
+    pub(crate) fn first_argument(&self) -> u64 {
+        self.0.rdi
+    }
+
     /// Returns the registers with which the thread resumes its own code. With `again`, the thread
     /// makes this system call first.
     pub(crate) fn on_resume(&self, again: Option<i64>) -> Self {

@@ -40,7 +40,7 @@ std::arch::global_asm!(
     // signals, too, and has put the former mask into the letter.
     "mov eax, 14",
     "mov edi, 2",
-    "lea rsi, [rip + .Lall]",
+    "lea rsi, [rbx + {blocked}]",
     "xor edx, edx",
     "mov r10d, 8",
     "syscall",
@@ -202,8 +202,6 @@ std::arch::global_asm!(
     "mov byte ptr [rsi], 0",
     "jmp .Ldone",
     ".balign 8",
-    // All but SIGSETXID: libc waits for its handler in each thread, with a lock taken meanwhile.
-    ".Lall: .quad 0xfffffffeffffffff",
     ".Lmxcsr: .long 0x1f80",
     ".Lname: .asciz \"libheapprof.so\"",
     ".Lsymbol: .asciz \"heapprof_letter\"",
@@ -212,6 +210,7 @@ std::arch::global_asm!(
     progress = const offset_of!(AttachLetter, progress),
     failure = const offset_of!(AttachLetter, failure),
     mask = const offset_of!(AttachLetter, mask),
+    blocked = const offset_of!(AttachLetter, blocked),
     enter = const offset_of!(AttachLetter, enter),
     file = const offset_of!(AttachLetter, file),
     library = const offset_of!(AttachLetter, library),
