@@ -123,6 +123,8 @@ macro_rules! wrappers {
             "CPython 3.14 (Include/internal/pycore_object_alloc.h), and heapprof's own":
                 r"_?PyObject_MallocWithType",
                 r"heapprof(_providers)?::python::objects::(wrappers::)?made_by_(malloc|calloc|realloc)(::<.*>)?";
+            "heapprof's own library, which has no names in a release":
+                r"libheapprof\.so\+0x[0-9a-f]+";
         }
     };
 }
@@ -164,6 +166,7 @@ pub fn after_allocators(drop_frames: &str) -> Option<&str> {
     };
     drop_frames
         .strip_prefix(ALLOCATOR_REGEX)
+        .or_else(|| shorter("|libheapprof", ""))
         .or_else(|| shorter("|heapprof(", EARLIER_OWN_FUNCTIONS))
         .or_else(|| shorter("|_?PyObject_MallocWithType", ""))
 }
@@ -177,6 +180,7 @@ mod tests {
         let before = |first_new: &str| ALLOCATOR_REGEX.split_once(first_new).unwrap().0;
         for table in [
             ALLOCATOR_REGEX.to_string(),
+            before("|libheapprof").to_string(),
             before("|heapprof(").to_string() + EARLIER_OWN_FUNCTIONS,
             before("|_?PyObject_MallocWithType").to_string(),
         ] {

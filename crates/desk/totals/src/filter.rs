@@ -467,6 +467,7 @@ mod tests {
             "Perl_safesysrealloc",
             "_PyObject_Malloc",
             "PyMem_RawMalloc",
+            "libheapprof.so+0x11eed0",
             "ngx_pcalloc",
             "sqlite3DbMallocRawNN",
             "sqlite3_malloc64",
