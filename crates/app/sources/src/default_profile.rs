@@ -76,7 +76,8 @@ pub(crate) fn newest() -> Result<String> {
     bail!("no PROFILE is given, and there is no heapprof recording in this folder; give a file")
 }
 
-fn open(path: &Path) -> io::Result<File> {
+/// Opens a file to read it, unless it is a link.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let flags = flags | rustix::fs::OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, rustix::fs::Mode::empty())?.into())

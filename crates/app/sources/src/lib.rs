@@ -14,6 +14,7 @@ mod debuginfod;
 mod default_profile;
 mod fetch;
 mod host;
+mod largest_process;
 mod own_recording;
 mod settings;
 mod shell_source;

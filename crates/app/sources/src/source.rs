@@ -24,10 +24,11 @@ use heapprof_text::file_name as name;
 use rustix::process::geteuid;
 
 use crate::host::{ProgressReader, SourceError, SourceHost};
+use crate::largest_process::LargestProcess;
 use crate::own_recording::is_own_recording;
 use crate::settings::SourceSettings;
 use crate::shell_source::{ShellSource, is_database};
-use crate::{default_profile, fetch};
+use crate::{default_profile, fetch, largest_process};
 
 /// What standard input is used for.
 #[derive(Clone, Copy)]
@@ -176,9 +177,20 @@ impl ProfileSources {
             );
         }
         let newest = default_profile::newest()?;
-        self.host
-            .note(&format!("reading {newest}, the newest recording here"));
-        Ok(vec![newest])
+        Ok(vec![match largest_process::find(&newest) {
+            None => {
+                let note = format!("reading {newest}, the newest recording here");
+                self.host.note(&note);
+                newest
+            }
+            Some(LargestProcess { path, processes }) => {
+                self.host.note(&format!(
+                    "reading {path}, the largest of the {processes} processes of the newest \
+                     recording here, {newest}"
+                ));
+                path
+            }
+        }])
     }
 
     /// Returns the arguments, or those of the shell's source if there are none.

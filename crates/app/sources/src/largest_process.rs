@@ -1,0 +1,79 @@
+//! Finds the process of a recording that is most worth reading: a recorded shell or launcher holds
+//! next to nothing itself.
+
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use heapprof_profile::{Profile, ReadOptions, decode_with};
+use heapprof_text::file_name as name;
+
+use crate::default_profile::open;
+
+/// Maximum number of children's profiles that are read.
+const MAX_CHILDREN: usize = 100;
+/// Maximum length of a profile that is read, in bytes. All together may have ten times as much.
+const MAX_PROFILE_BYTES: u64 = 16 << 20;
+const MAX_TOTAL_BYTES: u64 = 10 * MAX_PROFILE_BYTES;
+/// The ending of profiles' names, and that of the folder with the profiles of children.
+const PROFILE_SUFFIX: &str = ".pb.gz";
+const CHILDREN_SUFFIX: &str = ".children";
+
+/// A child with more memory than the process that was recorded first.
+pub(crate) struct LargestProcess {
+    pub(crate) path: String,
+    /// The number of processes that were compared.
+    pub(crate) processes: usize,
+}
+
+/// Returns the child with the largest peak, if it is more than twice that of the process whose
+/// profile is `main`, as after `record`. Files that can't be read are left out.
+pub(crate) fn find(main: &str) -> Option<LargestProcess> {
+    let folder = main.strip_suffix(PROFILE_SUFFIX)?.to_string() + CHILDREN_SUFFIX;
+    let folder = name::path(&folder);
+    let is_folder = std::fs::symlink_metadata(&folder).is_ok_and(|found| found.is_dir());
+    let entries = std::fs::read_dir(&folder).ok().filter(|_| is_folder)?;
+    let user = rustix::process::geteuid().as_raw();
+    let mut children: Vec<(u64, PathBuf)> = entries
+        .filter_map(Result::ok)
+        .filter_map(|entry| {
+            let found = entry.metadata().ok()?;
+            let name = name::encode_name(&entry.file_name());
+            let is_profile = !name.starts_with('.') && name.ends_with(PROFILE_SUFFIX);
+            let is_read = is_profile && found.is_file() && found.uid() == user;
+            (is_read && found.len() <= MAX_PROFILE_BYTES).then(|| (found.len(), entry.path()))
+        })
+        .collect();
+    // Much memory has many stacks.
+    children.sort_unstable_by(|a, b| b.cmp(a));
+    children.truncate(MAX_CHILDREN);
+    let mut left = MAX_TOTAL_BYTES;
+    children.retain(|(len, _)| {
+        let rest = left.checked_sub(*len);
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    });
+    let peaks = children
+        .iter()
+        .filter_map(|(_, path)| Some((peak(path)?, path)));
+    let (most, path) = peaks.max()?;
+    (most / 2 > peak(&name::path(main))?).then(|| LargestProcess {
+        path: name::encode_name(path.as_os_str()),
+        processes: children.len() + 1,
+    })
+}
+
+/// Returns the peak of a process in bytes; `None` if its profile can't be read, or has none.
+fn peak(path: &Path) -> Option<i128> {
+    let file = open(path).ok()?.take(MAX_PROFILE_BYTES);
+    let options = ReadOptions::default().max_inflated(4 * MAX_TOTAL_BYTES);
+    let profile = decode_with(file, options).ok()?;
+    let total = |name| Some(total(&profile, profile.find_sample_type(name).ok()?));
+    total("peak_space").or_else(|| total("inuse_space"))
+}
+
+fn total(profile: &Profile, column: usize) -> i128 {
+    let samples = &profile.samples;
+    let all = (0..samples.len()).map(|i| i128::from(samples.values(i)[column]));
+    all.sum()
+}
