@@ -51,3 +51,8 @@ pub use error::AttachError;
 #[cfg(target_arch = "x86_64")]
 pub use suspended_thread::SuspendedThread;
 pub use target::AttachTarget;
+
+/// Whether the program of a process can't be attached to, whoever tries it and whenever.
+pub fn is_refused(pid: u32) -> bool {
+    AttachTarget::open(pid, &[]).is_err_and(|error| error.is_of_program())
+}

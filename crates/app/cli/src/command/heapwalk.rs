@@ -11,6 +11,7 @@ use heapprof_report::{
 use super::target::{self, with_advice};
 use crate::args::HeapwalkArgs;
 use crate::context::{CommandContext, row_limit, screen_width};
+use crate::process_choice;
 use crate::{messages, name, output};
 
 pub(super) fn run(context: &CommandContext, args: &HeapwalkArgs) -> Result<()> {
@@ -135,11 +136,13 @@ fn note_next(args: &HeapwalkArgs) {
     let is_all = args.who.is_none() && args.bytes.is_none() && !args.retained && !args.allocator;
     let is_process = !args.target.starts_with("core:");
     let is_recorded = || OutsideProcess::find(&args.target).is_ok();
+    let is_refused = || process_choice::find(&args.target).is_ok_and(heapprof_attach::is_refused);
     if is_all
         && is_process
         && args.format == ReportFormat::Text
         && args.output.is_none()
         && !is_recorded()
+        && !is_refused()
     {
         let target = name::quoted(name::path(&args.target).as_os_str());
         messages::note(&format!(

@@ -87,7 +87,7 @@ fn of_process(pid: u32, answer: &MemoryAnswer, all: &mut NextCommands) {
             format!("heapprof top pid:{pid}"),
             "all functions, by what they hold",
         );
-    } else if is_seen {
+    } else if is_seen && !heapprof_attach::is_refused(pid) {
         let attach = format!("heapprof attach {pid} --for 1m{}", period_option(answer));
         all.add(attach, "which functions allocate, from now on");
     }
