@@ -66,6 +66,7 @@ impl RecordedProcess {
 pub fn profile_answer(source: QuestionSource) -> Result<MemoryAnswer> {
     let process = RecordedProcess::new(&source.profile);
     let name = source.name.clone();
+    let blocks = total(&source.profile, "peak_objects");
     let functions = RecordedFunctions::new(source, process.peak.map(|_| PEAK))?;
     let mut answer = MemoryAnswer {
         name: process.name.unwrap_or(name),
@@ -79,7 +80,12 @@ pub fn profile_answer(source: QuestionSource) -> Result<MemoryAnswer> {
     let recorded = match process.peak {
         Some(peak) => {
             answer.basis = AnswerTotal::PeakResident;
-            add_resident(&mut answer, peak, &process.parts, functions.bytes)
+            let heap = RecordedHeap {
+                bytes: functions.bytes,
+                error: sampling_error(functions.bytes, functions.period),
+                blocks,
+            };
+            add_resident(&mut answer, peak, &process.parts, heap)
         }
         None => {
             answer.basis = AnswerTotal::InProfile;
@@ -108,14 +114,58 @@ pub fn profile_answer(source: QuestionSource) -> Result<MemoryAnswer> {
     Ok(answer)
 }
 
-/// Adds what was resident at the peak beside the `heap` bytes that the recording knows. Returns how
-/// much of these was resident.
+/// What a recording knows of the heap at the peak.
+#[derive(Clone, Copy, Debug, Default)]
+struct RecordedHeap {
+    bytes: u64,
+    /// How many more bytes the heap may have had, because only samples were recorded.
+    error: u64,
+    blocks: u64,
+}
+
+impl RecordedHeap {
+    /// Returns what the part of the memory may be that was not recorded, if its size needs no other
+    /// reason.
+    fn explain(self, rest: u64) -> Option<&'static str> {
+        /// The bytes by which malloc makes a block larger on average, with its own word.
+        const ROUNDING: u64 = 16;
+        let rounding = self.blocks.saturating_mul(ROUNDING);
+        match rest {
+            rest if rest <= rounding => Some("malloc's rounding"),
+            rest if rest <= rounding.saturating_add(self.error) => {
+                Some("within the error of the sample, or malloc's rounding")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Returns how many more bytes a sampled heap may have had, with a probability of 97.5 %: about
+/// twice the standard deviation of an estimate from one sample every `period` bytes. It is 0 if all
+/// allocations are recorded.
+fn sampling_error(bytes: u64, period: u64) -> u64 {
+    (2.0 * (bytes as f64 * period as f64).sqrt()) as u64
+}
+
+/// Returns the sum of a sample type's values; 0 if the profile does not have it.
+fn total(profile: &Profile, sample_type: &str) -> u64 {
+    let Ok(column) = profile.find_sample_type(sample_type) else {
+        return 0;
+    };
+    let samples = &profile.samples;
+    let all = (0..samples.len()).map(|i| i128::from(samples.values(i)[column]));
+    u64::try_from(all.sum::<i128>()).unwrap_or(0)
+}
+
+/// Adds what was resident at the peak beside the heap that the recording knows. Returns how much of
+/// the heap was resident.
 fn add_resident(
     answer: &mut MemoryAnswer,
     peak: PeakResident,
     parts: &[PeakPart],
-    heap: u64,
+    recorded_heap: RecordedHeap,
 ) -> u64 {
+    let heap = recorded_heap.bytes;
     let mappings: Vec<MeasuredMapping> = parts.iter().filter_map(mapping_of).collect();
     let sizes = mappings.iter().map(|mapping| mapping.usage.rss);
     let seen = sizes.fold(0, u64::saturating_add);
@@ -155,6 +205,7 @@ fn add_resident(
     let rest = private.saturating_add(grown) - recorded;
     // What was recorded may be in malloc's heap and in mappings, so only bounds are known.
     let detail = match rest / 2 {
+        _ if let Some(why) = recorded_heap.explain(rest) => why,
         half if grown > half => "it grew too fast for a closer look",
         half if anonymous.saturating_sub(recorded) > half => {
             "mapped by the program, or by another allocator"
@@ -217,11 +268,38 @@ mod tests {
             bytes: peak * MIB,
             of_program: (peak - 1) * MIB,
         };
-        let recorded = add_resident(&mut answer, peak, parts, heap * MIB) / MIB;
+        let recorded = add_resident(&mut answer, peak, parts, heap_of(heap)) / MIB;
         let sum: u64 = answer.parts.iter().map(|part| part.bytes).sum();
         assert_eq!(sum + recorded * MIB, answer.total);
         let text = |part: &AnswerPart| format!("{} {}", part.kind.name(), part.bytes / MIB);
         (answer.parts.iter().map(text).collect(), recorded)
+    }
+
+    /// Returns a heap that is known exactly, in few blocks.
+    fn heap_of(mib: u64) -> RecordedHeap {
+        RecordedHeap {
+            bytes: mib * MIB,
+            ..RecordedHeap::default()
+        }
+    }
+
+    #[test]
+    fn an_error_and_rounding_come_before_other_reasons() {
+        let heap = RecordedHeap {
+            bytes: 60 * MIB,
+            error: 8 * MIB,
+            blocks: 200_000,
+        };
+        for (rest, expected) in [
+            (3 * MIB, Some("malloc's rounding")),
+            (
+                11 * MIB,
+                Some("within the error of the sample, or malloc's rounding"),
+            ),
+            (12 * MIB, None),
+        ] {
+            assert_eq!(heap.explain(rest), expected, "{rest}");
+        }
     }
 
     #[test]
@@ -265,7 +343,7 @@ mod tests {
                 bytes: peak * MIB,
                 of_program: (peak - 1) * MIB,
             };
-            add_resident(&mut answer, peak, &known, heap * MIB);
+            add_resident(&mut answer, peak, &known, heap_of(heap));
             let part = answer.part(PartKind::Unrecorded).unwrap();
             assert_eq!(part.detail, why, "{heap}");
         }
@@ -276,7 +354,7 @@ mod tests {
             bytes: 150 * MIB,
             of_program: 150 * MIB,
         };
-        add_resident(&mut answer, peak, &heap, 20 * MIB);
+        add_resident(&mut answer, peak, &heap, heap_of(20));
         let part = answer.part(PartKind::Unrecorded).unwrap();
         assert_eq!(part.detail, "free in malloc");
         let mut answer = MemoryAnswer::default();
@@ -287,7 +365,7 @@ mod tests {
                 of_program: 190 * MIB,
             },
             &mapped,
-            8 * MIB,
+            heap_of(8),
         );
         let part = answer.part(PartKind::Unrecorded).unwrap();
         assert_eq!(
