@@ -34,7 +34,9 @@ pub(crate) fn prepare(library: &[u8]) -> Option<Vec<u8>> {
     let words = words.ok()?.iter().zip(0u64..);
     let addresses = words.map(|(word, i)| {
         let distance = word.get(endian) as i32;
-        (begin + 4 * i).wrapping_add_signed(distance.into())
+        begin
+            .wrapping_add(4 * i)
+            .wrapping_add_signed(distance.into())
     });
     let addresses: Vec<u64> = addresses.collect();
     let file_range = |address: u64, len: usize| -> Option<Range<usize>> {
@@ -44,10 +46,13 @@ pub(crate) fn prepare(library: &[u8]) -> Option<Vec<u8>> {
             let is_there = segment.p_type(endian) == PT_LOAD
                 && inside.checked_add(len as u64)? <= segment.p_filesz(endian);
             let at = usize::try_from(segment.p_offset(endian).checked_add(inside)?).ok()?;
-            is_there.then(|| at..at + len)
+            Some(at..at.checked_add(len)?).filter(|_| is_there)
         })
     };
-    for site in addresses.as_chunks::<2>().0 {
+    let (sites, []) = addresses.as_chunks::<2>() else {
+        return None;
+    };
+    for site in sites {
         let [from, to] = *site;
         let distance = to.wrapping_sub(from.wrapping_add(JUMP_LEN as u64)) as i64;
         let distance = i32::try_from(distance).ok()?;
@@ -62,7 +67,8 @@ pub(crate) fn prepare(library: &[u8]) -> Option<Vec<u8>> {
             continue;
         }
         let (offset, len) = section.file_range(endian)?;
-        let range = usize::try_from(offset).ok()?..usize::try_from(offset + len).ok()?;
+        let end = offset.checked_add(len)?;
+        let range = usize::try_from(offset).ok()?..usize::try_from(end).ok()?;
         for entry in copy.get_mut(range)?.as_chunks_mut::<24>().0 {
             // The type of a relocation is in the lower half of its second word.
             let kind = &mut entry[8..12];
