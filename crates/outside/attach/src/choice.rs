@@ -13,7 +13,7 @@ use heapprof_process::{is_there, run_state, status};
 
 use crate::c_library::CLibrary;
 use crate::error::AttachError;
-use crate::musl::MuslFile;
+use crate::musl::{self, MuslCode};
 use crate::process::{TargetProcess, permission_error};
 use crate::region::AttachRegion;
 use crate::suspended_thread::has_signals;
@@ -71,8 +71,8 @@ fn contains_address(places: &[Range<u64>], address: u64) -> bool {
 pub(crate) struct SafeThreadSelector<'a> {
     process: &'a TargetProcess,
     forbidden_code: Vec<Range<u64>>,
-    /// musl, if the program uses it.
-    musl: Option<MuslFile>,
+    /// The code of musl and of the allocator, if the program uses musl.
+    musl: Option<MuslCode>,
     ends: Option<Range<u64>>,
     loader: Vec<Range<u64>>,
     tables: EhFrameTables<'a>,
@@ -83,13 +83,7 @@ pub(crate) struct SafeThreadSelector<'a> {
 
 impl<'a> SafeThreadSelector<'a> {
     /// Reads the program's code.
-    ///
-    /// # Errors
-    /// Signal handlers of a program of musl could not be recognized.
-    pub(crate) fn new(
-        process: &'a TargetProcess,
-        region: Option<AttachRegion>,
-    ) -> Result<Self, AttachError> {
+    pub(crate) fn new(process: &'a TargetProcess, region: Option<AttachRegion>) -> Self {
         // A thread that was diverted into the region before may still be there.
         let of_region = region.map(AttachRegion::code);
         let ours = process.own_code().chain(of_region);
@@ -99,13 +93,12 @@ impl<'a> SafeThreadSelector<'a> {
                 (None, code, process.thread_end_code(), loader)
             }
             CLibrary::Musl => {
-                let musl = MuslFile::new(process)
-                    .ok_or(AttachError::Missing("the end of signal handlers"))?;
+                let musl = MuslCode::new(process, region);
                 let code = musl.forbidden_code(process);
                 (Some(musl), code, None, Vec::new())
             }
         };
-        Ok(Self {
+        Self {
             process,
             forbidden_code: code.into_iter().chain(ours).collect(),
             musl,
@@ -114,7 +107,7 @@ impl<'a> SafeThreadSelector<'a> {
             tables: EhFrameTables::new(process),
             given_up: RefCell::new(Vec::new()),
             since: Instant::now(),
-        })
+        }
     }
 
     /// Stops a safe thread, and returns it with its number. Among equally suitable threads, `first`
@@ -242,13 +235,13 @@ impl<'a> SafeThreadSelector<'a> {
             return true;
         }
         // A stack that can't be read does not count as safe.
-        let words = self.stack_words(stack);
+        let words = self.stack_words(stack, MAX_STACK_SCAN);
         words.is_none_or(|words| words.iter().any(|&word| contains_address(places, word)))
     }
 
-    /// Reads the words of a thread's stack, from the address `stack` on. Returns `None` if it can't
-    /// be read.
-    fn stack_words(&self, stack: u64) -> Option<Vec<u64>> {
+    /// Reads the words of a thread's stack, from the address `stack` on, and at most `most` bytes.
+    /// Returns `None` if it can't be read.
+    fn stack_words(&self, stack: u64, most: u64) -> Option<Vec<u64>> {
         let stack = stack & !7;
         // The thread may have moved on while its stack is read. If the stack's mapping is not
         // known, only its page is read.
@@ -256,7 +249,7 @@ impl<'a> SafeThreadSelector<'a> {
             .process
             .map_of(stack)
             .map_or(stack + 4096 - stack % 4096, |map| map.end);
-        let len = (end.saturating_sub(stack)).min(MAX_STACK_SCAN) as usize;
+        let len = (end.saturating_sub(stack)).min(most) as usize;
         let mut bytes = vec![0; len];
         let is_read = self.process.memory().read(stack, &mut bytes);
         let words = bytes.as_chunks::<8>().0.iter();
@@ -295,9 +288,14 @@ impl<'a> SafeThreadSelector<'a> {
             return false;
         }
         if let Some(musl) = &self.musl {
-            let words = self.stack_words(stack);
-            return words.is_some_and(|words| musl.is_free(stopped, &words))
-                && !self.is_in(&self.forbidden_code, pc, stack);
+            // A stack whose end is not known, or that can't be read, does not count as safe.
+            let is_known = self.process.map_of(stack).is_some();
+            let words = self.stack_words(stack, musl::MAX_STACK_SCAN);
+            let words = words.filter(|_| is_known);
+            let is_free = words.is_some_and(|words| musl.is_free(stopped, &words));
+            // The addresses may be left from earlier calls.
+            let is_old = self.since.elapsed() > LOADER_WAIT_LIMIT;
+            return is_free && (is_old || !self.is_in(&self.forbidden_code, pc, stack));
         }
         match self.tables.calls(&stopped.registers()) {
             Some(calls) => !calls
@@ -354,7 +352,7 @@ mod tests {
         // The kernel resumes a thread when the thread that traces it ends.
         let region = std::thread::scope(|scope| {
             let work = scope.spawn(|| {
-                let selector = SafeThreadSelector::new(&process, None).unwrap();
+                let selector = SafeThreadSelector::new(&process, None);
                 let (tid, stopped) = selector.stop(0).unwrap();
                 assert_eq!(tid, pid);
                 let (pc, stack) = stopped.place();

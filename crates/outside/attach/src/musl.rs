@@ -1,22 +1,27 @@
 //! Threads of programs of musl, whose loader and C library are one file without unwinding tables.
 //!
-//! So the calls that such a thread is in can't be found. But musl calls no function of the program
-//! while it has a lock that loading needs: neither the loader's, nor the allocator's, nor that of
-//! the list of threads. A thread can be diverted that
+//! So the calls that such a thread is in can't be found. But neither musl nor an allocator calls a
+//! function of the program while it has a lock that loading needs. A thread can be diverted that
 //!
-//! * runs other code, or waits in a system call that musl does not make with such a lock,
-//! * runs no signal handler that has interrupted musl,
-//! * and is not in a fork, in the loader, or at its end, as far as its stack shows.
+//! * runs other code than theirs, or waits in a system call that musl does not make with such a
+//!   lock,
+//! * runs no signal handler that has interrupted this code,
+//! * and, as far as its stack shows, is not in a fork, in the loader, or at its end. Addresses on a
+//!   stack may be left from earlier calls, so after a while they no longer count.
 
 use std::ops::Range;
 
-use heapprof_memory::Memory;
+use heapprof_process::maps::ProcessMapping;
 
 use crate::process::TargetProcess;
+use crate::region::AttachRegion;
 use crate::thread::StoppedThread;
 
-/// System calls in which musl may wait with no lock that loading needs. A read may be the loader's,
-/// which then is on the stack.
+/// Maximum number of bytes of a stack in which a signal handler is searched.
+pub(crate) const MAX_STACK_SCAN: u64 = 16 << 20;
+
+/// System calls in which musl may wait with no lock that loading needs. (The loader reads files,
+/// too, but for a moment only, and is on the stack then.)
 const HARMLESS_CALLS: [i64; 34] = [
     libc::SYS_read,
     libc::SYS_readv,
@@ -55,10 +60,9 @@ const HARMLESS_CALLS: [i64; 34] = [
 ];
 
 /// Functions of musl in which a thread is not diverted, even if they call functions of the program.
-const FORBIDDEN_FUNCTIONS: [&str; 11] = [
+const FORBIDDEN_FUNCTIONS: [&str; 10] = [
     "dlopen",
     "dlclose",
-    "dl_iterate_phdr",
     "fork",
     "_Fork",
     "vfork",
@@ -69,94 +73,85 @@ const FORBIDDEN_FUNCTIONS: [&str; 11] = [
     "exit",
 ];
 
-/// The code to which signal handlers return: `mov rax, 15; syscall`.
-const SIGNAL_RETURN_CODE: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
+/// The distance from the program counter to the code segment in the registers that the kernel saves
+/// for a signal handler, in words (`struct sigcontext_64`).
+const SEGMENTS_AFTER_PC: usize = 2;
+/// The segments of a 64-bit program: the code segment, two that are 0, and the one of the stack,
+/// which older kernels leave out.
+const USER_SEGMENTS: [u64; 2] = [0x0033, 0x002b_0000_0000_0033];
 
-/// Offset of the interrupted program's registers from the return address of a signal handler, in
-/// words: the kernel puts `struct ucontext` there.
-const REGISTERS_OFFSET: usize = 6;
-/// Places of registers among those, as in the kernel's `struct sigcontext_64`.
-const PC: usize = REGISTERS_OFFSET + 16;
-const SEGMENTS: usize = REGISTERS_OFFSET + 18;
-/// The code segment of 64-bit programs.
-const USER_CODE_SEGMENT: u64 = 0x33;
-
-/// musl's file in a program.
-pub(crate) struct MuslFile {
-    code: Vec<Range<u64>>,
+/// The code of a program of musl that may run with a lock.
+pub(crate) struct MuslCode {
+    musl: Vec<Range<u64>>,
+    /// The code of an allocator that replaces musl's, of heapprof's library and of its region.
+    others: Vec<Range<u64>>,
+    /// musl's data, in which all of its own locks are.
     data: Vec<Range<u64>>,
-    /// The addresses of the code to which signal handlers return.
-    signal_returns: Vec<u64>,
 }
 
-impl MuslFile {
-    /// Finds musl in a program. Returns `None` if the code to which signal handlers return is not
-    /// found.
-    pub(crate) fn new(process: &TargetProcess) -> Option<Self> {
-        let path = &process.map_of(process.loader())?.path;
-        let (mut code, mut data): (Vec<_>, Vec<Range<u64>>) = (Vec::new(), Vec::new());
-        for map in &process.maps {
+/// Whether an address lies in one of several ranges.
+fn contains(all: &[Range<u64>], at: u64) -> bool {
+    all.iter().any(|range| range.contains(&at))
+}
+
+impl MuslCode {
+    /// Finds the code in a program of musl.
+    pub(crate) fn new(process: &TargetProcess, region: Option<AttachRegion>) -> Self {
+        let loader = process.map_of(process.loader());
+        let is_musl = |map: &ProcessMapping| loader.is_some_and(|musl| musl.path == map.path);
+        let mut data: Vec<Range<u64>> = Vec::new();
+        for map in process.maps.iter().filter(|map| map.is_writable) {
             let is_behind = data.last().is_some_and(|before| before.end == map.start);
-            match map.path == *path {
-                true if map.is_code => code.push(map.range()),
-                true if map.is_writable => data.push(map.range()),
-                // The part of its data that is not in the file.
-                false if map.is_writable && map.path.is_empty() && is_behind => {
-                    data.push(map.range())
-                }
-                _ => {}
+            // A part of the data is not in the file.
+            if is_musl(map) || map.path.is_empty() && is_behind {
+                data.push(map.range());
             }
         }
-        let signal_returns = code.iter().flat_map(|range| {
-            let mut bytes = vec![0; (range.end - range.start) as usize];
-            // What can't be read has no such code in it.
-            process.memory().read(range.start, &mut bytes);
-            let all = bytes.windows(SIGNAL_RETURN_CODE.len()).zip(range.start..);
-            let found = all.filter(|(code, _)| *code == SIGNAL_RETURN_CODE);
-            found.map(|(_, at)| at).collect::<Vec<u64>>()
-        });
-        let signal_returns: Vec<u64> = signal_returns.collect();
-        (!signal_returns.is_empty()).then_some(Self {
-            code,
+        let musl = process.loader_code();
+        let allocator = process.symbol("malloc").map(|found| found.address);
+        let allocator = allocator.filter(|&at| !contains(&musl, at));
+        let allocator = allocator.map(|at| process.code_of(at)).unwrap_or_default();
+        let ours = process.own_code().chain(region.map(AttachRegion::code));
+        Self {
+            musl,
+            others: allocator.into_iter().chain(ours).collect(),
             data,
-            signal_returns,
-        })
+        }
     }
 
-    /// Returns the code in which a diverted thread must not be, and to which it must not return.
+    /// Returns the code that must not be on the stack of a diverted thread.
     pub(crate) fn forbidden_code(&self, process: &TargetProcess) -> Vec<Range<u64>> {
         let functions = FORBIDDEN_FUNCTIONS.iter();
         let functions = functions.filter_map(|name| process.symbol(name));
-        functions
-            .map(|of| of.address..of.address + of.size)
-            .collect()
+        let functions = functions.map(|of| of.address..of.address + of.size);
+        functions.chain(self.others.iter().cloned()).collect()
     }
 
-    /// Whether a stopped thread has taken no lock of musl. `stack` has the words of its stack.
+    /// Whether a stopped thread has taken no lock of musl or of the allocator. `stack` has the
+    /// words of its stack.
     pub(crate) fn is_free(&self, stopped: &StoppedThread, stack: &[u64]) -> bool {
         let (pc, _) = stopped.place();
-        let contains = |all: &[Range<u64>], at| all.iter().any(|range| range.contains(&at));
-        if self.has_handler(stack) {
+        if contains(&self.others, pc) || self.has_handler(stack) {
             return false;
         }
-        if !contains(&self.code, pc) {
+        if !contains(&self.musl, pc) {
             return true;
         }
         match stopped.call_in_kernel() {
-            // All of musl's own locks are in its data. Who waits for another one has none of them.
+            // Who waits for a lock of the program has none of musl's.
             Some((libc::SYS_futex, at)) => !contains(&self.data, at),
             Some((number, _)) => HARMLESS_CALLS.contains(&number),
             None => false,
         }
     }
 
-    /// Whether a signal handler runs on a stack, and has interrupted musl. The address to which it
-    /// returns may also be left from an earlier call; then no registers of a program follow.
+    /// Whether a signal handler runs on a stack, and has interrupted this code. The kernel puts the
+    /// registers of the interrupted code there.
     fn has_handler(&self, stack: &[u64]) -> bool {
-        stack.windows(SEGMENTS + 1).any(|words| {
-            self.signal_returns.contains(&words[0])
-                && words[SEGMENTS] & 0xffff == USER_CODE_SEGMENT
-                && self.code.iter().any(|range| range.contains(&words[PC]))
+        stack.windows(SEGMENTS_AFTER_PC + 1).any(|words| {
+            let pc = words[0];
+            USER_SEGMENTS.contains(&words[SEGMENTS_AFTER_PC])
+                && (contains(&self.musl, pc) || contains(&self.others, pc))
         })
     }
 }
@@ -165,32 +160,33 @@ impl MuslFile {
 mod tests {
     use super::*;
 
-    const RETURN: u64 = 0x7000_1000;
-
     /// Returns the words of a stack on which a handler runs that has interrupted code at `pc`.
-    fn with_handler(pc: u64) -> Vec<u64> {
+    fn with_handler(pc: u64, segments: u64) -> Vec<u64> {
         let mut words = vec![7; 100];
-        words[20] = RETURN;
-        words[20 + PC] = pc;
-        words[20 + SEGMENTS] = 0x002b_0000_0000_0033;
+        words[20] = pc;
+        words[20 + SEGMENTS_AFTER_PC] = segments;
         words
     }
 
     #[test]
-    fn a_handler_that_has_interrupted_musl_is_found() {
-        let file = MuslFile {
-            code: std::iter::once(0x7000_0000..0x7001_0000).collect(),
+    fn a_handler_that_has_interrupted_musl_or_the_allocator_is_found() {
+        let code = MuslCode {
+            musl: std::iter::once(0x7000_0000..0x7001_0000).collect(),
+            others: std::iter::once(0x6000_0000..0x6000_1000).collect(),
             data: Vec::new(),
-            signal_returns: vec![RETURN],
         };
-        assert!(file.has_handler(&with_handler(0x7000_2000)));
-        // It has interrupted the program's own code.
-        assert!(!file.has_handler(&with_handler(0x5000_2000)));
-        // The address is left from a call of sigaction.
-        let mut left = vec![RETURN; 3];
-        assert!(!file.has_handler(&left));
-        left.resize(100, RETURN);
-        assert!(!file.has_handler(&left));
-        assert!(!file.has_handler(&[]));
+        for (pc, segments, expected) in [
+            (0x7000_2000, 0x002b_0000_0000_0033, true),
+            (0x7000_2000, 0x33, true),
+            (0x6000_0010, 0x33, true),
+            // It has interrupted the program's own code.
+            (0x5000_2000, 0x33, false),
+            // The address is left from a call.
+            (0x7000_2000, 7, false),
+        ] {
+            let stack = with_handler(pc, segments);
+            assert_eq!(code.has_handler(&stack), expected, "{pc:x} {segments:x}");
+        }
+        assert!(!code.has_handler(&[]));
     }
 }

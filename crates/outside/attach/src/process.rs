@@ -130,6 +130,10 @@ impl TargetProcess {
         if matches!(run_state(pid), Some('T' | 't')) {
             return Err(AttachError::ProcessStopped);
         }
+        // The first thread may have ended before the others.
+        if run_state(pid) == Some('Z') {
+            return Err(AttachError::NoProcess);
+        }
         if !has_proc(pid) {
             return Err(AttachError::NoProc);
         }
@@ -262,7 +266,7 @@ impl TargetProcess {
     }
 
     /// Returns the address ranges of all code of the file that is mapped at an address.
-    fn code_of(&self, address: u64) -> Vec<Range<u64>> {
+    pub(crate) fn code_of(&self, address: u64) -> Vec<Range<u64>> {
         let Some(path) = self.map_of(address).map(|map| &map.path) else {
             return Vec::new();
         };

@@ -149,7 +149,7 @@ impl AttachTarget {
             CLibrary::Musl => Some(late_library::prepare(library).ok_or(AttachError::NotForMusl)?),
         };
         let library = prepared.as_deref().unwrap_or(library);
-        let choice = SafeThreadSelector::new(&self.process, self.region)?;
+        let choice = SafeThreadSelector::new(&self.process, self.region);
         let memory = self.process.memory();
         let mut before = None;
         if let Some(region) = self.region {
@@ -249,7 +249,7 @@ impl AttachTarget {
     fn detach_here(&self) -> Result<(u32, Duration), AttachError> {
         let region = self.region.ok_or(AttachError::NotAttached)?;
         let memory = self.process.memory();
-        let choice = SafeThreadSelector::new(&self.process, self.region)?;
+        let choice = SafeThreadSelector::new(&self.process, self.region);
         self.wait_for_last(region, &choice)?;
         let before = self.previous_attachment(region)?;
         if !before.is_attached {
