@@ -115,7 +115,7 @@ pub struct AttachLetter {
     pub dlopen: u64,
     /// Address of the loader's function `dlsym`.
     pub dlsym: u64,
-    /// Address of the loader's function `dlerror`.
+    /// Address of the loader's function `dlerror`; 0 if there is none.
     pub dlerror: u64,
     /// Address of libc's function `__errno_location`.
     pub errno_at: u64,
@@ -147,6 +147,8 @@ pub struct AttachLetter {
     pub by_thread: u32,
     /// Whether each event is written to a log.
     pub log: u32,
+    /// The mode for `dlopen`.
+    pub dlopen_mode: u32,
     /// The thread's errno, which is restored at the end.
     pub errno: AtomicU32,
     /// Whether the attacher has taken the file in [`file`](Self::file).

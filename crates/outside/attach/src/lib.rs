@@ -28,6 +28,8 @@ mod fixture;
 #[cfg(target_arch = "x86_64")]
 mod late_library;
 #[cfg(target_arch = "x86_64")]
+mod loader_functions;
+#[cfg(target_arch = "x86_64")]
 mod memory;
 #[cfg(target_arch = "x86_64")]
 mod musl;

@@ -323,6 +323,8 @@ impl TargetProcess {
             "dlclose",
             "dladdr",
             "dl_iterate_phdr",
+            "__libc_dlopen_mode",
+            "__libc_dlsym",
             "pthread_create",
             "fork",
             "_Fork",

@@ -14,6 +14,7 @@ use crate::attach_options::{AttachOptions, AttachOutcome};
 use crate::c_library::CLibrary;
 use crate::choice::SafeThreadSelector;
 use crate::error::AttachError;
+use crate::loader_functions::LoaderFunctions;
 use crate::process::{TargetProcess, has_filter, is_ours};
 use crate::region::{AttachRegion, field, map};
 use crate::{child_process, filter, late_library, process_file};
@@ -32,8 +33,9 @@ const PAGE_SIZE: u64 = 4096;
 #[derive(Debug)]
 pub struct AttachTarget {
     process: TargetProcess,
-    /// Addresses of the program's functions `dlopen`, `dlsym`, `dlerror` and `__errno_location`.
-    functions: [u64; 4],
+    loader: LoaderFunctions,
+    /// Address of the program's function `__errno_location`.
+    errno_at: u64,
     region: Option<AttachRegion>,
 }
 
@@ -81,14 +83,10 @@ impl AttachTarget {
         }
         let function = |name| {
             let found = process.symbol(name).map(|found| found.address);
-            found.ok_or(AttachError::Missing("a usable loader (dlopen)"))
+            found.ok_or(AttachError::Missing("a usable C library"))
         };
-        let functions = [
-            function("dlopen")?,
-            function("dlsym")?,
-            function("dlerror")?,
-            function("__errno_location")?,
-        ];
+        let loader = LoaderFunctions::find(&process)?;
+        let errno_at = function("__errno_location")?;
         function("malloc")?;
         if process.has_malloc() {
             return Err(AttachError::OwnMalloc);
@@ -117,7 +115,8 @@ impl AttachTarget {
         }
         Ok(Self {
             process,
-            functions,
+            loader,
+            errno_at,
             region,
         })
     }
@@ -178,15 +177,15 @@ impl AttachTarget {
                 (region, tid as u32)
             }
         };
-        let places = [
-            field!(dlopen),
-            field!(dlsym),
-            field!(dlerror),
-            field!(errno_at),
-        ];
-        for (at, function) in places.into_iter().zip(self.functions) {
-            region.write(memory, at, &function.to_ne_bytes())?;
+        for (at, address) in [
+            (field!(dlopen), self.loader.dlopen),
+            (field!(dlsym), self.loader.dlsym),
+            (field!(dlerror), self.loader.dlerror),
+            (field!(errno_at), self.errno_at),
+        ] {
+            region.write(memory, at, &address.to_ne_bytes())?;
         }
+        region.write(memory, field!(dlopen_mode), &self.loader.mode.to_ne_bytes())?;
         let period = wished.period.unwrap_or(1);
         for (at, value) in [
             (field!(is_exact), u32::from(wished.period.is_none())),
@@ -428,7 +427,10 @@ impl AttachTarget {
             0 => return Ok(kept),
             failure::NO_FILE => AttachError::CallFailed("memfd_create", errno),
             failure::NO_ROOM => AttachError::CallFailed("writing into a file in memory", errno),
-            failure::NOT_LOADED => AttachError::NotLoaded(region.text(memory)),
+            failure::NOT_LOADED => AttachError::NotLoaded(match region.text(memory) {
+                none if none.is_empty() => "it gives no reason".to_string(),
+                why => why,
+            }),
             failure::OWN_MALLOC => AttachError::OwnMalloc,
             failure::ALREADY_RECORDING => AttachError::AlreadyRecorded(self.process.pid),
             failure::NOT_BEGUN => AttachError::NotBegun,
