@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use heapprof_profile::{Profile, ReadOptions, decode_with};
+use heapprof_profile::{PEAK, ReadOptions, decode_with};
 use heapprof_text::file_name as name;
 
 use crate::default_profile::open;
@@ -53,27 +53,74 @@ pub(crate) fn find(main: &str) -> Option<LargestProcess> {
         left = rest.unwrap_or(left);
         rest.is_some()
     });
-    let peaks = children
-        .iter()
-        .filter_map(|(_, path)| Some((peak(path)?, path)));
-    let (most, path) = peaks.max()?;
-    (most / 2 > peak(&name::path(main))?).then(|| LargestProcess {
+    let own = peak(&name::path(main))?;
+    let peaks = children.iter();
+    let peaks: Vec<(i128, &PathBuf)> = peaks
+        .filter_map(|(_, path)| Some((peak(path)?, path)))
+        .collect();
+    let &(most, path) = peaks.iter().max()?;
+    (most / 2 > own).then(|| LargestProcess {
         path: name::encode_name(path.as_os_str()),
-        processes: children.len() + 1,
+        processes: peaks.len() + 1,
     })
 }
 
 /// Returns the peak of a process in bytes; `None` if its profile can't be read, or has none.
 fn peak(path: &Path) -> Option<i128> {
     let file = open(path).ok()?.take(MAX_PROFILE_BYTES);
-    let options = ReadOptions::default().max_inflated(4 * MAX_TOTAL_BYTES);
+    let options = ReadOptions::default().max_inflated(MAX_TOTAL_BYTES);
     let profile = decode_with(file, options).ok()?;
-    let total = |name| Some(total(&profile, profile.find_sample_type(name).ok()?));
-    total("peak_space").or_else(|| total("inuse_space"))
-}
-
-fn total(profile: &Profile, column: usize) -> i128 {
+    let column = profile.find_sample_type(PEAK).ok()?;
     let samples = &profile.samples;
     let all = (0..samples.len()).map(|i| i128::from(samples.values(i)[column]));
-    all.sum()
+    Some(all.sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use heapprof_profile::{ProfileBuilder, encode};
+
+    use super::*;
+
+    /// Writes a profile with this peak.
+    fn write(path: &Path, bytes: i64) {
+        let mut builder = ProfileBuilder::new(&[(PEAK, "bytes")]);
+        builder.add_folded("main;work", &[bytes]);
+        let file = std::fs::File::create(path).unwrap();
+        encode(&builder.finish(), file).unwrap();
+    }
+
+    #[test]
+    fn a_child_is_larger_if_it_has_more_than_twice_the_peak() {
+        for (child, expected) in [(190, false), (200, false), (210, true)] {
+            let folder = tempfile::tempdir().unwrap();
+            let main = folder.path().join("heapprof.sh.1.pb.gz");
+            let children = folder.path().join("heapprof.sh.1.children");
+            std::fs::create_dir(&children).unwrap();
+            write(&main, 100);
+            write(&children.join("server.2.pb.gz"), child);
+            write(&children.join("small.3.pb.gz"), 1);
+            // These are not read: a hidden file, a link, a broken file.
+            write(&children.join(".4.pb.gz"), 900);
+            let elsewhere = folder.path().join("other.pb.gz");
+            write(&elsewhere, 900);
+            std::os::unix::fs::symlink(&elsewhere, children.join("link.5.pb.gz")).unwrap();
+            std::fs::write(children.join("broken.6.pb.gz"), "no profile").unwrap();
+            let found = find(main.to_str().unwrap());
+            assert_eq!(found.is_some(), expected, "{child}");
+            if let Some(found) = found {
+                assert!(found.path.ends_with("server.2.pb.gz"), "{}", found.path);
+                assert_eq!(found.processes, 3);
+            }
+        }
+    }
+
+    #[test]
+    fn a_folder_of_another_name_has_no_children() {
+        let folder = tempfile::tempdir().unwrap();
+        let main = folder.path().join("heapprof.sh.1.pb.gz");
+        write(&main, 100);
+        assert!(find(main.to_str().unwrap()).is_none());
+        assert!(find("no profile").is_none());
+    }
 }
