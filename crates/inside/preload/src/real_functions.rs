@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use heapprof_engine::ENGINE;
 use heapprof_platform::loader;
 
+use crate::thread_local;
+
 mod musl;
 
 /// Table of the functions to which the hooks jump. It is written before the first allocation is
@@ -276,19 +278,18 @@ fn next_of_family(name: &CStr) -> Option<*const c_void> {
 }
 
 /// Returns the definition of a function that the loader finds next after this library's definition.
-/// If there is none, this clears the error that the loader stores for the program.
+/// If a search fails, this clears the error that the loader stores for the program.
 pub fn next(name: &CStr) -> Option<*const c_void> {
     // SAFETY: a name that ends in zero.
     let find = |after| unsafe { libc::dlsym(after, name.as_ptr()) };
     let mut found = find(libc::RTLD_NEXT);
-    if found.is_null() && loader::is_musl() {
-        // If musl has loaded this library into a running program, no other library is after it.
-        let first = find(libc::RTLD_DEFAULT);
-        if object(first) != object(next as *const c_void) {
-            found = first;
-        }
+    let is_missing = found.is_null();
+    if is_missing && thread_local::is_late() {
+        // If musl has loaded this library into a running program, no other library is after it,
+        // and none of its definitions comes first.
+        found = find(libc::RTLD_DEFAULT);
     }
-    if found.is_null() {
+    if is_missing {
         // SAFETY: the function has no arguments.
         unsafe { libc::dlerror() };
     }

@@ -46,8 +46,13 @@ std::arch::global_asm!(
     slot_site!("2b", "3b"),
 );
 
+/// Whether this is a copy of the library that musl has loaded into a running program.
+pub fn is_late() -> bool {
+    TLS_MODULE.load(Ordering::Relaxed) != 0
+}
+
 /// Finds the number of this library, if this is a copy that is prepared for musl. Runs before
-/// anything else of this library.
+/// anything that uses a thread's slot.
 pub fn prepare() {
     let distance: usize;
     // SAFETY: reads a word that the loader has filled; the loader of the copy leaves it zero.
