@@ -250,6 +250,8 @@ int main(int argc, char **argv) {
     sigaddset(&most, SIGUSR1);
     sigaddset(&most, SIGUSR2);
     sigaddset(&most, SIGTERM);
+    // docs/dev/attach.md says how this signal can end a wait of another thread.
+    sigaddset(&most, SIGCHLD);
     pthread_t threads[32], first;
     int count = 0;
     pthread_create(&first, 0, churner, (void *)1);

@@ -20,10 +20,6 @@
 #include <unistd.h>
 #ifdef __GLIBC__
 #include <sys/rseq.h>
-#define MUSL_SIGNAL 0
-#else
-/* musl's own signal. musl ignores it once it has loaded a library with thread-local memory. */
-#define MUSL_SIGNAL 34
 #endif
 
 enum { SIGNALS = 64, QUEUED = 5 };
@@ -162,7 +158,7 @@ static void describe(char *text) {
                 add(text, "%s", line);
     fclose(status);
     for (int signal = 1; signal <= SIGNALS; signal++)
-        if (signal != MUSL_SIGNAL && !syscall(SYS_rt_sigaction, signal, 0, action, 8))
+        if (!syscall(SYS_rt_sigaction, signal, 0, action, 8))
             add(text, "signal %d: %lx %lx %lx %lx\n", signal, action[0], action[1], action[2], action[3]);
     sigaltstack(0, &stack);
     add(text, "stack for signals: %p %zu %x\n", stack.ss_sp, stack.ss_size, stack.ss_flags);
@@ -201,10 +197,6 @@ static void kernels_state(void) {
         if (signal % 4 == 0)
             sigaddset(&some, signal);
     }
-#ifndef __GLIBC__
-    unsigned long ignored[4] = {(unsigned long)SIG_IGN};
-    syscall(SYS_rt_sigaction, MUSL_SIGNAL, ignored, 0, 8);
-#endif
     sigprocmask(SIG_SETMASK, &some, 0);
     raise(SIGUSR2);
     prctl(PR_SET_NAME, "one of many");

@@ -311,8 +311,8 @@ fn check_itself(compiler: &str) {
     assert_eq!(program.child.wait().unwrap().code(), Some(0), "{said}");
     // No wait of any kind was interrupted.
     let mut waits = said.lines().filter(|line| line.contains("interrupted"));
-    assert_eq!(waits.clone().count(), 10, "{said}");
-    assert!(waits.all(|line| line.ends_with(" 0")), "{said}");
+    assert_eq!(waits.clone().count(), 10, "{compiler}: {said}");
+    assert!(waits.all(|line| line.ends_with(" 0")), "{compiler}: {said}");
 }
 
 #[test]

@@ -11,9 +11,9 @@ pub(crate) enum CLibrary {
 impl CLibrary {
     /// Returns the C library whose loader has this path; `None` if it is neither of them.
     pub(crate) fn from_loader(path: &str) -> Option<Self> {
-        match path {
-            path if path.contains("ld-musl") => Some(Self::Musl),
-            path if path.contains("ld-linux") => Some(Self::Glibc),
+        match path.rsplit('/').next() {
+            Some(name) if name.starts_with("ld-musl") => Some(Self::Musl),
+            Some(name) if name.starts_with("ld-linux") => Some(Self::Glibc),
             _ => None,
         }
     }
@@ -40,6 +40,7 @@ mod tests {
         for (path, expected) in [
             ("/lib64/ld-linux-x86-64.so.2", Some(CLibrary::Glibc)),
             ("/lib/ld-musl-x86_64.so.1", Some(CLibrary::Musl)),
+            ("/opt/ld-musl/ld-linux-x86-64.so.2", Some(CLibrary::Glibc)),
             ("/system/bin/linker64", None),
             ("", None),
         ] {

@@ -13,7 +13,7 @@ use heapprof_process::{is_there, run_state, status};
 
 use crate::c_library::CLibrary;
 use crate::error::AttachError;
-use crate::musl::{self, MuslCode};
+use crate::musl::{self, LockingCode};
 use crate::process::{TargetProcess, permission_error};
 use crate::region::AttachRegion;
 use crate::suspended_thread::has_signals;
@@ -71,8 +71,8 @@ fn contains_address(places: &[Range<u64>], address: u64) -> bool {
 pub(crate) struct SafeThreadSelector<'a> {
     process: &'a TargetProcess,
     forbidden_code: Vec<Range<u64>>,
-    /// The code of musl and of the allocator, if the program uses musl.
-    musl: Option<MuslCode>,
+    /// The code that may run with a lock, if the program uses musl.
+    musl: Option<LockingCode>,
     ends: Option<Range<u64>>,
     loader: Vec<Range<u64>>,
     tables: EhFrameTables<'a>,
@@ -83,7 +83,13 @@ pub(crate) struct SafeThreadSelector<'a> {
 
 impl<'a> SafeThreadSelector<'a> {
     /// Reads the program's code.
-    pub(crate) fn new(process: &'a TargetProcess, region: Option<AttachRegion>) -> Self {
+    ///
+    /// # Errors
+    /// musl is not found in a program of musl.
+    pub(crate) fn new(
+        process: &'a TargetProcess,
+        region: Option<AttachRegion>,
+    ) -> Result<Self, AttachError> {
         // A thread that was diverted into the region before may still be there.
         let of_region = region.map(AttachRegion::code);
         let ours = process.own_code().chain(of_region);
@@ -93,12 +99,12 @@ impl<'a> SafeThreadSelector<'a> {
                 (None, code, process.thread_end_code(), loader)
             }
             CLibrary::Musl => {
-                let musl = MuslCode::new(process, region);
-                let code = musl.forbidden_code(process);
-                (Some(musl), code, None, Vec::new())
+                let musl = LockingCode::new(process, region);
+                let musl = musl.ok_or(AttachError::Missing("a usable C library"))?;
+                (Some(musl), Vec::new(), None, Vec::new())
             }
         };
-        Self {
+        Ok(Self {
             process,
             forbidden_code: code.into_iter().chain(ours).collect(),
             musl,
@@ -107,7 +113,7 @@ impl<'a> SafeThreadSelector<'a> {
             tables: EhFrameTables::new(process),
             given_up: RefCell::new(Vec::new()),
             since: Instant::now(),
-        }
+        })
     }
 
     /// Stops a safe thread, and returns it with its number. Among equally suitable threads, `first`
@@ -288,14 +294,13 @@ impl<'a> SafeThreadSelector<'a> {
             return false;
         }
         if let Some(musl) = &self.musl {
-            // A stack whose end is not known, or that can't be read, does not count as safe.
-            let is_known = self.process.map_of(stack).is_some();
-            let words = self.stack_words(stack, musl::MAX_STACK_SCAN);
-            let words = words.filter(|_| is_known);
-            let is_free = words.is_some_and(|words| musl.is_free(stopped, &words));
-            // The addresses may be left from earlier calls.
-            let is_old = self.since.elapsed() > LOADER_WAIT_LIMIT;
-            return is_free && (is_old || !self.is_in(&self.forbidden_code, pc, stack));
+            // A stack whose end is not known, or is too far, does not count as safe.
+            let map = self.process.map_of(stack);
+            let is_known = map.is_some_and(|map| map.end - stack <= musl::MAX_STACK_LEN);
+            let is_read = || self.stack_words(stack, musl::MAX_STACK_LEN);
+            return musl.is_left(pc, stopped.call_in_kernel())
+                && is_known
+                && is_read().is_some_and(|words| !musl.is_on_stack(&words));
         }
         match self.tables.calls(&stopped.registers()) {
             Some(calls) => !calls
@@ -352,7 +357,7 @@ mod tests {
         // The kernel resumes a thread when the thread that traces it ends.
         let region = std::thread::scope(|scope| {
             let work = scope.spawn(|| {
-                let selector = SafeThreadSelector::new(&process, None);
+                let selector = SafeThreadSelector::new(&process, None).unwrap();
                 let (tid, stopped) = selector.stop(0).unwrap();
                 assert_eq!(tid, pid);
                 let (pc, stack) = stopped.place();

@@ -123,17 +123,3 @@ pub enum AttachError {
     #[error("{0}: {1}")]
     KernelError(&'static str, io::Error),
 }
-
-impl AttachError {
-    /// Whether the reason is what the program is: it holds for as long as the process runs.
-    pub fn is_of_program(&self) -> bool {
-        matches!(
-            self,
-            Self::OtherMachine
-                | Self::StaticallyLinked
-                | Self::OtherLibrary
-                | Self::ShadowStack
-                | Self::OwnMalloc
-        )
-    }
-}

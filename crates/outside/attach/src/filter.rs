@@ -7,6 +7,7 @@ use std::io;
 
 use libc::{pid_t, sock_filter};
 
+use crate::c_library::CLibrary;
 use crate::thread::{PtraceRequest, ptrace};
 
 /// The system calls that the stub and the library make, each with its third and fourth argument:
@@ -110,17 +111,22 @@ pub(crate) fn read_filters(tid: u32) -> io::Result<Vec<Vec<sock_filter>>> {
 }
 
 /// Returns the numbers of the calls that the filters do not allow, although heapprof needs them.
-pub(crate) fn denied_calls(filters: &[Vec<sock_filter>]) -> Vec<libc::c_long> {
+pub(crate) fn denied_calls(filters: &[Vec<sock_filter>], c_library: CLibrary) -> Vec<libc::c_long> {
+    let is_musl = c_library == CLibrary::Musl;
+    // musl makes other calls without membarrier, and opens files by another call.
+    let is_optional =
+        |number| OPTIONAL_CALLS.contains(&number) && !(is_musl && number == libc::SYS_membarrier);
+    let of_musl = is_musl.then_some((libc::SYS_open, 0, 0));
     let is_denied = |call: &(libc::c_long, u32, u32)| {
         filters
             .iter()
             .any(|filter| match run_filter(filter, *call) {
                 FilterVerdict::Allowed => false,
-                FilterVerdict::Fails => !OPTIONAL_CALLS.contains(&call.0),
+                FilterVerdict::Fails => !is_optional(call.0),
                 FilterVerdict::Ends => true,
             })
     };
-    let denied = REQUIRED_CALLS.into_iter().filter(is_denied);
+    let denied = REQUIRED_CALLS.into_iter().chain(of_musl).filter(is_denied);
     denied.map(|(number, ..)| number).collect()
 }
 
@@ -251,7 +257,9 @@ mod tests {
     fn a_filter_is_asked_about_each_call() {
         const ALLOW: u32 = 0x7fff_0000;
         const EPERM: u32 = 0x0005_0001;
-        let of = |number, then, otherwise| denied_calls(&[about(number, then, otherwise)]);
+        let of = |number, then, otherwise| {
+            denied_calls(&[about(number, then, otherwise)], CLibrary::Glibc)
+        };
         assert_eq!(of(libc::SYS_ptrace, KILL, ALLOW), []);
         assert_eq!(of(libc::SYS_mmap, KILL, ALLOW), [libc::SYS_mmap; 2]);
         // A filter that checks rights.
@@ -262,7 +270,7 @@ mod tests {
             one(RETURN, ALLOW, 0, 0),
         ];
         assert_eq!(
-            denied_calls(&[rights]),
+            denied_calls(&[rights], CLibrary::Glibc),
             [libc::SYS_mmap, libc::SYS_mprotect]
         );
         assert_eq!(of(libc::SYS_futex, EPERM, ALLOW), [libc::SYS_futex]);
@@ -275,8 +283,11 @@ mod tests {
             of(libc::SYS_read, ALLOW, KILL).len(),
             REQUIRED_CALLS.len() - 1
         );
-        assert_eq!(denied_calls(&[vec![]]).len(), REQUIRED_CALLS.len());
-        assert_eq!(denied_calls(&[]), []);
+        assert_eq!(
+            denied_calls(&[vec![]], CLibrary::Glibc).len(),
+            REQUIRED_CALLS.len()
+        );
+        assert_eq!(denied_calls(&[], CLibrary::Glibc), []);
     }
 
     /// Whether the instructions `instructions` compute `expected`. They run in a filter that allows

@@ -61,6 +61,7 @@ pub(crate) fn prepare(library: &[u8]) -> Option<Vec<u8>> {
         place[1..].copy_from_slice(&distance.to_le_bytes());
     }
 
+    let mut words = Vec::new();
     for section in sections.iter() {
         let is_loaded = section.sh_flags(endian).contains(SHF_ALLOC);
         if section.sh_type(endian) != SHT_RELA || !is_loaded {
@@ -74,8 +75,12 @@ pub(crate) fn prepare(library: &[u8]) -> Option<Vec<u8>> {
             let kind = &mut entry[8..12];
             if kind == R_X86_64_TPOFF64.0.to_le_bytes() {
                 kind.copy_from_slice(&R_X86_64_NONE.0.to_le_bytes());
+                words.push(u64::from_le_bytes(std::array::from_fn(|i| entry[i])));
             }
         }
+    }
+    for word in words {
+        copy.get_mut(file_range(word, size_of::<u64>())?)?.fill(0);
     }
     (!addresses.is_empty()).then_some(copy)
 }

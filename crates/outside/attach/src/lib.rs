@@ -38,6 +38,8 @@ mod process;
 #[cfg(target_arch = "x86_64")]
 mod process_file;
 #[cfg(target_arch = "x86_64")]
+mod program_file;
+#[cfg(target_arch = "x86_64")]
 mod region;
 #[cfg(target_arch = "x86_64")]
 mod suspended_thread;
@@ -54,7 +56,16 @@ pub use error::AttachError;
 pub use suspended_thread::SuspendedThread;
 pub use target::AttachTarget;
 
-/// Whether the program of a process can't be attached to, whoever tries it and whenever.
+/// Whether the file of a process's program shows that the process can't be attached to: it is
+/// linked statically, for example. False if there is no such reason, or if the file can't be read.
+#[cfg(target_arch = "x86_64")]
 pub fn is_refused(pid: u32) -> bool {
-    AttachTarget::open(pid, &[]).is_err_and(|error| error.is_of_program())
+    let program = program_file::ProgramFile::read(pid);
+    program.is_ok_and(|program| program.refusal().is_some())
+}
+
+/// Whether a process can't be attached to. No process can on this machine.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn is_refused(_pid: u32) -> bool {
+    true
 }

@@ -18,6 +18,7 @@ use crate::arch::SYSTEM_CALL;
 use crate::c_library::CLibrary;
 use crate::error::AttachError;
 use crate::memory::{TargetMemory, TargetMemoryFile};
+use crate::program_file::ProgramFile;
 
 /// Maximum number of loaded objects that are searched.
 const MAX_OBJECTS: usize = 10_000;
@@ -182,17 +183,18 @@ impl TargetProcess {
         const AT_BASE: u64 = 7;
         let auxiliary = read(self.pid, "auxv")?;
         // A 32-bit program has another auxiliary vector, which can't be read here.
-        if self.image()? != [2, 62] {
+        let program = ProgramFile::read(self.pid).map_err(to_refusal)?;
+        if !program.is_for_this_machine {
             return Err(AttachError::OtherMachine);
         }
         let memory = self.memory.memory();
         let executable = loaded_modules::executable(memory, &auxiliary);
         let Some((executable, interpreter)) = executable.and_then(|of| Some((of, of.loader?)))
         else {
-            return Err(match self.names_loader() {
+            return Err(match program.loader {
                 // The kernel is still starting the program from its file.
-                true => AttachError::Starting,
-                false => AttachError::StaticallyLinked,
+                Some(_) => AttachError::Starting,
+                None => AttachError::StaticallyLinked,
             });
         };
         let mut name = [0; 256];
@@ -215,37 +217,6 @@ impl TargetProcess {
                 let name = map.path.rsplit(|&byte| byte == b'/').next();
                 name.is_some_and(|name| name.starts_with(b"libc.so") || name.starts_with(b"libc-"))
             })
-    }
-
-    /// Whether the executable's file names a loader. Unlike the process's mappings, the file is
-    /// complete even while the program starts.
-    fn names_loader(&self) -> bool {
-        use std::os::unix::fs::FileExt;
-        const PT_INTERP: u32 = 3;
-        let Ok(file) = File::open(path(self.pid, "exe")) else {
-            return false;
-        };
-        let mut head = [0; 64];
-        if file.read_exact_at(&mut head, 0).is_err() {
-            return false;
-        }
-        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| head[at + i]));
-        let half = |at: usize| u16::from_le_bytes([head[at], head[at + 1]]);
-        let (start, size, count) = (word(32), half(54), half(56));
-        (0..u64::from(count)).any(|i| {
-            let mut kind = [0; 4];
-            let at = start.saturating_add(i * u64::from(size));
-            file.read_exact_at(&mut kind, at).is_ok() && u32::from_le_bytes(kind) == PT_INTERP
-        })
-    }
-
-    /// Returns the ELF class and the machine of the executable, from its file.
-    fn image(&self) -> Result<[u8; 2], AttachError> {
-        use std::io::Read;
-        let mut head = [0; 20];
-        let mut file = File::open(path(self.pid, "exe")).map_err(to_refusal)?;
-        let is_read = file.read_exact(&mut head).is_ok();
-        Ok(if is_read { [head[4], head[18]] } else { [0, 0] })
     }
 
     /// Finds a symbol in the first object that defines it.

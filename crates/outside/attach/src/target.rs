@@ -17,7 +17,7 @@ use crate::error::AttachError;
 use crate::loader_functions::LoaderFunctions;
 use crate::process::{TargetProcess, has_filter, is_ours};
 use crate::region::{AttachRegion, field, map};
-use crate::{child_process, filter, late_library, process_file};
+use crate::{child_process, filter, late_library, musl, process_file};
 
 /// How long a diverted thread may take to come back.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -148,7 +148,7 @@ impl AttachTarget {
             CLibrary::Musl => Some(late_library::prepare(library).ok_or(AttachError::NotForMusl)?),
         };
         let library = prepared.as_deref().unwrap_or(library);
-        let choice = SafeThreadSelector::new(&self.process, self.region);
+        let choice = SafeThreadSelector::new(&self.process, self.region)?;
         let memory = self.process.memory();
         let mut before = None;
         if let Some(region) = self.region {
@@ -221,6 +221,9 @@ impl AttachTarget {
     ) -> Result<[u64; 2], AttachError> {
         let (tid, stopped) = choice.stop(0)?;
         self.check_filters(tid, trusts_filter)?;
+        if self.process.c_library == CLibrary::Musl {
+            musl::register_barrier(&self.process, &stopped);
+        }
         let memory = self.process.memory();
         let (region, behind) = match self.region {
             Some(region) => {
@@ -248,7 +251,7 @@ impl AttachTarget {
     fn detach_here(&self) -> Result<(u32, Duration), AttachError> {
         let region = self.region.ok_or(AttachError::NotAttached)?;
         let memory = self.process.memory();
-        let choice = SafeThreadSelector::new(&self.process, self.region);
+        let choice = SafeThreadSelector::new(&self.process, self.region)?;
         self.wait_for_last(region, &choice)?;
         let before = self.previous_attachment(region)?;
         if !before.is_attached {
@@ -311,7 +314,7 @@ impl AttachTarget {
                 ));
             }
         };
-        match filter::denied_calls(&filters)[..] {
+        match filter::denied_calls(&filters, self.process.c_library)[..] {
             [] => Ok(()),
             [first, ..] => Err(AttachError::CallsFiltered(format!(
                 "it denies system call {first}"
