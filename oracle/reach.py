@@ -245,7 +245,9 @@ def libcs(folder):
         if not loader.exists():
             continue
         libc = Libc(name, ["musl-gcc", "-Wl,--eh-frame-hdr"], loader, [])
-        python = folder / "python-musl"
+        python, perl = folder / "python-musl", folder / "perl-musl/bin/perl"
+        if perl.exists():
+            libc.perl = [str(perl)] if name == "musl 1.2.3" else [str(loader), str(perl)]
         if name == "musl 1.2.6" and python.exists():
             libc.python = ["env", f"LD_LIBRARY_PATH={python}/lib", f"PYTHONHOME={python}",
                            str(loader), f"{python}/bin/python3"]  # fmt: skip
