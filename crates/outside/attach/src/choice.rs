@@ -14,7 +14,7 @@ use heapprof_process::{is_there, run_state, status};
 use crate::c_library::CLibrary;
 use crate::error::AttachError;
 use crate::musl::{self, LockingCode};
-use crate::process::{TargetProcess, permission_error};
+use crate::process::{TargetProcess, contains_address, permission_error};
 use crate::region::AttachRegion;
 use crate::suspended_thread::has_signals;
 use crate::thread::{StoppedThread, let_go};
@@ -60,11 +60,6 @@ enum ThreadActivity {
     Runs,
     /// The thread waits in a system call that may end early when the thread is stopped.
     Waits,
-}
-
-/// Whether an address lies in one of the ranges `places`.
-fn contains_address(places: &[Range<u64>], address: u64) -> bool {
-    places.iter().any(|place| place.contains(&address))
 }
 
 /// Chooses a thread of a program that can be diverted safely.

@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use crate::process::TargetProcess;
+use crate::process::{TargetProcess, contains_address};
 use crate::region::AttachRegion;
 use crate::thread::StoppedThread;
 
@@ -88,11 +88,6 @@ pub(crate) struct LockingCode {
     functions: Vec<Range<u64>>,
 }
 
-/// Whether an address lies in one of several ranges.
-fn contains(all: &[Range<u64>], at: u64) -> bool {
-    all.iter().any(|range| range.contains(&at))
-}
-
 impl LockingCode {
     /// Finds the code in a program of musl. Returns `None` if musl is not found.
     pub(crate) fn new(process: &TargetProcess, region: Option<AttachRegion>) -> Option<Self> {
@@ -107,7 +102,7 @@ impl LockingCode {
         }
         let musl = process.loader_code();
         let allocator = process.symbol("malloc").map(|found| found.address);
-        let allocator = allocator.filter(|&at| !contains(&musl, at));
+        let allocator = allocator.filter(|&at| !contains_address(&musl, at));
         let allocator = allocator.map(|at| process.code_of(at)).unwrap_or_default();
         let ours = process.own_code().chain(region.map(AttachRegion::code));
         let functions = LOCKING_FUNCTIONS.iter();
@@ -125,11 +120,11 @@ impl LockingCode {
     /// Whether a thread may be without a lock, by its program counter, and by the number and the
     /// first argument of the system call that it is in.
     pub(crate) fn is_left(&self, pc: u64, call: Option<(i64, u64)>) -> bool {
-        if !contains(&self.musl, pc) {
-            return !contains(&self.allocator_and_own, pc);
+        if !contains_address(&self.musl, pc) {
+            return !contains_address(&self.allocator_and_own, pc);
         }
         match call {
-            Some((libc::SYS_futex, at)) => !contains(&self.musl_data, at),
+            Some((libc::SYS_futex, at)) => !contains_address(&self.musl_data, at),
             Some((number, _)) => HARMLESS_CALLS.contains(&number),
             None => false,
         }
@@ -138,8 +133,9 @@ impl LockingCode {
     /// Whether the words of a thread's stack show that the thread may be in this code.
     pub(crate) fn is_on_stack(&self, stack: &[u64]) -> bool {
         let mut returns = stack.iter().take(MAX_RETURN_WORDS);
-        returns.any(|&at| contains(&self.functions, at) || contains(&self.allocator_and_own, at))
-            || self.has_handler(stack)
+        returns.any(|&at| {
+            contains_address(&self.functions, at) || contains_address(&self.allocator_and_own, at)
+        }) || self.has_handler(stack)
     }
 
     /// Whether a signal handler runs on a stack, and has interrupted this code. The kernel puts the
@@ -148,7 +144,8 @@ impl LockingCode {
         stack.windows(SEGMENTS_AFTER_PC + 1).any(|words| {
             let pc = words[0];
             USER_SEGMENTS.contains(&words[SEGMENTS_AFTER_PC])
-                && (contains(&self.musl, pc) || contains(&self.allocator_and_own, pc))
+                && (contains_address(&self.musl, pc)
+                    || contains_address(&self.allocator_and_own, pc))
         })
     }
 }

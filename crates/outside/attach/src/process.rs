@@ -83,6 +83,11 @@ fn has_proc(pid: u32) -> bool {
     !found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
+/// Whether an address lies in one of the ranges `places`.
+pub(crate) fn contains_address(places: &[Range<u64>], address: u64) -> bool {
+    places.iter().any(|place| place.contains(&address))
+}
+
 /// Whether a mapping belongs to heapprof's library.
 pub(crate) fn is_ours(map: &ProcessMapping) -> bool {
     map.path.starts_with(OWN_LIBRARY_PATH)

@@ -11,8 +11,7 @@ use heapprof_report::{
 use super::target::{self, with_advice};
 use crate::args::HeapwalkArgs;
 use crate::context::{CommandContext, row_limit, screen_width};
-use crate::process_choice;
-use crate::{messages, name, output};
+use crate::{messages, name, output, process_choice};
 
 pub(super) fn run(context: &CommandContext, args: &HeapwalkArgs) -> Result<()> {
     // Errors that can be found early are reported before a process is stopped.
