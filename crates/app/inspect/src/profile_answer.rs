@@ -152,9 +152,7 @@ fn total(profile: &Profile, sample_type: &str) -> u64 {
     let Ok(column) = profile.find_sample_type(sample_type) else {
         return 0;
     };
-    let samples = &profile.samples;
-    let all = (0..samples.len()).map(|i| i128::from(samples.values(i)[column]));
-    u64::try_from(all.sum::<i128>()).unwrap_or(0)
+    u64::try_from(profile.samples.total(column)).unwrap_or(0)
 }
 
 /// Adds what was resident at the peak beside the heap that the recording knows. Returns how much of

@@ -265,8 +265,7 @@ fn total(profile: &Profile, name: &str) -> i64 {
     let Ok(column) = profile.find_sample_type(name) else {
         return 0;
     };
-    let all = (0..profile.samples.len()).map(|i| i128::from(profile.samples.values(i)[column]));
-    i64::try_from(all.sum::<i128>()).unwrap_or(i64::MAX)
+    i64::try_from(profile.samples.total(column)).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -217,6 +217,15 @@ impl Samples {
         &self.value[i * self.width..(i + 1) * self.width]
     }
 
+    /// Returns the sum of the values of all samples for the sample type at a position.
+    ///
+    /// # Panics
+    /// When there are samples, but no such sample type.
+    pub fn total(&self, column: usize) -> i128 {
+        let all = (0..self.len()).map(|i| i128::from(self.values(i)[column]));
+        all.sum()
+    }
+
     /// Returns the index of the label set of sample `i`.
     #[inline]
     pub fn label_set(&self, i: usize) -> LabelSetIndex {
