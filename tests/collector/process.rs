@@ -228,6 +228,26 @@ fn the_parts_of_a_process_are_the_kernel_s_sums() {
     assert!(maps.contains("(other: "), "{maps}");
 }
 
+/// The variables of the library that begin as zeros have no file. Memory of the program that lies
+/// behind them is not taken for heapprof's.
+#[test]
+fn the_kernel_joins_no_memory_to_the_library_s() {
+    let place = tempfile::tempdir().unwrap();
+    let mut record = Command::new(heapprof());
+    record.args(["record", "-q", "--", "cat", "/proc/self/smaps"]);
+    let out = record.current_dir(place.path()).output().unwrap();
+    let text = String::from_utf8(out.stdout).unwrap();
+    let is_head = |line: &&str| line.split(' ').next().is_some_and(|one| one.contains('-'));
+    let heads: Vec<&str> = text.lines().filter(is_head).collect();
+    let last = heads
+        .iter()
+        .rposition(|head| head.ends_with("/libheapprof.so"));
+    let last = last.unwrap_or_else(|| panic!("{text}"));
+    let behind = text.split_once(heads[last + 1]).unwrap().1;
+    let flags = behind.lines().find(|line| line.starts_with("VmFlags:"));
+    assert!(flags.unwrap().split(' ').any(|flag| flag == "rr"), "{text}");
+}
+
 #[test]
 fn the_difference_of_two_moments_adds_up() {
     let Some(mut program) = Running::stopped() else {

@@ -30,6 +30,7 @@ mod messages;
 mod mmap_hooks;
 mod operators;
 mod other_root;
+mod own_variables;
 mod program_file;
 mod real_functions;
 mod sandbox;

@@ -11,7 +11,7 @@ use heapprof_providers::{interpreters, perl, python};
 use crate::messages::{report, report_misunderstood, say};
 use crate::{
     allocator, end, environment, identity, imports, late_start, ledger_hooks, mark, mmap_hooks,
-    real_functions, sandbox, signals, thread_local, wiretap,
+    own_variables, real_functions, sandbox, signals, thread_local, wiretap,
 };
 
 static START_STATE: AtomicU8 = AtomicU8::new(NOT_STARTED);
@@ -121,6 +121,7 @@ static CONSTRUCTOR: extern "C" fn() = constructor;
 extern "C" fn constructor() {
     thread_local::prepare();
     imports::bind();
+    own_variables::mark();
     if START_STATE.load(Ordering::Relaxed) == NOT_STARTED && late_start::is_loaded_so() {
         return;
     }

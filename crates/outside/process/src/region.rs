@@ -74,6 +74,8 @@ mod tests {
 10000-12000 r-xp 00000000 08:01 1 /opt/libheapprof.so
 12000-13000 rw-p 00002000 08:01 1 /opt/libheapprof.so
 13000-14000 rw-p 00000000 00:00 0
+VmFlags: rd wr mr mw me ac rr
+14000-15000 rw-p 00000000 00:00 0
 20000-22000 r-xp 00000000 08:01 2 /lib/libz.so (deleted)
 22000-23000 rw-p 00000000 00:00 0
 30000-40000 rw-p 00000000 00:00 0 [heap]
@@ -92,8 +94,10 @@ mod tests {
             [
                 (library, true),
                 (library, true),
-                // Variables that the file has no bytes for.
+                // Variables that the file has no bytes for, which the library has marked.
                 (library, true),
+                // The program's memory behind them.
+                ("", false),
                 ("/lib/libz.so (deleted)", false),
                 ("/lib/libz.so (deleted)", false),
                 ("[heap]", false),
@@ -106,6 +110,6 @@ mod tests {
                 ("/memfd:libheapprof.so (deleted)", true),
             ]
         );
-        assert_eq!(file_name(&areas[3]), "/lib/libz.so");
+        assert_eq!(file_name(&areas[4]), "/lib/libz.so");
     }
 }

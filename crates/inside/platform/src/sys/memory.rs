@@ -1,5 +1,6 @@
 //! Mappings, and reads of memory that may not be mapped.
 
+use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 
 use super::{EngineFile, call, process_id};
@@ -16,20 +17,26 @@ pub fn map(len: usize) -> *mut u8 {
     if (-4095..0).contains(&at) {
         return std::ptr::null_mut();
     }
-    // The mapping appears in /proc/PID/maps as [anon:heapprof], which distinguishes the engine's
-    // mappings from the program's.
+    mark_as_own(at as usize..at as usize + len);
+    at as *mut u8
+}
+
+/// Marks memory without a file as heapprof's own. It appears in /proc/PID/maps as [anon:heapprof],
+/// which distinguishes it from the program's memory. `range` consists of whole pages.
+pub fn mark_as_own(range: Range<usize>) {
     const PR_SET_VMA: usize = 0x5356_4d41;
+    let (at, len) = (range.start, range.len());
     let name = c"heapprof".as_ptr() as usize;
     // Many kernels can't name mappings. There, an advice without effect on memory without a file
     // distinguishes the engine's mappings from the program's in smaps, and keeps the kernel from
     // joining them.
-    // SAFETY: names the mapping just made; a kernel without support answers EINVAL.
+    // SAFETY: neither call changes memory. A kernel without support, or a range that is not mapped,
+    // is answered with an error.
     unsafe {
-        call(libc::SYS_prctl, [PR_SET_VMA, 0, at as usize, len, name, 0]);
+        call(libc::SYS_prctl, [PR_SET_VMA, 0, at, len, name, 0]);
         let advice = libc::MADV_RANDOM as usize;
-        call(libc::SYS_madvise, [at as usize, len, advice, 0, 0, 0]);
+        call(libc::SYS_madvise, [at, len, advice, 0, 0, 0]);
     }
-    at as *mut u8
 }
 
 /// Maps the first word of a file, so that this process sees each change of it. Returns `None` if
