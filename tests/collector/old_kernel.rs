@@ -1,8 +1,9 @@
 //! Kernels without the system calls that came after Linux 3.10: a filter returns ENOSYS for these,
 //! to `record` and to the program.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use heapprof_tests::built::{Built, build, have};
 use heapprof_tests::fixtures::json;
@@ -37,7 +38,7 @@ const FILTER: &str = r#"
     }
 "#;
 
-/// Keeps 1,000 blocks of 1,000 bytes, has a child and a thread, and may kill itself.
+/// Keeps 1,000 blocks of 1,000 bytes, has a child and a thread, and may kill itself or wait.
 const PROGRAM: &str = r#"
     #include <pthread.h>
     #include <signal.h>
@@ -71,6 +72,7 @@ const PROGRAM: &str = r#"
         puts("held 1000000");
         fflush(stdout);
         if (!strcmp(argv[1], "kill")) raise(SIGKILL);
+        if (!strcmp(argv[1], "wait")) getchar();
         return 3;
     }
 "#;
@@ -257,5 +259,52 @@ fn attach_works_without_newer_calls_or_says_why_not() {
         }
         waiting.work();
         assert_eq!(waiting.end().code(), Some(7), "{denied:?}");
+    }
+}
+
+/// `dump` works without each of these calls, in itself and in the program. It needs no file in
+/// memory, unlike the profile of a killed program.
+#[test]
+fn dump_works_without_newer_calls() {
+    if !cfg!(target_arch = "x86_64") || !have(&["gcc"]) {
+        return;
+    }
+    let built = built();
+    let every = i32::MAX.to_string();
+    let numbers = NEWER_CALLS.map(|(_, number)| number.to_string());
+    let alone = numbers.iter().map(|number| [&*every, number]);
+    for denied in alone.chain([[&every, MEMFD_CREATE], [LAST, NONE]]) {
+        for is_of_dump in [true, false] {
+            let filtered = |is_so: bool| {
+                let mut command = Command::new(built.path("program"));
+                command.args(if is_so { denied } else { [&every, NONE] });
+                command.arg(heapprof());
+                command
+            };
+            let folder = tempfile::tempdir().unwrap();
+            let mut record = filtered(!is_of_dump);
+            record.args(["record", "--exact", "-q", "--"]);
+            record.arg(built.path("held")).arg("wait");
+            record.current_dir(folder.path());
+            let mut record = record
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut said = String::new();
+            let mut out = BufReader::new(record.stdout.take().unwrap());
+            out.read_line(&mut said).unwrap();
+            assert_eq!(said, "held 1000000\n", "{denied:?}");
+            let mut dump = filtered(is_of_dump);
+            dump.args(["dump", "held", "-o", "d.pb.gz"]);
+            let said = Run::from(dump.current_dir(folder.path()).output().unwrap());
+            assert_eq!(said.code, 0, "{denied:?}: {}", said.err);
+            let words = ["top", "-t", "inuse_space", "-f", "json", "d.pb.gz"];
+            let total = json(folder.path(), &words)["total"].as_i64().unwrap();
+            let is_so = (1_000_000..1_100_000).contains(&total);
+            assert!(is_so, "{denied:?} {total}");
+            drop(record.stdin.take());
+            assert_eq!(record.wait().unwrap().code(), Some(3), "{denied:?}");
+        }
     }
 }
