@@ -15,6 +15,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
 pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ("contract/profile", &["abi"]),
     ("contract/abi", &[]),
+    ("contract/allocators", &[]),
     ("contract/wiretap", &[]),
     ("inside/platform", &["abi", "memory"]),
     ("inside/engine", &["abi", "platform", "profile"]),
@@ -52,7 +53,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("outside/objects", &[]),
     ("desk/formats", &["perl-values", "profile"]),
-    ("desk/symbolize", &["profile"]),
+    ("desk/symbolize", &["allocators", "profile"]),
     ("desk/assembly", &["profile", "symbolize"]),
     ("desk/totals", &["profile", "text"]),
     (

@@ -9,13 +9,16 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
+use heapprof_allocators::{AllocatorFamily, allocator_function};
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSymbol};
+
+pub use heapprof_allocators::AllocatorRole;
 
 use crate::SymbolizeOptions;
 use crate::storage::FileStorage;
 
-/// An allocator and its entry points.
+/// An allocator whose blocks the hooks do not see.
 #[derive(Debug, PartialEq, Eq)]
 pub struct KnownAllocator {
     /// The allocator's name.
@@ -24,182 +27,69 @@ pub struct KnownAllocator {
     pub remedy: &'static str,
     /// Whether a recording of mappings counts the memory that the allocator maps.
     pub has_countable_mappings: bool,
-    /// The prefixes of the names of the allocator's functions.
-    prefixes: &'static [&'static str],
-    /// Name endings, after the prefix, of functions that allocate.
-    allocating: &'static [&'static str],
-    /// Name endings, after the prefix, of functions that free.
-    freeing: &'static [&'static str],
 }
 
-const MALLOC_FAMILY: &[&str] = &[
-    "malloc",
-    "calloc",
-    "realloc",
-    "aligned_alloc",
-    "posix_memalign",
-    "memalign",
-    "mallocx",
-    "rallocx",
-];
 const SHARED_REMEDY: &str =
     "a build without it, or with it as a shared library, is recorded completely";
 
-/// All known allocators. If a function name fits several allocators, the first of them in this list
-/// is used.
-static KNOWN_ALLOCATORS: [KnownAllocator; 8] = [
+static JEMALLOC: KnownAllocator = KnownAllocator {
+    name: "jemalloc",
+    remedy: "a build without it is recorded completely; MALLOC_CONF=prof:true lets jemalloc \
+             write its own profiles, which heapprof reads",
+    has_countable_mappings: true,
+};
+/// jemalloc's functions that malloc's family does not have, in a build without a prefix.
+static JEMALLOC_EXTENDED: KnownAllocator = KnownAllocator {
+    name: "jemalloc",
+    remedy: "a build that calls malloc and free is recorded completely",
+    has_countable_mappings: false,
+};
+static MIMALLOC: KnownAllocator = with_shared_build("mimalloc");
+static TCMALLOC: KnownAllocator = with_shared_build("tcmalloc");
+static RPMALLOC: KnownAllocator = with_shared_build("rpmalloc");
+static SNMALLOC: KnownAllocator = with_shared_build("snmalloc");
+static PERL_MALLOC: KnownAllocator = KnownAllocator {
+    name: "Perl's own malloc (-Dusemymalloc)",
+    remedy: "a perl that was built with -Uusemymalloc, as most are, is recorded completely",
+    has_countable_mappings: false,
+};
+static GO_HEAP: KnownAllocator = KnownAllocator {
+    name: "Go's heap",
+    remedy: "Go's own heap profiles (runtime/pprof), which heapprof reads, show it",
+    has_countable_mappings: false,
+};
+
+const fn with_shared_build(name: &'static str) -> KnownAllocator {
     KnownAllocator {
-        name: "jemalloc",
-        remedy: "a build without it is recorded completely; MALLOC_CONF=prof:true lets jemalloc \
-                 write its own profiles, which heapprof reads",
-        has_countable_mappings: true,
-        prefixes: &["_rjem_", "je_", "duckdb_je_", "je_arrow_"],
-        allocating: MALLOC_FAMILY,
-        freeing: &["free", "dallocx", "sdallocx"],
-    },
-    KnownAllocator {
-        name: "jemalloc",
-        remedy: "a build that calls malloc and free is recorded completely",
-        has_countable_mappings: false,
-        prefixes: &[""],
-        allocating: &["mallocx", "rallocx"],
-        freeing: &["dallocx", "sdallocx"],
-    },
-    KnownAllocator {
-        name: "mimalloc",
+        name,
         remedy: SHARED_REMEDY,
         has_countable_mappings: true,
-        prefixes: &["mi_", "mi_heap_", "mi_theap_"],
-        allocating: &[
-            "malloc",
-            "zalloc",
-            "calloc",
-            "realloc",
-            "malloc_small",
-            "zalloc_small",
-            "mallocn",
-            "malloc_aligned",
-            "zalloc_aligned",
-            "calloc_aligned",
-            "realloc_aligned",
-            "aligned_alloc",
-            "posix_memalign",
-            "memalign",
-            "new",
-            "new_aligned",
-            "new_nothrow",
-        ],
-        freeing: &[
-            "free",
-            "free_size",
-            "free_size_aligned",
-            "free_aligned",
-            "cfree",
-        ],
-    },
-    KnownAllocator {
-        name: "tcmalloc",
-        remedy: SHARED_REMEDY,
-        has_countable_mappings: true,
-        prefixes: &["tc_"],
-        allocating: &[
-            "malloc",
-            "calloc",
-            "realloc",
-            "memalign",
-            "posix_memalign",
-            "valloc",
-            "new",
-            "new_nothrow",
-            "newarray",
-            "new_aligned",
-        ],
-        freeing: &[
-            "free",
-            "free_sized",
-            "cfree",
-            "delete",
-            "delete_sized",
-            "deletearray",
-        ],
-    },
-    KnownAllocator {
-        name: "rpmalloc",
-        remedy: SHARED_REMEDY,
-        has_countable_mappings: true,
-        prefixes: &["rp"],
-        allocating: &[
-            "malloc",
-            "calloc",
-            "realloc",
-            "aligned_alloc",
-            "aligned_calloc",
-        ],
-        freeing: &["free"],
-    },
-    KnownAllocator {
-        name: "snmalloc",
-        remedy: SHARED_REMEDY,
-        has_countable_mappings: true,
-        prefixes: &["sn_", "sn_rust_"],
-        allocating: &["alloc", "alloc_zeroed", "malloc", "calloc", "realloc"],
-        freeing: &["dealloc", "free"],
-    },
-    // An ordinary perl has Perl_malloc, too, but there it calls malloc.
-    KnownAllocator {
-        name: "Perl's own malloc (-Dusemymalloc)",
-        remedy: "a perl that was built with -Uusemymalloc, as most are, is recorded completely",
-        has_countable_mappings: false,
-        prefixes: &["Perl_"],
-        allocating: &["malloced_size"],
-        freeing: &[],
-    },
-    KnownAllocator {
-        name: "Go's heap",
-        remedy: "Go's own heap profiles (runtime/pprof), which heapprof reads, show it",
-        has_countable_mappings: false,
-        prefixes: &["runtime."],
-        allocating: &["mallocgc"],
-        freeing: &[],
-    },
-];
+    }
+}
 
 /// Maximum number of allocator functions that a survey names for a file that calls them.
 const MAX_NAMED_FUNCTIONS: usize = 4;
 
-/// Whether a function of an allocator allocates or frees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AllocatorRole {
-    /// The function returns a block.
-    Allocates,
-    /// The function takes a block back.
-    Frees,
-}
-
 /// Returns the allocator that has a function of this name, and whether the function allocates or
-/// frees.
+/// frees. `None` for the functions that the hooks see: malloc's family and the operators.
 pub fn allocator_of(function: &str) -> Option<(&'static KnownAllocator, AllocatorRole)> {
-    // Most names in a program are long, and all names of allocator functions are short.
-    if function.len() > 32 {
-        return None;
+    match function {
+        // An ordinary perl has Perl_malloc, too, but there it calls malloc.
+        "Perl_malloced_size" => return Some((&PERL_MALLOC, AllocatorRole::Allocates)),
+        "runtime.mallocgc" => return Some((&GO_HEAP, AllocatorRole::Allocates)),
+        _ => {}
     }
-    KNOWN_ALLOCATORS.iter().find_map(|allocator| {
-        let mut rests = allocator
-            .prefixes
-            .iter()
-            .filter_map(|prefix| function.strip_prefix(prefix));
-        rests.find_map(|rest| {
-            let (allocates, frees) = (
-                allocator.allocating.contains(&rest),
-                allocator.freeing.contains(&rest),
-            );
-            match (allocates, frees) {
-                (true, _) => Some((allocator, AllocatorRole::Allocates)),
-                (_, true) => Some((allocator, AllocatorRole::Frees)),
-                _ => None,
-            }
-        })
-    })
+    let found = allocator_function(function)?;
+    let allocator = match found.family {
+        AllocatorFamily::Malloc | AllocatorFamily::Operators => return None,
+        AllocatorFamily::Jemalloc if found.prefix.is_empty() => &JEMALLOC_EXTENDED,
+        AllocatorFamily::Jemalloc => &JEMALLOC,
+        AllocatorFamily::Mimalloc => &MIMALLOC,
+        AllocatorFamily::Tcmalloc => &TCMALLOC,
+        AllocatorFamily::Rpmalloc => &RPMALLOC,
+        AllocatorFamily::Snmalloc => &SNMALLOC,
+    };
+    Some((allocator, found.call.role()))
 }
 
 /// A way in which a program allocates without calling the hooked functions.

@@ -1,0 +1,150 @@
+//! The known allocators with their prefixes, and the search for a function by its name.
+
+use crate::call::AllocatorCall;
+use crate::functions::{
+    FunctionTable, JEMALLOC, MALLOC, MIMALLOC, MIMALLOC_HEAP, OPERATORS, RPMALLOC, SNMALLOC,
+    SNMALLOC_RUST, TCMALLOC,
+};
+
+/// A known allocator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AllocatorFamily {
+    /// malloc's family without a prefix. Which allocator it is depends on the file.
+    Malloc,
+    /// The operators new and delete of C++.
+    Operators,
+    /// jemalloc, with a prefix. Without one, only what malloc's family does not have.
+    Jemalloc,
+    /// mimalloc.
+    Mimalloc,
+    /// tcmalloc of gperftools.
+    Tcmalloc,
+    /// rpmalloc.
+    Rpmalloc,
+    /// snmalloc, by its functions for Rust and its own.
+    Snmalloc,
+}
+
+/// A function of an allocator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AllocatorFunction {
+    /// The allocator.
+    pub family: AllocatorFamily,
+    /// The prefix of all functions of this build; empty if there is none.
+    pub prefix: &'static str,
+    /// What a call does.
+    pub call: AllocatorCall,
+}
+
+/// The functions of a build of an allocator.
+struct AllocatorBuild {
+    family: AllocatorFamily,
+    /// The prefixes that builds give to the functions.
+    prefixes: &'static [&'static str],
+    /// The functions, by what follows the prefix.
+    functions: &'static [FunctionTable],
+    /// Whether the first argument is a heap, and the others follow.
+    has_heap: bool,
+}
+
+impl AllocatorBuild {
+    const fn new(
+        family: AllocatorFamily,
+        prefixes: &'static [&'static str],
+        functions: &'static [FunctionTable],
+    ) -> Self {
+        Self {
+            family,
+            prefixes,
+            functions,
+            has_heap: false,
+        }
+    }
+}
+
+/// All known allocators. The first that has a function of a name is meant.
+static BUILDS: [AllocatorBuild; 9] = [
+    AllocatorBuild::new(AllocatorFamily::Malloc, &[""], &[MALLOC]),
+    AllocatorBuild::new(AllocatorFamily::Operators, &[""], &[OPERATORS]),
+    AllocatorBuild::new(AllocatorFamily::Jemalloc, &[""], &[JEMALLOC]),
+    AllocatorBuild::new(
+        AllocatorFamily::Jemalloc,
+        &["_rjem_", "je_", "duckdb_je_", "je_arrow_"],
+        &[MALLOC, JEMALLOC],
+    ),
+    AllocatorBuild::new(AllocatorFamily::Tcmalloc, &["tc_"], &[MALLOC, TCMALLOC]),
+    AllocatorBuild {
+        has_heap: true,
+        ..AllocatorBuild::new(
+            AllocatorFamily::Mimalloc,
+            &["mi_heap_", "mi_theap_"],
+            &[MIMALLOC_HEAP],
+        )
+    },
+    AllocatorBuild::new(
+        AllocatorFamily::Mimalloc,
+        &["mi_"],
+        &[MIMALLOC_HEAP, MIMALLOC],
+    ),
+    AllocatorBuild::new(AllocatorFamily::Rpmalloc, &["rp"], &[RPMALLOC]),
+    AllocatorBuild::new(
+        AllocatorFamily::Snmalloc,
+        &["sn_"],
+        &[MALLOC, SNMALLOC, SNMALLOC_RUST],
+    ),
+];
+
+/// Length of the longest name of a known function.
+const MAX_NAME_LEN: usize = 35;
+
+/// Returns the known function of a name.
+///
+/// ```
+/// use heapprof_allocators::{AllocatorCall, allocator_function};
+///
+/// let found = allocator_function("_rjem_mallocx").unwrap();
+/// assert_eq!((found.prefix, found.call), ("_rjem_", AllocatorCall::Allocate { size: 0 }));
+/// assert_eq!(allocator_function("je_malloc_usable_size"), None);
+/// ```
+#[must_use]
+pub fn allocator_function(name: &str) -> Option<AllocatorFunction> {
+    // Most names in a program are longer.
+    if name.len() > MAX_NAME_LEN {
+        return None;
+    }
+    BUILDS.iter().find_map(|build| {
+        build.prefixes.iter().find_map(|prefix| {
+            let rest = name.strip_prefix(prefix)?;
+            let mut all = build.functions.iter().copied().flatten();
+            let (_, call) = all.find(|(name, _)| *name == rest)?;
+            Some(AllocatorFunction {
+                family: build.family,
+                prefix,
+                call: if build.has_heap {
+                    call.behind_one()
+                } else {
+                    *call
+                },
+            })
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_is_longer_than_the_longest() {
+        let names = BUILDS.iter().flat_map(|build| {
+            let all = build.functions.iter().copied().flatten();
+            all.flat_map(|(name, _)| {
+                build
+                    .prefixes
+                    .iter()
+                    .map(|prefix| prefix.len() + name.len())
+            })
+        });
+        assert_eq!(names.max(), Some(MAX_NAME_LEN));
+    }
+}
