@@ -78,7 +78,7 @@ const OWNED: &[(&str, &str)] = &[
         "heapprof-symbolize heapprof-live heapprof-process heapprof-heap heapprof-attach",
     ),
     ("addr2line", "heapprof-symbolize"),
-    ("iced-x86", "heapprof-assembly"),
+    ("iced-x86", "heapprof-assembly heapprof-entry"),
     ("yaxpeax-arm", "heapprof-assembly"),
     ("yaxpeax-arch", "heapprof-assembly"),
     // heapprof-engine and heapprof-attach read .eh_frame with it.
@@ -350,6 +350,7 @@ fn unsafe_sql_and_printing_stay_where_they_belong() {
                     "crates/desk/analysis/src/gate/simulation.rs",
                     // Examples are programs of their own.
                     "crates/inside/alloc/examples/",
+                    "crates/inside/entry/examples/",
                     // These build scripts print to cargo.
                     "crates/app/carried/build.rs",
                     "crates/inside/preload/build.rs",

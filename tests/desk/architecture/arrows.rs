@@ -19,6 +19,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ("contract/wiretap", &[]),
     ("inside/platform", &["abi", "memory"]),
     ("inside/engine", &["abi", "platform", "profile"]),
+    ("inside/entry", &[]),
     (
         "inside/providers",
         &["engine", "memory", "perl", "platform", "python"],

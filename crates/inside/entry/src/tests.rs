@@ -1,0 +1,148 @@
+//! Small functions, what becomes of their first instructions, and why some are refused.
+
+use crate::{EntryPlan, EntryRefusal, FunctionCode, Trampoline, jump};
+
+const START: u64 = 0x40_1000;
+const FAR: u64 = 0x50_0000;
+
+/// Returns the code of a function at the start of a segment, with `behind` as the next function.
+fn function<'a>(segment: &'a [u8], size: usize) -> FunctionCode<'a> {
+    FunctionCode {
+        segment,
+        segment_start: START,
+        start: START,
+        size: size as u64,
+        next: START + segment.len() as u64,
+    }
+}
+
+/// Reads bytes in hexadecimal, with or without spaces.
+fn bytes(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b' ').collect();
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    digits.chunks(2).map(byte).collect()
+}
+
+fn plan(text: &str, size: usize) -> Result<EntryPlan, EntryRefusal> {
+    EntryPlan::new(&function(&bytes(text), size))
+}
+
+#[test]
+fn whole_instructions_are_replaced() {
+    for (text, at, replaced) in [
+        // push rbp; mov rbp, rsp; push rbx; call +0; ret
+        ("55 4889e5 53 e800000000 c3", 0, 5),
+        // sub rsp, 8; mov rax, [rip+0x1000]; call rax; ret
+        ("4883ec08 488b0500100000 ffd0 c3", 0, 11),
+        // endbr64; push rbx; mov rbx, rdi; sub rsp, 16; call +0; ret
+        ("f30f1efa 53 4889fb 4883ec10 e800000000 c3", 4, 8),
+        // jmp +0x100: the function is another name of one that is elsewhere
+        ("e900010000", 0, 5),
+    ] {
+        let found = plan(text, bytes(text).len()).unwrap_or_else(|why| panic!("{text}: {why}"));
+        assert_eq!((found.at - START, found.replaced), (at, replaced), "{text}");
+    }
+}
+
+#[test]
+fn what_a_jump_would_break_is_refused() {
+    for (text, size, refusal) in [
+        // push rbp; call +0; ret: the call returns at the second byte behind the jump
+        ("55 e800000000 c3", 7, None),
+        // call rax; nop...: the call returns into the first bytes
+        ("ffd0 9090909090 c3", 8, Some(EntryRefusal::ReturnInside)),
+        // push rbx; mov rbx, rdi; cmp eax, 1; je to the third byte; call +0
+        (
+            "53 4889fb 83f801 74f9 e800000000",
+            14,
+            Some(EntryRefusal::BranchInside { from: START + 7 }),
+        ),
+        // The same with a branch to the first byte.
+        (
+            "53 4889fb 83f801 74f7 e800000000",
+            14,
+            Some(EntryRefusal::Loop),
+        ),
+        // mov rax, rdi; add rax, 15; ret
+        ("4889f8 4883c00f c3", 8, Some(EntryRefusal::Leaf)),
+        // ud2
+        ("0f0b 9090909090", 7, Some(EntryRefusal::Trap)),
+        // syscall
+        ("0f05 9090909090", 7, Some(EntryRefusal::Trap)),
+        // jmp +0x40, and another function behind it
+        ("eb40 55 4889e5 c3", 2, Some(EntryRefusal::Short(2))),
+        // An invalid instruction.
+        ("06 9090909090", 6, Some(EntryRefusal::Undecodable)),
+    ] {
+        assert_eq!(plan(text, size).err(), refusal, "{text}");
+    }
+    let none = EntryPlan::new(&FunctionCode {
+        start: START + 100,
+        ..function(&[0x90], 1)
+    });
+    assert_eq!(none.err(), Some(EntryRefusal::NotCode));
+}
+
+/// A short function may have a jump if only padding is behind it.
+#[test]
+fn padding_makes_room() {
+    // jmp +0x40; nop of 3 bytes
+    let text = "eb40 0f1f00 55";
+    let segment = bytes(text);
+    let code = function(&segment, 2);
+    let found = EntryPlan::new(&code).unwrap();
+    assert_eq!(found.replaced, 2);
+    // The next function begins within the jump.
+    let code = FunctionCode {
+        next: START + 4,
+        ..code
+    };
+    assert_eq!(EntryPlan::new(&code).err(), Some(EntryRefusal::Short(2)));
+}
+
+/// Cold parts lie elsewhere, and may lead back.
+#[test]
+fn branches_of_other_parts_are_seen() {
+    // test rdi, rdi; je to the cold part; call +0; ret; then, behind another function,
+    // a jump to the fourth byte.
+    let mut segment = bytes("4885ff 0f8417000000 e800000000 c3");
+    segment.resize(0x20, 0xcc);
+    segment.extend(bytes("e9defbffff"));
+    let mut code = function(&segment, 15);
+    assert!(EntryPlan::new(&code).is_ok());
+    segment.truncate(0x20);
+    segment.extend(bytes("ebe1"));
+    code = function(&segment, 15);
+    let refusal = EntryRefusal::BranchInside { from: START + 0x20 };
+    assert_eq!(EntryPlan::new(&code).err(), Some(refusal));
+}
+
+/// Operands and branches that are relative to their place lead where they led before.
+#[test]
+fn moved_instructions_lead_to_the_same_places() {
+    // cmp byte ptr [rip+0x100], 0; je +2; call +0; ret
+    let text = "803d0001000000 7402 e800000000 c3";
+    let found = plan(text, bytes(text).len()).unwrap();
+    let made = Trampoline::new(&found, FAR).unwrap();
+    assert_eq!(made.offsets, [(0, 0)]);
+    // The operand is at START + 7 + 0x100.
+    let distance = (START + 7 + 0x100).wrapping_sub(FAR + 7) as u32;
+    let mut expected = bytes("803d");
+    expected.extend(distance.to_le_bytes());
+    expected.push(0);
+    let back = jump(FAR + 7, START + 7).unwrap();
+    expected.extend(back);
+    assert_eq!(made.code, expected);
+    // A short branch becomes a long one.
+    let text = "4885ff 7402 9090 e800000000 c3";
+    let found = plan(text, bytes(text).len()).unwrap();
+    let made = Trampoline::new(&found, FAR).unwrap();
+    assert_eq!(made.offsets, [(0, 0), (3, 3)]);
+    assert_eq!(made.code[3..5], [0x0f, 0x84]);
+    // Nothing follows a function that ends below the jump.
+    let found = plan("e900010000", 5).unwrap();
+    let made = Trampoline::new(&found, FAR).unwrap();
+    assert_eq!(made.code, jump(FAR, START + 5 + 0x100).unwrap());
+    // 2 GiB are the limit.
+    assert_eq!(jump(START, START + (1 << 32)), None);
+}
