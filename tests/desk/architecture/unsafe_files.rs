@@ -164,6 +164,7 @@ pub(super) const UNSAFE: &[(&str, &[&str])] = &[
             "mmap_hooks",
             "mark",
             "operators",
+            "own_variables",
             "other_root",
             "real_functions",
             "real_functions/musl",

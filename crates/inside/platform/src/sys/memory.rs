@@ -21,8 +21,9 @@ pub fn map(len: usize) -> *mut u8 {
     at as *mut u8
 }
 
-/// Marks memory without a file as heapprof's own. It appears in /proc/PID/maps as [anon:heapprof],
-/// which distinguishes it from the program's memory. `range` consists of whole pages.
+/// Marks memory without a file as heapprof's own. It appears in /proc/PID/maps as
+/// `[anon:heapprof]`, which distinguishes it from the program's memory. `range` consists of whole
+/// pages.
 pub fn mark_as_own(range: Range<usize>) {
     const PR_SET_VMA: usize = 0x5356_4d41;
     let (at, len) = (range.start, range.len());
