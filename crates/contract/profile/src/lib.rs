@@ -50,6 +50,7 @@ mod error;
 pub mod fork;
 mod hashing;
 mod history;
+mod hooked_allocator;
 mod id_map;
 mod inflate;
 mod linker_name;
@@ -81,6 +82,7 @@ pub use crate::{
         HeapHistory, HeapMoment, HeapPeak, ResidentMoment, SIZE_CLASS_COUNT, SizeClass,
         SizeHistogram, class_of, is_for_machines,
     },
+    hooked_allocator::HookedAllocator,
     inflate::InflateReader,
     linker_name::{is_legacy_rust_name, is_rust_name},
     merge::{UnitRules, agree_addresses, agree_units, merge, merge_all, merge_as_pprof},

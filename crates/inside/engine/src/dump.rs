@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
 use heapprof_platform::lock::{ForkLock, LockedValue, rank};
 use heapprof_platform::stack_switch::OwnStack;
 use heapprof_platform::sys;
+use heapprof_profile::HookedAllocator;
 
 use crate::options::{DumpTriggers, RecordingOptions};
 use crate::process::EngineProcess;
@@ -92,6 +93,8 @@ pub(crate) struct DumpState {
     pub(crate) stack: OwnStack,
     pub(crate) tell: OnceLock<DumpListener>,
     pub(crate) ask_allocator: OnceLock<AllocatorQuery>,
+    /// The allocators inside files.
+    pub(crate) hooked_allocators: OnceLock<Vec<HookedAllocator>>,
     /// Whether the process has begun to make its last profile.
     pub(crate) ended: AtomicBool,
     exec: LastExec,
@@ -129,6 +132,7 @@ impl DumpState {
             stack: OwnStack::new(),
             tell: OnceLock::new(),
             ask_allocator: OnceLock::new(),
+            hooked_allocators: OnceLock::new(),
             ended: AtomicBool::new(false),
             exec: LastExec {
                 at: AtomicI64::new(i64::MIN),
@@ -201,6 +205,7 @@ impl DumpState {
             stack: _,
             tell: _,
             ask_allocator: _,
+            hooked_allocators: _,
             ended,
             exec,
             raised,
@@ -256,6 +261,7 @@ impl DumpState {
             stack: _,
             tell: _,
             ask_allocator: _,
+            hooked_allocators: _,
             ended: _,
             exec: _,
             raised: _,

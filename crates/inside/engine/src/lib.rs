@@ -236,4 +236,5 @@ pub use crate::stack::provider::{
     TracedValues,
 };
 pub use heapprof_abi::{RecordingEpoch, StackNumber};
+pub use heapprof_profile::HookedAllocator;
 pub use heapprof_profile::fork::{LoadAttempt, LoadOutcome};

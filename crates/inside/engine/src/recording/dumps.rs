@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use heapprof_abi::process_state;
 use heapprof_platform::lock::WaitPolicy;
 use heapprof_platform::{sys, tls, trial};
+use heapprof_profile::HookedAllocator;
 
 use crate::code::mappings::CodeScanOutcome;
 use crate::dump::dump_turn::DumpTurnGuard;
@@ -80,6 +81,12 @@ impl EngineDumps {
     /// `set_allocator_query` has an effect.
     pub fn set_allocator_query(self, ask: fn() -> Option<AllocatorUsage>) {
         let _ = self.0.dumping.ask_allocator.set(ask);
+    }
+
+    /// Sets the allocators inside files, which profiles name. Only the first call of
+    /// `set_hooked_allocators` has an effect.
+    pub fn set_hooked_allocators(self, found: Vec<HookedAllocator>) {
+        let _ = self.0.dumping.hooked_allocators.set(found);
     }
 
     /// Sets the function that receives the outcome of every dump. It is called with signals

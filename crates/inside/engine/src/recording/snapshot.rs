@@ -11,8 +11,8 @@ use heapprof_profile::recording::{
     LedgerSource, RecordedCode, RecordedFrame, RecordedLocations, RecordedThread, RecordingHeader,
 };
 use heapprof_profile::{
-    Label, LabelSetIndex, ProfileBuilder, QuickSample, SizeHistogram, encode_samples_quickly,
-    recording_texts,
+    HookedAllocator, Label, LabelSetIndex, ProfileBuilder, QuickSample, SizeHistogram,
+    encode_samples_quickly, recording_texts,
 };
 
 use heapprof_platform::{status, sys};
@@ -407,6 +407,9 @@ fn describe(
         comments.extend(recording_texts::resident(resident, peak_resident));
         comments.push(format!("own tables: {} bytes", engine.resident()));
     }
+    let hooked = engine.dumping.hooked_allocators.get();
+    let hooked = hooked.into_iter().flatten();
+    comments.extend(hooked.map(HookedAllocator::to_comment));
     comments.extend(facts.account);
     let others = engine.threads.names.others();
     comments.extend(recording_texts::threads(
