@@ -37,6 +37,8 @@ mod process;
 mod watch;
 // Programs with several allocators, and peaks of known size.
 mod compare;
+// Allocators that are linked into programs and libraries.
+mod entry_hooks;
 // Attaching to programs that were started without heapprof.
 mod attach;
 // The log of events.

@@ -71,11 +71,12 @@ const OWNED: &[(&str, &str)] = &[
     ("lz4_flex", "heapprof-formats"),
     ("flate2", "heapprof-profile heapprof-web"),
     ("ruzstd", "heapprof-formats"),
-    // heapprof-attach prepares a library with it; the others but heapprof-symbolize read core files
-    // and build ids.
+    // heapprof-attach prepares a library with it, and heapprof-preload finds allocators; the others
+    // but heapprof-symbolize read core files and build ids.
     (
         "object",
-        "heapprof-symbolize heapprof-live heapprof-process heapprof-heap heapprof-attach",
+        "heapprof-symbolize heapprof-live heapprof-process heapprof-heap heapprof-attach \
+         heapprof-preload",
     ),
     ("addr2line", "heapprof-symbolize"),
     ("iced-x86", "heapprof-assembly heapprof-entry"),

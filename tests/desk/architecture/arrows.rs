@@ -28,7 +28,9 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
         "inside/preload",
         &[
             "abi",
+            "allocators",
             "engine",
+            "entry",
             "memory",
             "platform",
             "providers",

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use heapprof_analysis::coverage::UNSEEN_ALLOCATOR_PREFIX;
-use heapprof_profile::Profile;
+use heapprof_profile::{HookedAllocator, Profile};
 use heapprof_symbolize::allocators::{AllocatorRole, UnhookedAllocator};
 use heapprof_symbolize::program::{PreloadObstacle, inspect};
 use heapprof_text::printable;
@@ -25,7 +25,17 @@ pub(crate) fn note_in(
 ) -> io::Result<Vec<UnhookedAllocator>> {
     let files = profile.mapping.iter().map(|m| profile.text(m.filename));
     let files: Vec<String> = files.map(str::to_string).collect();
-    let found = namer.survey(files.iter().map(Path::new), rights)?;
+    let mut found = namer.survey(files.iter().map(Path::new), rights)?;
+    let comments = profile.comment.iter().map(|id| profile.text(*id));
+    let hooked: Vec<_> = comments.filter_map(HookedAllocator::parse_hooked).collect();
+    found.retain(|one| match one {
+        // The program's own malloc may be any allocator, so only the file counts.
+        UnhookedAllocator::Inside { file, .. } => {
+            !hooked.iter().any(|(_, hooked)| Path::new(hooked) == file)
+        }
+        UnhookedAllocator::Called { name, .. } => !hooked.iter().any(|(hooked, _)| hooked == name),
+        UnhookedAllocator::SecondLibc { .. } => true,
+    });
     for one in &found {
         let comment = format!("{UNSEEN_ALLOCATOR_PREFIX}{}", describe_unhooked(one));
         let comment = profile.strings.intern(&comment);

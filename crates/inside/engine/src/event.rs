@@ -1,5 +1,6 @@
 //! The events in the program's threads: allocations, frees, reallocations and mappings.
 
+mod allocator_call;
 pub(crate) mod block;
 pub(crate) mod entry;
 pub(crate) mod mapping;

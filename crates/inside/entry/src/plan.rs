@@ -26,6 +26,8 @@ pub struct EntryPlan {
     /// Number of bytes of the instructions that the jump replaces. It is at least [`JUMP_LEN`],
     /// unless the function ends before.
     pub replaced: usize,
+    /// The bytes that the jump replaces.
+    pub original: [u8; JUMP_LEN],
     pub(crate) moved: Vec<Instruction>,
     /// Whether the last moved instruction leads elsewhere, so that nothing follows it.
     pub(crate) ends: bool,
@@ -90,9 +92,11 @@ fn first_instructions(function: &FunctionCode<'_>, at: u64) -> Result<EntryPlan,
     if next < jump_end {
         check_padding(function, next..jump_end)?;
     }
+    let original = function.bytes_from(at).and_then(<[u8]>::first_chunk);
     Ok(EntryPlan {
         at,
         replaced: (next - at) as usize,
+        original: *original.ok_or(EntryRefusal::NotCode)?,
         moved,
         ends,
     })

@@ -21,7 +21,9 @@ pub use file::{
 pub use memory::{
     LARGE_PAGE_SIZE, PAGE_SIZE, discard, map_dense, map_word, resident, shared_word, wipe_on_fork,
 };
-pub use memory::{map, mark_as_own, read_each, read_memory, remap, unmap};
+pub use memory::{
+    make_executable, map, map_at, map_to_read, mark_as_own, read_each, read_memory, remap, unmap,
+};
 pub use memory_file::{
     hand_over, map_behind, map_file, memory_file, move_over, send_message, send_request,
     soft_limit, try_to_send,

@@ -19,7 +19,8 @@ pub struct ThreadSlot {
     pub countdown: u64,
     /// The thread's tables; null until its first event.
     pub state: *const ThreadTables,
-    /// Whether the thread is inside an engine.
+    /// Whether the thread is inside an engine ([`INSIDE_ENGINE`]), or in a call of an allocator
+    /// whose outermost call is counted ([`INSIDE_ALLOCATOR`]). 0 in the program's own code.
     pub busy: u32,
     /// Reason why the thread gets its state for only one event at a time: [`ENDED`] or
     /// [`BORROWED`]. 0 if it keeps its state.
@@ -43,7 +44,18 @@ pub struct ThreadSlot {
     /// The thread's number in the ledger; 0 if it has none. A thread gets a number when it
     /// allocates.
     pub thread: u32,
+    /// The countdown from before the call, while the thread is in a call of an allocator.
+    pub call_countdown: u64,
+    /// Address of the return address of this call.
+    pub call_slot: usize,
+    /// Number of calls of the allocator inside this call.
+    pub inner_calls: u32,
 }
+
+/// Value of [`ThreadSlot::busy`]: the thread is inside an engine.
+pub const INSIDE_ENGINE: u32 = 1;
+/// Value of [`ThreadSlot::busy`]: the thread is in a call of an allocator.
+pub const INSIDE_ALLOCATOR: u32 = 2;
 
 /// Reason: the thread's end was announced.
 pub const ENDED: u8 = 1;

@@ -17,6 +17,8 @@ pub struct EnvironmentRequest {
     pub start: bool,
     pub signal: Option<i32>,
     pub mmap: bool,
+    /// Whether the allocators inside files are recorded.
+    pub allocators: bool,
     pub verbose: bool,
     /// Whether stacks show the numbers of Perl's evals.
     pub numbers_evals: bool,
@@ -131,6 +133,15 @@ const EVALS_FORM: SettingForm<bool> = SettingForm {
     read: |text| match text {
         "merged" => Some(false),
         "numbered" => Some(true),
+        _ => None,
+    },
+};
+/// Form of the choice of allocators inside files.
+const ALLOCATORS_FORM: SettingForm<bool> = SettingForm {
+    expected: "auto or none",
+    read: |text| match text {
+        "auto" => Some(true),
+        "none" => Some(false),
         _ => None,
     },
 };
@@ -333,6 +344,7 @@ pub fn read() -> Result<Option<EnvironmentRequest>, SettingError> {
         start: parse_answer(variable::START.name, true)?,
         signal: found_signal,
         mmap: parse_answer(variable::MMAP.name, mmap)?,
+        allocators: parse_variable(variable::ALLOCATORS.name, &ALLOCATORS_FORM)?.unwrap_or(false),
         verbose: parse_answer(variable::VERBOSE.name, false)?,
         numbers_evals: parse_variable(variable::PERL_EVALS.name, &EVALS_FORM)?.unwrap_or(false),
         values: parse_answer(variable::PERL_VALUES.name, false)?,

@@ -13,6 +13,7 @@ mod api;
 mod atfork;
 mod attach;
 mod end;
+mod entry_hooks;
 mod environment;
 mod exec_check;
 mod family;

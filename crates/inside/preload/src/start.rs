@@ -10,8 +10,8 @@ use heapprof_providers::{interpreters, perl, python};
 
 use crate::messages::{report, report_misunderstood, say};
 use crate::{
-    allocator, end, environment, identity, imports, late_start, ledger_hooks, mark, mmap_hooks,
-    own_variables, real_functions, sandbox, signals, thread_local, wiretap,
+    allocator, end, entry_hooks, environment, identity, imports, late_start, ledger_hooks, mark,
+    mmap_hooks, own_variables, real_functions, sandbox, signals, thread_local, wiretap,
 };
 
 static START_STATE: AtomicU8 = AtomicU8::new(NOT_STARTED);
@@ -139,9 +139,10 @@ pub fn begin_early() {
         return;
     }
     if is_done() && !is_secure() {
-        ENGINE
-            .lifecycle()
-            .with_reentrancy_guard(interpreters::scan_at_start);
+        ENGINE.lifecycle().with_reentrancy_guard(|| {
+            interpreters::scan_at_start();
+            entry_hooks::install();
+        });
     }
     if !is_secure() {
         end::register();
@@ -204,6 +205,7 @@ fn record() {
         return;
     }
     mmap_hooks::enable(asked.mmap);
+    entry_hooks::request(asked.allocators);
     perl::PERL.keep_eval_numbers(asked.numbers_evals);
     if asked.start {
         python::PYTHON_OBJECTS.begin(asked.options.mode);

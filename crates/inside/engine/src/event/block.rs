@@ -406,11 +406,16 @@ pub(super) fn release(engine: &'static Engine, address: *mut u8, by: FreeingAllo
     }
     // SAFETY: the slot is this thread's own.
     let (busy, countdown) = unsafe { ((*slot).busy, (*slot).countdown) };
-    if busy != 0 {
-        if by == FreeingAllocator::Malloc {
+    let mut by = by;
+    match busy {
+        0 => {}
+        // The engine is not at work. What an allocator frees may be its own.
+        tls::INSIDE_ALLOCATOR => by = FreeingAllocator::Other,
+        _ if by == FreeingAllocator::Malloc => {
             count(&engine.process.dropped.nested);
+            return false;
         }
-        return false;
+        _ => return false,
     }
     let tables = StateOwnership::Borrowed;
     // SAFETY: the slot is this thread's own, and not busy.
@@ -427,6 +432,10 @@ pub(super) fn release(engine: &'static Engine, address: *mut u8, by: FreeingAllo
         forget::<false>(engine, state, own, spot, by)
     };
     event.finish(countdown);
+    if busy == tls::INSIDE_ALLOCATOR {
+        // SAFETY: as above.
+        unsafe { ((*slot).busy, (*slot).countdown) = (busy, countdown) };
+    }
     was_known
 }
 

@@ -259,7 +259,7 @@ unsafe fn leave_engine(engine: &Engine, slot: *mut ThreadSlot, state: &'static T
 unsafe fn enter(slot: *mut ThreadSlot) {
     // SAFETY: the caller's contract.
     unsafe {
-        (*slot).busy = 1;
+        (*slot).busy = tls::INSIDE_ENGINE;
         (*slot).countdown = QUIET_COUNTDOWN;
         if cfg!(debug_assertions) {
             // A signal handler may have jumped out of the last event, which had some locks.

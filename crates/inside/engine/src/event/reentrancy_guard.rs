@@ -22,7 +22,7 @@ impl Engine {
         let epoch = self.process.recorded.epoch();
         // SAFETY: as above.
         unsafe {
-            (*slot).busy = 1;
+            (*slot).busy = tls::INSIDE_ENGINE;
             (*slot).countdown = QUIET_COUNTDOWN;
         }
         let result = work();

@@ -177,6 +177,15 @@ impl EngineFile {
         }
     }
 
+    /// Writes all of `bytes` at `offset`. Returns false if the kernel refuses.
+    pub fn write_at(&self, bytes: &[u8], offset: u64) -> bool {
+        let at = bytes.as_ptr() as usize;
+        let args = [self.0 as usize, at, bytes.len(), offset as usize, 0, 0];
+        // SAFETY: the kernel reads at most `bytes.len()` bytes of `bytes`.
+        let n = unsafe { call(libc::SYS_pwrite64, args) };
+        usize::try_from(n) == Ok(bytes.len())
+    }
+
     /// Writes all of `bytes`. The error is an errno. If a pipe was opened as non-blocking, this
     /// waits for its reader for at most ten seconds in all.
     pub fn write_all(&self, bytes: &[u8]) -> Result<(), i32> {

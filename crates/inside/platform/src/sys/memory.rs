@@ -40,6 +40,53 @@ pub fn mark_as_own(range: Range<usize>) {
     }
 }
 
+/// Maps fresh zeroed private memory at `at`, the start of a page. Returns false if the kernel
+/// refuses, or if anything is mapped there.
+pub fn map_at(at: usize, len: usize) -> bool {
+    let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    // A kernel before 4.17 takes the address as a wish.
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    // SAFETY: a new anonymous mapping touches no memory that exists.
+    let made = unsafe {
+        call(
+            libc::SYS_mmap,
+            [at, len, prot, flags as usize, usize::MAX, 0],
+        )
+    };
+    if (-4095..0).contains(&made) {
+        return false;
+    }
+    if made as usize == at {
+        mark_as_own(at..at + len);
+        return true;
+    }
+    // SAFETY: the mapping was just made, and nobody has its address.
+    unsafe { call(libc::SYS_munmap, [made as usize, len, 0, 0, 0, 0]) };
+    false
+}
+
+/// Makes whole pages of the engine's own memory executable, and no longer writable. Returns false
+/// if the kernel refuses.
+///
+/// # Safety
+/// The memory contains code, and is not written to any more.
+pub unsafe fn make_executable(at: usize, len: usize) -> bool {
+    let prot = (libc::PROT_READ | libc::PROT_EXEC) as usize;
+    // SAFETY: the caller's contract.
+    unsafe { call(libc::SYS_mprotect, [at, len, prot, 0, 0, 0]) == 0 }
+}
+
+/// Maps the first `len` bytes of a file to be read. Returns null if the kernel refuses.
+pub fn map_to_read(file: &EngineFile, len: usize) -> *const u8 {
+    let (prot, flags) = (libc::PROT_READ as usize, libc::MAP_PRIVATE as usize);
+    let args = [0, len, prot, flags, file.number() as usize, 0];
+    // SAFETY: a new mapping touches no memory that exists.
+    match unsafe { call(libc::SYS_mmap, args) } {
+        at if at > 0 => at as *const u8,
+        _ => std::ptr::null(),
+    }
+}
+
 /// Maps the first word of a file, so that this process sees each change of it. Returns `None` if
 /// the file is not a regular file, or is shorter than a word. The mapping is never removed.
 pub fn map_word(file: &EngineFile) -> Option<&'static AtomicU64> {

@@ -18,6 +18,9 @@ const NEW: ThreadSlot = ThreadSlot {
     forking: false,
     ranks: 0,
     thread: 0,
+    call_countdown: 0,
+    call_slot: 0,
+    inner_calls: 0,
 };
 
 #[cfg(not(shuttle))]

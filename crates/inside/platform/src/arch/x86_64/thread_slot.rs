@@ -9,8 +9,9 @@
 
 use std::arch::{asm, global_asm};
 
-/// Length of the slot in bytes. The slot has a cache line for itself.
-pub(crate) const THREAD_SLOT_LEN: usize = 64;
+/// Length of the slot in bytes. The slot has cache lines for itself: what each event reads and
+/// writes is in the first.
+pub(crate) const THREAD_SLOT_LEN: usize = 128;
 
 global_asm!(
     ".pushsection .tbss.heapprof_tls,\"awT\",@nobits",

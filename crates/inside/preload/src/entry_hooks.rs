@@ -1,0 +1,112 @@
+//! Hooks at the entries of allocators that are linked into the program or its libraries, and that
+//! it calls past the hooks of symbols.
+//!
+//! At the library's start, before the program has threads, a jump is written over the first
+//! instructions of each function of such an allocator (`heapprof-entry` says where that is right).
+//! It leads to a stub, which leads to a hook (`calls.rs`). If one function of an allocator can't
+//! have a jump, the allocator gets none: blocks that are freed unseen would look like leaks.
+//!
+//! What is written: the text of the functions, through /proc/self/mem, so that no page is writable
+//! and executable at once; and pages of stubs and trampolines within reach of the functions, which
+//! are executable once they are complete.
+
+mod calls;
+mod objects;
+mod stubs;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use heapprof_allocators::AllocatorFunction;
+use heapprof_engine::{ENGINE, HookedAllocator};
+use heapprof_entry::{EntryPlan, FunctionCode};
+use heapprof_platform::sys::{self, EngineFile};
+use objects::{CodeSegment, InnerFunction, LoadedObject, MappedFile};
+use stubs::EntryPatch;
+
+/// Whether the allocators inside files are to be hooked.
+static IS_REQUESTED: AtomicBool = AtomicBool::new(false);
+
+/// Sets whether [`install`] hooks anything.
+pub fn request(is_requested: bool) {
+    IS_REQUESTED.store(is_requested, Ordering::Relaxed);
+}
+
+/// Hooks the allocators of all loaded objects, if that is requested and the program has one thread.
+pub fn install() {
+    if !IS_REQUESTED.load(Ordering::Relaxed) || !has_one_thread() {
+        return;
+    }
+    let mut found = Vec::new();
+    for object in objects::loaded_objects() {
+        let Some(mapped) = MappedFile::open(&object.path) else {
+            continue;
+        };
+        let builds = objects::inner_functions(mapped.bytes(), object.is_program);
+        for ((allocator, _), functions) in builds.unwrap_or_default() {
+            let plans: Result<Vec<EntryPatch>, String> = functions
+                .iter()
+                .map(|inner| plan(&object, mapped.bytes(), inner))
+                .collect();
+            let file = match object.is_program {
+                true => String::from_utf8_lossy(&program_path()).into_owned(),
+                false => object.path.to_string_lossy().into_owned(),
+            };
+            let written = plans.and_then(|plans| stubs::write(&plans).map_err(str::to_string));
+            found.push(HookedAllocator {
+                name: allocator.to_string(),
+                file,
+                functions: written.map(|()| functions.len()),
+            });
+        }
+    }
+    ENGINE.dumps().set_hooked_allocators(found);
+}
+
+/// Returns the path of the program's file.
+fn program_path() -> Vec<u8> {
+    let mut buffer = [0; 4096];
+    sys::read_link(c"/proc/self/exe", &mut buffer).to_vec()
+}
+
+fn has_one_thread() -> bool {
+    let Ok(folder) = EngineFile::open(c"/proc/self/task", libc::O_PATH, 0) else {
+        return false;
+    };
+    // The folder has a link for each thread, beside its own two.
+    folder.stat().is_some_and(|found| found.st_nlink == 3)
+}
+
+/// Plans the jump of a function, whose code has to be in memory as it is in the file.
+fn plan(object: &LoadedObject, file: &[u8], inner: &InnerFunction) -> Result<EntryPatch, String> {
+    let refuse = |why: &str| format!("{} {why}", inner.name);
+    let start = object.base.wrapping_add(inner.start as usize);
+    let holds = |code: &&CodeSegment| (code.start..code.start + code.len).contains(&start);
+    let segment = object.code.iter().find(holds);
+    let segment = segment.ok_or_else(|| refuse("is not in code"))?;
+    let bytes = file.get(segment.offset..segment.offset + segment.len);
+    let bytes = bytes.ok_or_else(|| refuse("is not in the file"))?;
+    let next = match inner.next {
+        u64::MAX => usize::MAX,
+        next => object.base.wrapping_add(next as usize),
+    };
+    let code = FunctionCode {
+        segment: bytes,
+        segment_start: segment.start as u64,
+        start: start as u64,
+        size: inner.size,
+        next: next.min(segment.start + segment.len) as u64,
+    };
+    let plan = EntryPlan::new(&code).map_err(|why| refuse(&format!("can't be hooked: {why}")))?;
+    let from = start - segment.start;
+    let expected = &bytes[from..bytes.len().min(from + CHECKED_LEN)];
+    let mut loaded = [0; CHECKED_LEN];
+    let loaded = &mut loaded[..expected.len()];
+    if sys::read_memory(start, loaded) != loaded.len() || loaded != expected {
+        return Err(refuse("was changed in memory"));
+    }
+    let AllocatorFunction { call, .. } = inner.function;
+    Ok(EntryPatch { plan, call })
+}
+
+/// Number of bytes of a function that are compared with its file.
+const CHECKED_LEN: usize = 16;

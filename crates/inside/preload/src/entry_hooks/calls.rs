@@ -1,0 +1,236 @@
+//! The code that a jump at the entry of an allocator's function leads to.
+//!
+//! The stub of a function puts the address of its [`HookedFunction`] into r10, which no call passes
+//! an argument in, and jumps to one of two hooks. A hook calls the function through its trampoline
+//! from assembly, so that an exception may pass, and so that the function's arguments stay as they
+//! are. Only the outermost call of a thread is recorded.
+
+use std::arch::naked_asm;
+
+use heapprof_allocators::AllocatorCall;
+use heapprof_engine::{CallSite, ENGINE};
+
+/// Maximum number of arguments of an allocator's function.
+const MAX_ARGUMENTS: usize = 6;
+
+/// A function with a jump at its entry.
+#[repr(C)]
+pub(super) struct HookedFunction {
+    /// Address of the trampoline, a call of which is a call of the function.
+    pub trampoline: usize,
+    /// What a call does.
+    pub call: AllocatorCall,
+}
+
+/// The arguments of a call, in the order in which they are passed.
+type Arguments = [usize; MAX_ARGUMENTS];
+
+/// Returns the hook for a function that does this.
+pub(super) fn hook_for(call: AllocatorCall) -> usize {
+    match call {
+        AllocatorCall::Allocate { .. }
+        | AllocatorCall::AllocateMany { .. }
+        | AllocatorCall::AllocateInto { .. }
+        | AllocatorCall::Free { .. } => call_hook as *const () as usize,
+        _ => resize_hook as *const () as usize,
+    }
+}
+
+/// Hook of a function that allocates or frees.
+#[unsafe(naked)]
+unsafe extern "C" fn call_hook() {
+    naked_asm!(
+        ".cfi_startproc",
+        "mov r11, rsp",
+        "push r10",
+        "push r9",
+        "push r8",
+        "push rcx",
+        "push rdx",
+        "push rsi",
+        "push rdi",
+        ".cfi_adjust_cfa_offset 56",
+        "mov rdi, r10",
+        "mov rsi, rsp",
+        "mov rdx, r11",
+        "mov rcx, rbp",
+        "call {begin}",
+        "test al, al",
+        "pop rdi",
+        "pop rsi",
+        "pop rdx",
+        "pop rcx",
+        "pop r8",
+        "pop r9",
+        "pop r10",
+        ".cfi_adjust_cfa_offset -56",
+        "jne 2f",
+        // The call is inside another one.
+        "jmp qword ptr [r10]",
+        "2:",
+        "push r10",
+        "push r9",
+        "push r8",
+        "push rcx",
+        "push rdx",
+        "push rsi",
+        "push rdi",
+        ".cfi_adjust_cfa_offset 56",
+        "call qword ptr [r10]",
+        "mov rdi, qword ptr [rsp + 48]",
+        "mov rsi, rsp",
+        "mov rdx, rax",
+        "lea rcx, [rsp + 56]",
+        "mov r8, rbp",
+        "call {end}",
+        "add rsp, 56",
+        ".cfi_adjust_cfa_offset -56",
+        "ret",
+        ".cfi_endproc",
+        begin = sym begin,
+        end = sym end,
+    )
+}
+
+/// Hook of a function that resizes a block.
+#[unsafe(naked)]
+unsafe extern "C" fn resize_hook() {
+    naked_asm!(
+        ".cfi_startproc",
+        "mov r11, rsp",
+        "push r10",
+        "push r9",
+        "push r8",
+        "push rcx",
+        "push rdx",
+        "push rsi",
+        "push rdi",
+        ".cfi_adjust_cfa_offset 56",
+        "mov rdi, r10",
+        "mov rsi, rsp",
+        "mov rdx, r11",
+        "mov rcx, rbp",
+        "call {resize}",
+        "add rsp, 56",
+        ".cfi_adjust_cfa_offset -56",
+        "ret",
+        ".cfi_endproc",
+        resize = sym resize,
+    )
+}
+
+/// Begins a call at `slot`. Records the free of a block. Returns whether [`end`] is to be called.
+unsafe extern "C" fn begin(
+    function: &HookedFunction,
+    arguments: &Arguments,
+    slot: usize,
+    bp: usize,
+) -> bool {
+    let is_outermost = ENGINE.events().begin_call(CallSite { slot, bp });
+    if is_outermost && let AllocatorCall::Free { block } = function.call {
+        let address = arguments[usize::from(block)];
+        if address != 0 && ENGINE.events().may_hold(address) {
+            ENGINE.events().release_known(address as *mut u8);
+        }
+    }
+    is_outermost
+}
+
+/// Ends a call at `slot`, and records its block. Returns what the function has returned.
+unsafe extern "C" fn end(
+    function: &HookedFunction,
+    arguments: &Arguments,
+    result: usize,
+    slot: usize,
+    bp: usize,
+) -> usize {
+    ENGINE.events().end_call();
+    let argument = |position: u8| arguments[usize::from(position)];
+    let (address, size) = match function.call {
+        AllocatorCall::Allocate { size } => (result, argument(size)),
+        AllocatorCall::AllocateMany { count, size } => {
+            (result, argument(count).saturating_mul(argument(size)))
+        }
+        AllocatorCall::AllocateInto { result: into, size } if result & 0xffff_ffff == 0 => {
+            // SAFETY: the function has stored the block there, because it has returned no error.
+            let made = unsafe { (argument(into) as *const usize).read() };
+            (made, argument(size))
+        }
+        _ => return result,
+    };
+    if address != 0 && ENGINE.events().charge(size) {
+        let frame = CallSite { slot, bp };
+        let made = address as *mut u8;
+        ENGINE.events().record_allocation(made, size, frame);
+    }
+    result
+}
+
+/// Calls a function through its trampoline.
+///
+/// # Safety
+/// The arguments are those of a call by the program.
+unsafe fn call_function(function: &HookedFunction, arguments: &Arguments) -> usize {
+    type Function = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> usize;
+    let [a, b, c, d, e, f] = *arguments;
+    // SAFETY: the caller's contract. No known function has more arguments, or others than words.
+    unsafe {
+        let function = std::mem::transmute::<usize, Function>(function.trampoline);
+        function(a, b, c, d, e, f)
+    }
+}
+
+/// Makes and records a call that resizes a block.
+unsafe extern "C" fn resize(
+    function: &HookedFunction,
+    arguments: &Arguments,
+    slot: usize,
+    bp: usize,
+) -> usize {
+    let (events, frame) = (ENGINE.events(), CallSite { slot, bp });
+    let call = || {
+        let is_outermost = events.begin_call(frame);
+        // SAFETY: this is the program's call.
+        let result = unsafe { call_function(function, arguments) };
+        if is_outermost {
+            events.end_call();
+        }
+        result
+    };
+    // A call inside another one is not recorded, and nothing of it is charged.
+    if !events.begin_call(frame) {
+        return call();
+    }
+    events.end_call();
+    let argument = |position: u8| arguments[usize::from(position)];
+    let (block, size) = match function.call {
+        AllocatorCall::Resize { block, size } => (argument(block), argument(size)),
+        AllocatorCall::ResizeMany { block, count, size } => {
+            let size = argument(count).saturating_mul(argument(size));
+            (argument(block), size)
+        }
+        AllocatorCall::ResizeInPlace { block, size } | AllocatorCall::Expand { block, size } => {
+            let result = call();
+            let (block, size) = (argument(block), argument(size));
+            let is_resized = match function.call {
+                AllocatorCall::ResizeInPlace { .. } => result >= size,
+                _ => result != 0,
+            };
+            if is_resized && block != 0 {
+                let block = block as *mut u8;
+                events.reallocate(block, size, frame, || block);
+            }
+            return result;
+        }
+        _ => return call(),
+    };
+    if block != 0 {
+        let made = events.reallocate(block as *mut u8, size, frame, || call() as *mut u8);
+        return made as usize;
+    }
+    let made = call();
+    if made != 0 && events.charge(size) {
+        events.record_allocation(made as *mut u8, size, frame);
+    }
+    made
+}

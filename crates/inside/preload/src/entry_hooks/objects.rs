@@ -1,0 +1,200 @@
+//! The loaded objects, and the functions of allocators inside their files.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::{CStr, CString, c_void};
+
+use heapprof_allocators::{AllocatorFamily, AllocatorFunction, allocator_function};
+use heapprof_platform::sys::{self, EngineFile};
+use object::read::elf::ElfFile64;
+use object::{Endianness, Object as _, ObjectSymbol as _, SymbolKind};
+
+/// An object that the loader has loaded.
+pub(super) struct LoadedObject {
+    /// The path of its file.
+    pub path: CString,
+    /// What is added to the addresses in the file.
+    pub base: usize,
+    /// Whether this is the program itself.
+    pub is_program: bool,
+    /// The executable segments.
+    pub code: Vec<CodeSegment>,
+}
+
+/// An executable segment of a loaded object.
+#[derive(Clone, Copy)]
+pub(super) struct CodeSegment {
+    /// Where it begins in the file.
+    pub offset: usize,
+    /// Its address in the process.
+    pub start: usize,
+    /// Number of its bytes in the file.
+    pub len: usize,
+}
+
+/// Returns all loaded objects that have a file, but not this library.
+pub(super) fn loaded_objects() -> Vec<LoadedObject> {
+    let mut all: Vec<LoadedObject> = Vec::new();
+    // SAFETY: the callback gets the vector and lives no longer than the call.
+    unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut all).cast()) };
+    let own = loaded_objects as *const c_void as usize;
+    let is_own = |code: &CodeSegment| (code.start..code.start + code.len).contains(&own);
+    all.retain(|object| !object.code.iter().any(is_own) && !object.path.is_empty());
+    all
+}
+
+unsafe extern "C" fn collect(
+    info: *mut libc::dl_phdr_info,
+    _: usize,
+    data: *mut c_void,
+) -> libc::c_int {
+    // SAFETY: the loader passes valid headers, and `data` is the vector of `loaded_objects`.
+    let (info, all) = unsafe { (&*info, &mut *data.cast::<Vec<LoadedObject>>()) };
+    // SAFETY: as the loader says.
+    let headers =
+        unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+    let base = info.dlpi_addr as usize;
+    let is_code = |header: &&libc::Elf64_Phdr| {
+        header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0
+    };
+    let code = headers.iter().filter(is_code).map(|header| CodeSegment {
+        offset: header.p_offset as usize,
+        start: base.wrapping_add(header.p_vaddr as usize),
+        len: header.p_filesz as usize,
+    });
+    let code = code.collect();
+    // The loader lists the program first.
+    let is_program = all.is_empty();
+    let path = match is_program {
+        true => c"/proc/self/exe".to_owned(),
+        // SAFETY: a text of the loader's, if it is not null.
+        false if !info.dlpi_name.is_null() => unsafe { CStr::from_ptr(info.dlpi_name) }.to_owned(),
+        false => CString::default(),
+    };
+    all.push(LoadedObject {
+        path,
+        base,
+        is_program,
+        code,
+    });
+    0
+}
+
+/// A file that is mapped to be read.
+pub(super) struct MappedFile(&'static [u8]);
+
+impl MappedFile {
+    /// Maps a regular file. Returns `None` if it can't be read.
+    pub(super) fn open(path: &CStr) -> Option<Self> {
+        let file: EngineFile = sys::open_regular(path)?;
+        let len = usize::try_from(file.stat()?.st_size).ok()?;
+        let at = sys::map_to_read(&file, len);
+        if len == 0 || at.is_null() {
+            return None;
+        }
+        // SAFETY: the file's bytes are mapped until this is dropped. The files of running programs
+        // are not made shorter: that would end the program, too.
+        Some(Self(unsafe { std::slice::from_raw_parts(at, len) }))
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.0
+    }
+}
+
+impl Drop for MappedFile {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own.
+        unsafe { sys::unmap(self.0.as_ptr().cast_mut(), self.0.len()) };
+    }
+}
+
+/// A function of an allocator inside a file. Addresses are those of the file.
+pub(super) struct InnerFunction {
+    pub name: String,
+    pub function: AllocatorFunction,
+    pub start: u64,
+    pub size: u64,
+    /// The address of the next function, or the largest address.
+    pub next: u64,
+}
+
+/// The functions of one build of an allocator: its family, and the prefix of their names.
+pub(super) type AllocatorBuilds = BTreeMap<(&'static str, &'static str), Vec<InnerFunction>>;
+
+/// Finds the functions of allocators inside a file that are called past the hooks of symbols, by
+/// allocator and prefix.
+pub(super) fn inner_functions(file: &[u8], is_program: bool) -> Option<AllocatorBuilds> {
+    let elf = ElfFile64::<Endianness>::parse(file).ok()?;
+    let mut exports_malloc = false;
+    let mut found: BTreeMap<u64, InnerFunction> = BTreeMap::new();
+    let dynamic = elf.dynamic_symbols().map(|symbol| (symbol, true));
+    let all = dynamic.chain(elf.symbols().map(|symbol| (symbol, false)));
+    for (symbol, is_dynamic) in all {
+        if symbol.kind() != SymbolKind::Text || !symbol.is_definition() {
+            continue;
+        }
+        let Ok(name) = symbol.name() else { continue };
+        // CPython contains mimalloc, and mostly does not use it. heapprof's own allocator records
+        // the blocks of the allocator below it.
+        let is_own = name.len() > 30 && name.starts_with('_') && name.contains("heapprof_alloc");
+        if name == "PyObject_Malloc" || is_own {
+            return None;
+        }
+        exports_malloc |= is_dynamic && name == "malloc";
+        if let Some(function) = allocator_function(name) {
+            found
+                .entry(symbol.address())
+                .or_insert_with(|| InnerFunction {
+                    name: name.to_string(),
+                    function,
+                    start: symbol.address(),
+                    size: symbol.size(),
+                    next: u64::MAX,
+                });
+        }
+    }
+    // The hooks of symbols see the calls of a library that exports malloc. A program that exports
+    // it comes before them.
+    if exports_malloc && !is_program || found.is_empty() {
+        return None;
+    }
+    found.retain(|_, inner| match inner.function.family {
+        AllocatorFamily::Malloc | AllocatorFamily::Operators => exports_malloc,
+        _ => true,
+    });
+    for symbol in elf.symbols().chain(elf.dynamic_symbols()) {
+        if symbol.kind() == SymbolKind::Text && symbol.is_definition() {
+            let at = symbol.address();
+            if let Some((_, before)) = found.range_mut(..at).next_back() {
+                before.next = before.next.min(at);
+            }
+        }
+    }
+    let mut builds = AllocatorBuilds::new();
+    for inner in found.into_values() {
+        let family = family_name(inner.function.family);
+        let build = builds.entry((family, inner.function.prefix));
+        build.or_default().push(inner);
+    }
+    // An allocator whose blocks can't be freed, or the reverse, is none.
+    builds.retain(|_, all| {
+        let roles: HashSet<bool> = all
+            .iter()
+            .map(|inner| inner.function.call.role() == heapprof_allocators::AllocatorRole::Frees)
+            .collect();
+        roles.len() == 2
+    });
+    Some(builds)
+}
+
+/// Returns the name of an allocator in messages. The operators belong to malloc's family.
+fn family_name(family: AllocatorFamily) -> &'static str {
+    match family {
+        AllocatorFamily::Malloc | AllocatorFamily::Operators => "malloc",
+        AllocatorFamily::Jemalloc => "jemalloc",
+        AllocatorFamily::Mimalloc => "mimalloc",
+        AllocatorFamily::Tcmalloc => "tcmalloc",
+        AllocatorFamily::Rpmalloc => "rpmalloc",
+        AllocatorFamily::Snmalloc => "snmalloc",
+    }
+}

@@ -1,0 +1,317 @@
+//! Hooks at the entries of an allocator that is linked into the program or its library: what is
+//! counted, and what the program does, is the same as without it.
+
+use std::path::Path;
+use std::process::Command;
+
+use heapprof_tests::built::{Built, build, have};
+use heapprof_tests::fixtures::{json, rows_of};
+use heapprof_tests::harness::{Run, heapprof};
+
+/// An allocator with jemalloc's names and a prefix. Its functions call each other.
+const ALLOCATOR: &str = r#"
+    #include <errno.h>
+    #include <pthread.h>
+    #include <string.h>
+    #include <sys/mman.h>
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static struct block { size_t size; struct block *next; } *unused[64];
+    static char *place, *end;
+    static int class_of(size_t size) { return size <= 64 ? 0 : 58 - __builtin_clzl(size - 1); }
+    __attribute__((noinline)) void *je_malloc(size_t size) {
+        if (size > 1 << 20) { errno = ENOMEM; return 0; }
+        int class = class_of(size + 16);
+        size_t whole = 64UL << class;
+        pthread_mutex_lock(&lock);
+        struct block *block = unused[class];
+        if (block) unused[class] = block->next;
+        else {
+            if (end - place < whole) {
+                place = mmap(0, 64 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                end = place + (64 << 20);
+            }
+            block = (struct block *)place;
+            place += whole;
+        }
+        block->size = size;
+        pthread_mutex_unlock(&lock);
+        return (char *)block + 16;
+    }
+    __attribute__((noinline)) void je_free(void *p) {
+        if (!p) return;
+        struct block *block = (struct block *)((char *)p - 16);
+        int class = class_of(block->size + 16);
+        pthread_mutex_lock(&lock);
+        block->next = unused[class];
+        unused[class] = block;
+        pthread_mutex_unlock(&lock);
+    }
+    __attribute__((noinline)) void *je_calloc(size_t n, size_t size) {
+        void *p = je_malloc(n * size);
+        return p ? memset(p, 0, n * size) : 0;
+    }
+    __attribute__((noinline)) void *je_realloc(void *old, size_t size) {
+        void *p = je_malloc(size);
+        if (!p || !old) return p;
+        size_t before = ((size_t *)old)[-2];
+        memcpy(p, old, before < size ? before : size);
+        je_free(old);
+        return p;
+    }
+    __attribute__((noinline)) int je_posix_memalign(void **to, size_t align, size_t size) {
+        void *p = align <= 16 ? je_malloc(size) : 0;
+        if (!p) return ENOMEM;
+        *to = p;
+        return 0;
+    }
+    __attribute__((noinline)) void je_sdallocx(void *p, size_t size, int flags) { je_free(p); }
+"#;
+
+/// Calls each function many times, in several threads and a forked child. Counts what it asks for.
+const PROGRAM: &str = r#"
+    #include <pthread.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <sys/wait.h>
+    #include <unistd.h>
+    void *je_malloc(size_t), *je_calloc(size_t, size_t), *je_realloc(void *, size_t);
+    void je_free(void *), je_sdallocx(void *, size_t, int);
+    int je_posix_memalign(void **, size_t, size_t);
+    static void *volatile kept[8][4000];
+    static long counts[8], bytes[8], held[8];
+    __attribute__((noinline)) void *work(void *given) {
+        long of = (long)given, count = 0, sum = 0, live = 0;
+        for (int i = 0; i < 1000; i++) {
+            size_t size = 1 + i % 700;
+            void *p = je_malloc(size), *q = je_calloc(2, size), *r = 0;
+            if (je_posix_memalign(&r, 16, size) || je_malloc(2 << 20)) abort();
+            p = je_realloc(p, 2 * size);
+            r = je_realloc(r, size / 2 + 1);
+            if (je_realloc(r, 4 << 20)) abort();
+            void *s = je_realloc(0, 30);
+            count += 6, sum += size + 2 * size + size + 2 * size + (size / 2 + 1) + 30;
+            je_free(q), je_free(0), je_sdallocx(s, 30, 0);
+            kept[of][2 * i] = p, kept[of][2 * i + 1] = r;
+            live += 2 * size + size / 2 + 1;
+        }
+        counts[of] = count, bytes[of] = sum, held[of] = live;
+        asm volatile("");
+        return 0;
+    }
+    int main(int argc, char **argv) {
+        pthread_t threads[8];
+        for (long i = 0; i < 8; i++) pthread_create(&threads[i], 0, work, (void *)i);
+        for (int i = 0; i < 8; i++) pthread_join(threads[i], 0);
+        pid_t child = fork();
+        if (!child) {
+            for (int i = 0; i < 1000; i++) je_free(kept[0][i]), kept[0][i] = 0;
+            work((void *)1);
+            _exit(5);
+        }
+        int status;
+        waitpid(child, &status, 0);
+        for (int i = 1; i < 8; i++) counts[0] += counts[i], bytes[0] += bytes[i], held[0] += held[i];
+        printf("%ld %ld %ld %d\n", counts[0], bytes[0], held[0], WEXITSTATUS(status));
+        fflush(stdout);
+        if (argc > 1) kill(getpid(), 9);
+        return 3;
+    }
+"#;
+
+/// Builds a program with an allocator linked in, or in a library of its own.
+fn built(allocator: &str, program: &str, is_library: bool) -> Built {
+    let built = build("int main(void) { return 0; }", "gcc");
+    std::fs::write(built.path("allocator.c"), allocator).unwrap();
+    std::fs::write(built.path("work.c"), program).unwrap();
+    if is_library {
+        built.run("gcc -O2 -g -shared -fPIC allocator.c -o liballocator.so");
+        built.run("gcc -O2 -g work.c -o work -pthread -L. -lallocator -Wl,-rpath,$ORIGIN");
+    } else {
+        built.run("gcc -O2 -g -c allocator.c");
+        built.run("gcc -O2 -g work.c allocator.o -o work -pthread");
+    }
+    built
+}
+
+fn recorded(folder: &Path, built: &Built, options: &[&str], words: &[&str]) -> Run {
+    let mut command = Command::new(heapprof());
+    command.args(["record", "-o", "p.pb.gz"]).args(options);
+    command.arg("--").arg(built.path("work")).args(words);
+    command.env("HEAPPROF_ALLOCATORS", "auto");
+    Run::from(command.current_dir(folder).output().unwrap())
+}
+
+/// Returns the comments of the recorded profile.
+fn comments(folder: &Path) -> String {
+    let info = json(folder, &["info", "-f", "json", "p.pb.gz"]);
+    info["comments"].to_string()
+}
+
+/// Returns what one function allocated itself.
+fn flat(folder: &Path, sample_type: &str, function: &str) -> i64 {
+    let words = [
+        "top",
+        "--all-code",
+        "-t",
+        sample_type,
+        "-f",
+        "json",
+        "p.pb.gz",
+    ];
+    let top = json(folder, &words);
+    let rows = rows_of(&top, function);
+    rows.iter().map(|row| row["flat"].as_i64().unwrap()).sum()
+}
+
+fn is_supported() -> bool {
+    cfg!(target_arch = "x86_64") && have(&["gcc"])
+}
+
+#[test]
+fn counts_are_those_of_the_program() {
+    if !is_supported() {
+        return;
+    }
+    for is_library in [false, true] {
+        let built = built(ALLOCATOR, PROGRAM, is_library);
+        let folder = tempfile::tempdir().unwrap();
+        let said = recorded(folder.path(), &built, &["--exact"], &[]);
+        assert_eq!(said.code, 3, "{}", said.err);
+        let own: Vec<i64> = said
+            .out
+            .split_whitespace()
+            .map(|word| word.parse().unwrap())
+            .collect();
+        let types = ["alloc_objects", "alloc_space", "inuse_space"];
+        let found = types.map(|of| flat(folder.path(), of, "work"));
+        assert_eq!((&found[..], 5), (&own[..3], own[3]), "{}", said.err);
+        assert_eq!(flat(folder.path(), "inuse_objects", "work"), 16_000);
+        assert!(!said.err.contains("not recorded"), "{}", said.err);
+        let info = comments(folder.path());
+        assert!(
+            info.contains("allocator hooked: 6 functions of jemalloc"),
+            "{info}"
+        );
+    }
+}
+
+#[test]
+fn a_sample_is_near_and_a_killed_program_has_its_blocks() {
+    if !is_supported() {
+        return;
+    }
+    let built = built(ALLOCATOR, PROGRAM, false);
+    for (options, words) in [
+        (&["--period", "4KiB"][..], &[][..]),
+        (&["--exact"], &["kill"]),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let said = recorded(folder.path(), &built, options, words);
+        assert_eq!(
+            said.code,
+            if words.is_empty() { 3 } else { 137 },
+            "{}",
+            said.err
+        );
+        let own: i64 = said.out.split(' ').nth(1).unwrap().parse().unwrap();
+        let found = flat(folder.path(), "alloc_space", "work");
+        let is_exact = options[0] == "--exact";
+        // Some 4,000 samples: an error of a fifth would be one of a dozen standard deviations.
+        let limit = if is_exact { 0 } else { own / 5 };
+        assert!((found - own).abs() <= limit, "{found} {own}\n{}", said.err);
+    }
+}
+
+/// A function that calls nothing can't have a jump. Then no function of the allocator has one:
+/// blocks whose frees are not seen would look like leaks.
+#[test]
+fn an_allocator_with_a_function_that_cannot_be_hooked_is_named() {
+    if !is_supported() {
+        return;
+    }
+    let leaf = "\n__attribute__((noinline)) void *je_mallocx(size_t size, int flags) { return \
+                place + size; }\n";
+    let built = built(&format!("{ALLOCATOR}{leaf}"), PROGRAM, false);
+    let folder = tempfile::tempdir().unwrap();
+    let said = recorded(folder.path(), &built, &["--exact"], &[]);
+    assert_eq!(said.code, 3, "{}", said.err);
+    assert_eq!(flat(folder.path(), "alloc_objects", "work"), 0);
+    assert!(
+        said.err.contains("the blocks of jemalloc inside"),
+        "{}",
+        said.err
+    );
+    let info = comments(folder.path());
+    let reason = "allocator not hooked: je_mallocx can't be hooked: it calls nothing";
+    assert!(info.contains(reason), "{info}");
+}
+
+/// An exception passes through the hook of an operator, and a signal handler jumps out of the
+/// allocator. Both leave a call that never ends, and the thread's later calls are counted.
+#[test]
+fn calls_that_never_end_lose_nothing_later() {
+    if !cfg!(target_arch = "x86_64") || !have(&["g++"]) {
+        return;
+    }
+    const LEAVING: &str = r#"
+        #include <csetjmp>
+        #include <csignal>
+        #include <cstdio>
+        #include <cstdlib>
+        #include <new>
+        #include <unistd.h>
+        static volatile bool waits;
+        static sigjmp_buf before;
+        static char memory[64 << 20], *place = memory;
+        extern "C" __attribute__((noinline)) void *tc_new(size_t size) {
+            if (waits) { kill(getpid(), SIGUSR1); pause(); }
+            if (size > 1 << 20) throw std::bad_alloc();
+            char *p = place;
+            place += (size + 15) & ~15UL;
+            return p;
+        }
+        extern "C" __attribute__((noinline)) void tc_delete(void *p) {
+            if (!p) abort();
+            *(char *)p = getpid() & 1;
+        }
+        __attribute__((noinline)) int work() {
+            int caught = 0;
+            for (int i = 0; i < 100; i++) {
+                tc_new(100);
+                try { tc_new(2 << 20); } catch (const std::bad_alloc &) { caught++; }
+                tc_delete(tc_new(50));
+            }
+            return caught;
+        }
+        static void leave(int) { siglongjmp(before, 1); }
+        __attribute__((noinline)) void jump_out() {
+            waits = true;
+            if (!sigsetjmp(before, 1)) tc_new(10);
+            waits = false;
+        }
+        int main() {
+            signal(SIGUSR1, leave);
+            int caught = work();
+            for (int i = 0; i < 3; i++) jump_out(), caught += work();
+            printf("%d\n", caught);
+            return 3;
+        }
+    "#;
+    let built = build("int main(void) { return 0; }", "gcc");
+    std::fs::write(built.path("work.cc"), LEAVING).unwrap();
+    built.run("g++ -O2 -g work.cc -o work");
+    let folder = tempfile::tempdir().unwrap();
+    let said = recorded(folder.path(), &built, &["--exact"], &[]);
+    assert_eq!((said.code, &*said.out), (3, "400\n"), "{}", said.err);
+    // Each jump out of the allocator may hide the calls of up to 64 others behind it.
+    let found = flat(folder.path(), "alloc_objects", "work()");
+    assert!(
+        (800 - 3 * 64..=800).contains(&found),
+        "{found}\n{}",
+        said.err
+    );
+    let found = flat(folder.path(), "inuse_space", "work()");
+    assert!((40_000 - 3 * 64 * 100..=40_000).contains(&found), "{found}");
+    assert!(!comments(folder.path()).contains("dropped"), "{}", said.err);
+}
