@@ -270,6 +270,9 @@ fn dump_works_without_newer_calls() {
         return;
     }
     let built = built();
+    // Other tests record programs, too. The name is no other's.
+    let name = format!("held{}", std::process::id());
+    std::fs::copy(built.path("held"), built.path(&name)).unwrap();
     let every = i32::MAX.to_string();
     let numbers = NEWER_CALLS.map(|(_, number)| number.to_string());
     let alone = numbers.iter().map(|number| [&*every, number]);
@@ -284,7 +287,7 @@ fn dump_works_without_newer_calls() {
             let folder = tempfile::tempdir().unwrap();
             let mut record = filtered(!is_of_dump);
             record.args(["record", "--exact", "-q", "--"]);
-            record.arg(built.path("held")).arg("wait");
+            record.arg(built.path(&name)).arg("wait");
             record.current_dir(folder.path());
             let mut record = record
                 .stdin(Stdio::piped())
@@ -296,7 +299,7 @@ fn dump_works_without_newer_calls() {
             out.read_line(&mut said).unwrap();
             assert_eq!(said, "held 1000000\n", "{denied:?}");
             let mut dump = filtered(is_of_dump);
-            dump.args(["dump", "held", "-o", "d.pb.gz"]);
+            dump.args(["dump", &name, "-o", "d.pb.gz"]);
             let said = Run::from(dump.current_dir(folder.path()).output().unwrap());
             assert_eq!(said.code, 0, "{denied:?}: {}", said.err);
             let words = ["top", "-t", "inuse_space", "-f", "json", "d.pb.gz"];
