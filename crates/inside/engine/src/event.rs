@@ -1,5 +1,6 @@
 //! The events in the program's threads: allocations, frees, reallocations and mappings.
 
+#[cfg(target_arch = "x86_64")]
 mod allocator_call;
 pub(crate) mod block;
 pub(crate) mod entry;
