@@ -8,12 +8,12 @@
 //! A jump has five bytes. [`EntryPlan::new`] refuses a function if a jump there could change what
 //! the program does:
 //!
-//! * code outside these bytes leads into them: a branch, or a call that returns there,
+//! * code outside these bytes leads into them: a branch, a call that returns there, or a name,
 //! * the function is shorter, and other code follows,
-//! * the function calls nothing. A compiler that sees all callers then knows which registers the
-//!   function leaves alone, and lets the callers keep values in them (GCC's `-fipa-ra`); a hook
-//!   would change them. Of 450 entries of real allocators, none was so: their slow paths call
-//!   functions that the compiler does not see.
+//! * a call would have to move. It would return into the copy, of which no unwinder knows.
+//! * neither the function nor one that it calls leads out of the file, or through a pointer. A
+//!   compiler that sees all of it knows which registers the function leaves alone, and lets the
+//!   callers keep values in them (GCC's `-fipa-ra`); a hook would change them.
 //! * the function loops to its first instruction, which would call the hook in each round.
 #![forbid(unsafe_code)]
 
@@ -25,7 +25,7 @@ mod tests;
 mod trampoline;
 
 pub use code::FunctionCode;
-pub use plan::EntryPlan;
+pub use plan::{EntryPlan, calls_one_of};
 pub use refusal::EntryRefusal;
 pub use trampoline::Trampoline;
 

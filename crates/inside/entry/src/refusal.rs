@@ -19,6 +19,10 @@ pub enum EntryRefusal {
     /// A call among the first instructions would return below the jump.
     #[error("a call returns into its first bytes")]
     ReturnInside,
+    /// A call among the first instructions would return into their copy, of which no unwinder
+    /// knows, so that no exception could pass.
+    #[error("one of its first instructions is a call")]
+    MovedCall,
     /// A branch leads below the jump.
     #[error("a branch at {from:#x} leads into its first bytes")]
     BranchInside {
@@ -28,8 +32,9 @@ pub enum EntryRefusal {
     /// A loop leads back to the first instruction.
     #[error("a loop leads back to its first instruction")]
     Loop,
-    /// The function calls nothing, so its callers may rely on the registers that it leaves alone.
-    #[error("it calls nothing, so its callers may keep values in registers")]
+    /// The function calls nothing that its compiler did not see, so its callers may rely on the
+    /// registers that it leaves alone.
+    #[error("it calls nothing outside, so its callers may keep values in registers")]
     Leaf,
     /// There is too much code to look at.
     #[error("it leads to too much code")]

@@ -30,14 +30,16 @@ fn plan(text: &str, size: usize) -> Result<EntryPlan, EntryRefusal> {
 #[test]
 fn whole_instructions_are_replaced() {
     for (text, at, replaced) in [
-        // push rbp; mov rbp, rsp; push rbx; call +0; ret
-        ("55 4889e5 53 e800000000 c3", 0, 5),
+        // push rbp; mov rbp, rsp; push rbx; call [rip]; ret
+        ("55 4889e5 53 ff1500000000 c3", 0, 5),
         // sub rsp, 8; mov rax, [rip+0x1000]; call rax; ret
         ("4883ec08 488b0500100000 ffd0 c3", 0, 11),
-        // endbr64; push rbx; mov rbx, rdi; sub rsp, 16; call +0; ret
-        ("f30f1efa 53 4889fb 4883ec10 e800000000 c3", 4, 8),
+        // endbr64; push rbx; mov rbx, rdi; sub rsp, 16; call [rip]; ret
+        ("f30f1efa 53 4889fb 4883ec10 ff1500000000 c3", 4, 8),
         // jmp +0x100: the function is another name of one that is elsewhere
         ("e900010000", 0, 5),
+        // push rbx; sub rsp, 16; call the function behind; pop rbx; ret; int3; jmp [rip]
+        ("53 4883ec10 e802000000 5b c3 cc ff2500000000", 0, 5),
     ] {
         let found = plan(text, bytes(text).len()).unwrap_or_else(|why| panic!("{text}: {why}"));
         assert_eq!((found.at - START, found.replaced), (at, replaced), "{text}");
@@ -47,24 +49,30 @@ fn whole_instructions_are_replaced() {
 #[test]
 fn what_a_jump_would_break_is_refused() {
     for (text, size, refusal) in [
-        // push rbp; call +0; ret: the call returns at the second byte behind the jump
-        ("55 e800000000 c3", 7, None),
+        // push rbp; call [rip]; ret: the call would move
+        ("55 ff1500000000 c3", 8, Some(EntryRefusal::MovedCall)),
         // call rax; nop...: the call returns into the first bytes
         ("ffd0 9090909090 c3", 8, Some(EntryRefusal::ReturnInside)),
         // push rbx; mov rbx, rdi; cmp eax, 1; je to the third byte; call +0
         (
-            "53 4889fb 83f801 74f9 e800000000",
+            "53 4889fb 83f801 74f9 ff1500000000",
             14,
             Some(EntryRefusal::BranchInside { from: START + 7 }),
         ),
         // The same with a branch to the first byte.
         (
-            "53 4889fb 83f801 74f7 e800000000",
+            "53 4889fb 83f801 74f7 ff1500000000",
             14,
             Some(EntryRefusal::Loop),
         ),
         // mov rax, rdi; add rax, 15; ret
         ("4889f8 4883c00f c3", 8, Some(EntryRefusal::Leaf)),
+        // push rbx; sub rsp, 16; call the function behind; pop rbx; ret; ret: all of it is seen
+        (
+            "53 4883ec10 e802000000 5b c3 c3",
+            12,
+            Some(EntryRefusal::Leaf),
+        ),
         // ud2
         ("0f0b 9090909090", 7, Some(EntryRefusal::Trap)),
         // syscall
@@ -86,8 +94,8 @@ fn what_a_jump_would_break_is_refused() {
 /// A short function may have a jump if only padding is behind it.
 #[test]
 fn padding_makes_room() {
-    // jmp +0x40; nop of 3 bytes
-    let text = "eb40 0f1f00 55";
+    // jmp +1; nop of 3 bytes; jmp [rip]
+    let text = "eb03 0f1f00 ff2500000000";
     let segment = bytes(text);
     let code = function(&segment, 2);
     let found = EntryPlan::new(&code).unwrap();
@@ -103,16 +111,16 @@ fn padding_makes_room() {
 /// Cold parts lie elsewhere, and may lead back.
 #[test]
 fn branches_of_other_parts_are_seen() {
-    // test rdi, rdi; je to the cold part; call +0; ret; then, behind another function,
+    // test rdi, rdi; je to the cold part; call [rip]; ret; then, behind another function,
     // a jump to the fourth byte.
-    let mut segment = bytes("4885ff 0f8417000000 e800000000 c3");
+    let mut segment = bytes("4885ff 0f8417000000 ff1500000000 c3");
     segment.resize(0x20, 0xcc);
     segment.extend(bytes("e9defbffff"));
-    let mut code = function(&segment, 15);
+    let mut code = function(&segment, 16);
     assert!(EntryPlan::new(&code).is_ok());
     segment.truncate(0x20);
     segment.extend(bytes("ebe1"));
-    code = function(&segment, 15);
+    code = function(&segment, 16);
     let refusal = EntryRefusal::BranchInside { from: START + 0x20 };
     assert_eq!(EntryPlan::new(&code).err(), Some(refusal));
 }
@@ -120,8 +128,8 @@ fn branches_of_other_parts_are_seen() {
 /// Operands and branches that are relative to their place lead where they led before.
 #[test]
 fn moved_instructions_lead_to_the_same_places() {
-    // cmp byte ptr [rip+0x100], 0; je +2; call +0; ret
-    let text = "803d0001000000 7402 e800000000 c3";
+    // cmp byte ptr [rip+0x100], 0; je +2; call [rip]; ret
+    let text = "803d0001000000 7402 ff1500000000 c3";
     let found = plan(text, bytes(text).len()).unwrap();
     let made = Trampoline::new(&found, FAR).unwrap();
     assert_eq!(made.offsets, [(0, 0)]);
@@ -134,7 +142,7 @@ fn moved_instructions_lead_to_the_same_places() {
     expected.extend(back);
     assert_eq!(made.code, expected);
     // A short branch becomes a long one.
-    let text = "4885ff 7402 9090 e800000000 c3";
+    let text = "4885ff 7402 9090 ff1500000000 c3";
     let found = plan(text, bytes(text).len()).unwrap();
     let made = Trampoline::new(&found, FAR).unwrap();
     assert_eq!(made.offsets, [(0, 0), (3, 3)]);

@@ -48,6 +48,8 @@ pub struct ThreadSlot {
     pub call_countdown: u64,
     /// Address of the return address of this call.
     pub call_slot: usize,
+    /// The return address itself.
+    pub call_return: usize,
     /// Number of calls of the allocator inside this call.
     pub inner_calls: u32,
 }

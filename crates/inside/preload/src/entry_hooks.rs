@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use heapprof_allocators::AllocatorFunction;
 use heapprof_engine::{ENGINE, HookedAllocator};
-use heapprof_entry::{EntryPlan, FunctionCode};
+use heapprof_entry::{EntryPlan, FunctionCode, calls_one_of};
 use heapprof_platform::sys::{self, EngineFile};
 use objects::{CodeSegment, InnerFunction, LoadedObject, MappedFile};
 use stubs::EntryPatch;
@@ -43,10 +43,7 @@ pub fn install() {
         };
         let builds = objects::inner_functions(mapped.bytes(), object.is_program);
         for ((allocator, _), functions) in builds.unwrap_or_default() {
-            let plans: Result<Vec<EntryPatch>, String> = functions
-                .iter()
-                .map(|inner| plan(&object, mapped.bytes(), inner))
-                .collect();
+            let plans = plan_all(&object, mapped.bytes(), &functions);
             let file = match object.is_program {
                 true => String::from_utf8_lossy(&program_path()).into_owned(),
                 false => object.path.to_string_lossy().into_owned(),
@@ -76,8 +73,40 @@ fn has_one_thread() -> bool {
     folder.stat().is_some_and(|found| found.st_nlink == 3)
 }
 
-/// Plans the jump of a function, whose code has to be in memory as it is in the file.
-fn plan(object: &LoadedObject, file: &[u8], inner: &InnerFunction) -> Result<EntryPatch, String> {
+/// Plans the jumps of all functions of an allocator. A function that can't have one is left out if
+/// it calls another one: its calls are recorded there.
+fn plan_all(
+    object: &LoadedObject,
+    file: &[u8],
+    functions: &[InnerFunction],
+) -> Result<Vec<EntryPatch>, String> {
+    let (mut patches, mut refused, mut starts) = (Vec::new(), Vec::new(), Vec::new());
+    for inner in functions {
+        let code = code_of(object, file, inner)?;
+        match EntryPlan::new(&code) {
+            Ok(plan) => {
+                starts.push(code.start);
+                let AllocatorFunction { call, .. } = inner.function;
+                patches.push(EntryPatch { plan, call });
+            }
+            Err(why) => refused.push((inner, code, why)),
+        }
+    }
+    let wrong = refused
+        .iter()
+        .find(|(_, code, _)| !calls_one_of(code, &starts));
+    match wrong {
+        Some((inner, _, why)) => Err(format!("{} can't be hooked: {why}", inner.name)),
+        None => Ok(patches),
+    }
+}
+
+/// Returns the code of a function, which has to be in memory as it is in the file.
+fn code_of<'a>(
+    object: &LoadedObject,
+    file: &'a [u8],
+    inner: &InnerFunction,
+) -> Result<FunctionCode<'a>, String> {
     let refuse = |why: &str| format!("{} {why}", inner.name);
     let start = object.base.wrapping_add(inner.start as usize);
     let holds = |code: &&CodeSegment| (code.start..code.start + code.len).contains(&start);
@@ -85,18 +114,6 @@ fn plan(object: &LoadedObject, file: &[u8], inner: &InnerFunction) -> Result<Ent
     let segment = segment.ok_or_else(|| refuse("is not in code"))?;
     let bytes = file.get(segment.offset..segment.offset + segment.len);
     let bytes = bytes.ok_or_else(|| refuse("is not in the file"))?;
-    let next = match inner.next {
-        u64::MAX => usize::MAX,
-        next => object.base.wrapping_add(next as usize),
-    };
-    let code = FunctionCode {
-        segment: bytes,
-        segment_start: segment.start as u64,
-        start: start as u64,
-        size: inner.size,
-        next: next.min(segment.start + segment.len) as u64,
-    };
-    let plan = EntryPlan::new(&code).map_err(|why| refuse(&format!("can't be hooked: {why}")))?;
     let from = start - segment.start;
     let expected = &bytes[from..bytes.len().min(from + CHECKED_LEN)];
     let mut loaded = [0; CHECKED_LEN];
@@ -104,8 +121,17 @@ fn plan(object: &LoadedObject, file: &[u8], inner: &InnerFunction) -> Result<Ent
     if sys::read_memory(start, loaded) != loaded.len() || loaded != expected {
         return Err(refuse("was changed in memory"));
     }
-    let AllocatorFunction { call, .. } = inner.function;
-    Ok(EntryPatch { plan, call })
+    let next = match inner.next {
+        u64::MAX => usize::MAX,
+        next => object.base.wrapping_add(next as usize),
+    };
+    Ok(FunctionCode {
+        segment: bytes,
+        segment_start: segment.start as u64,
+        start: start as u64,
+        size: inner.size,
+        next: next.min(segment.start + segment.len) as u64,
+    })
 }
 
 /// Number of bytes of a function that are compared with its file.

@@ -18,15 +18,17 @@ use crate::stack::walk::{CheckedMemory, FrameCursor, WalkMemory as _};
 /// Number of inner calls after which a call looks for the outer one on the stack. An allocator that
 /// is asked once calls itself a few times.
 const UNCHECKED_INNER_CALLS: u32 = 64;
+/// Number of inner calls after which the outer call counts as left if the callers can't be found.
+const MAX_INNER_CALLS: u32 = 16 * UNCHECKED_INNER_CALLS;
 /// Maximum number of callers among which the outer call is looked for.
 const MAX_CALLERS: usize = 64;
 
 impl EngineEvents {
-    /// Begins a call of an allocator's function. Returns false if the call is inside another one,
-    /// or inside the engine. Else the thread's allocations are not recorded until
-    /// [`end_call`](Self::end_call).
+    /// Begins a call of an allocator's function, which returns to `caller`. Returns false if the
+    /// call is inside another one, or inside the engine. Else the thread's allocations are not
+    /// recorded until [`end_call`](Self::end_call).
     #[inline]
-    pub fn begin_call(self, frame: CallSite) -> bool {
+    pub fn begin_call(self, frame: CallSite, caller: usize) -> bool {
         let Self(engine) = self;
         let thread = tls::current();
         // SAFETY: the slot is this thread's own.
@@ -41,7 +43,8 @@ impl EngineEvents {
                     if frame.slot >= (*thread).call_slot || was_left(engine, thread, frame) => {}
                 _ => return false,
             }
-            ((*thread).call_slot, (*thread).inner_calls) = (frame.slot, 0);
+            ((*thread).call_slot, (*thread).call_return) = (frame.slot, caller);
+            (*thread).inner_calls = 0;
         }
         compiler_fence(Ordering::SeqCst);
         true
@@ -75,17 +78,22 @@ impl EngineEvents {
 /// The slot is this thread's own.
 unsafe fn was_left(engine: &'static Engine, thread: *mut ThreadSlot, frame: CallSite) -> bool {
     // SAFETY: the caller's contract.
-    let (outer, count) = unsafe {
+    let (outer, caller, count) = unsafe {
         (*thread).inner_calls = (*thread).inner_calls.wrapping_add(1);
-        ((*thread).call_slot, (*thread).inner_calls)
+        let outer = ((*thread).call_slot, (*thread).call_return);
+        (outer.0, outer.1, (*thread).inner_calls)
     };
-    count.is_multiple_of(UNCHECKED_INNER_CALLS)
-        && engine.with_reentrancy_guard(|| is_above(engine, frame, outer)) == Some(false)
+    if !count.is_multiple_of(UNCHECKED_INNER_CALLS) {
+        return false;
+    }
+    let is_there = engine.with_reentrancy_guard(|| is_above(engine, frame, outer, caller));
+    // No allocator calls itself that often for one request.
+    is_there.map_or(count >= MAX_INNER_CALLS, |is_there| !is_there)
 }
 
-/// Whether a call whose return address is at `outer` is among the callers of `frame`; `None` if the
-/// callers can't be found.
-fn is_above(engine: &Engine, frame: CallSite, outer: usize) -> Option<bool> {
+/// Whether a call that returns to `caller`, and whose return address is at `outer`, is among the
+/// callers of `frame`; `None` if the callers can't be found.
+fn is_above(engine: &Engine, frame: CallSite, outer: usize, caller: usize) -> Option<bool> {
     let unwinder = engine.unwinder();
     let pc = CheckedMemory.read(frame.slot)?;
     let mut cursor = FrameCursor {
@@ -97,7 +105,8 @@ fn is_above(engine: &Engine, frame: CallSite, outer: usize) -> Option<bool> {
         let rule = unwinder.rule(cursor.pc);
         cursor = unwinder.step(&mut CheckedMemory, cursor, rule)?;
         if cursor.slot >= outer {
-            return Some(cursor.slot == outer);
+            let expected = FrameAddress::from_return_address(caller as u64);
+            return Some(cursor.slot == outer && cursor.pc == expected);
         }
     }
     None

@@ -20,6 +20,7 @@ const NEW: ThreadSlot = ThreadSlot {
     thread: 0,
     call_countdown: 0,
     call_slot: 0,
+    call_return: 0,
     inner_calls: 0,
 };
 

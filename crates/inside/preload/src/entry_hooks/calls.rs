@@ -12,6 +12,8 @@ use heapprof_engine::{CallSite, ENGINE};
 
 /// Maximum number of arguments of an allocator's function.
 const MAX_ARGUMENTS: usize = 6;
+/// Number of bytes that no block has: addresses of the processor end there.
+const MAX_SIZE: usize = 1 << 47;
 
 /// A function with a jump at its entry.
 #[repr(C)]
@@ -119,6 +121,20 @@ unsafe extern "C" fn resize_hook() {
     )
 }
 
+/// Whether an argument may be the address of a pointer. A function of the program that has an
+/// allocator's name may have other arguments.
+fn may_point(argument: usize) -> bool {
+    const MIN_ADDRESS: usize = 1 << 16;
+    argument >= MIN_ADDRESS && argument.is_multiple_of(align_of::<usize>())
+}
+
+/// Begins a call, as [`EngineEvents::begin_call`](heapprof_engine::EngineEvents::begin_call) does.
+fn begin_call(frame: CallSite) -> bool {
+    // SAFETY: the hooks give the place of the return address.
+    let caller = unsafe { (frame.slot as *const usize).read() };
+    ENGINE.events().begin_call(frame, caller)
+}
+
 /// Begins a call at `slot`. Records the free of a block. Returns whether [`end`] is to be called.
 unsafe extern "C" fn begin(
     function: &HookedFunction,
@@ -126,7 +142,7 @@ unsafe extern "C" fn begin(
     slot: usize,
     bp: usize,
 ) -> bool {
-    let is_outermost = ENGINE.events().begin_call(CallSite { slot, bp });
+    let is_outermost = begin_call(CallSite { slot, bp });
     if is_outermost && let AllocatorCall::Free { block } = function.call {
         let address = arguments[usize::from(block)];
         if address != 0 && ENGINE.events().may_hold(address) {
@@ -151,14 +167,16 @@ unsafe extern "C" fn end(
         AllocatorCall::AllocateMany { count, size } => {
             (result, argument(count).saturating_mul(argument(size)))
         }
-        AllocatorCall::AllocateInto { result: into, size } if result & 0xffff_ffff == 0 => {
+        AllocatorCall::AllocateInto { result: into, size }
+            if result & 0xffff_ffff == 0 && may_point(argument(into)) =>
+        {
             // SAFETY: the function has stored the block there, because it has returned no error.
             let made = unsafe { (argument(into) as *const usize).read() };
             (made, argument(size))
         }
         _ => return result,
     };
-    if address != 0 && ENGINE.events().charge(size) {
+    if address != 0 && size < MAX_SIZE && ENGINE.events().charge(size) {
         let frame = CallSite { slot, bp };
         let made = address as *mut u8;
         ENGINE.events().record_allocation(made, size, frame);
@@ -189,7 +207,7 @@ unsafe extern "C" fn resize(
 ) -> usize {
     let (events, frame) = (ENGINE.events(), CallSite { slot, bp });
     let call = || {
-        let is_outermost = events.begin_call(frame);
+        let is_outermost = begin_call(frame);
         // SAFETY: this is the program's call.
         let result = unsafe { call_function(function, arguments) };
         if is_outermost {
@@ -198,7 +216,7 @@ unsafe extern "C" fn resize(
         result
     };
     // A call inside another one is not recorded, and nothing of it is charged.
-    if !events.begin_call(frame) {
+    if !begin_call(frame) {
         return call();
     }
     events.end_call();
@@ -224,12 +242,12 @@ unsafe extern "C" fn resize(
         }
         _ => return call(),
     };
-    if block != 0 {
+    if block != 0 && size < MAX_SIZE {
         let made = events.reallocate(block as *mut u8, size, frame, || call() as *mut u8);
         return made as usize;
     }
     let made = call();
-    if made != 0 && events.charge(size) {
+    if made != 0 && size < MAX_SIZE && events.charge(size) {
         events.record_allocation(made as *mut u8, size, frame);
     }
     made

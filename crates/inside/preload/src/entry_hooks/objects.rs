@@ -1,9 +1,11 @@
 //! The loaded objects, and the functions of allocators inside their files.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_void};
 
-use heapprof_allocators::{AllocatorFamily, AllocatorFunction, allocator_function};
+use heapprof_allocators::{
+    AllocatorCall, AllocatorFamily, AllocatorFunction, AllocatorRole, allocator_function,
+};
 use heapprof_platform::sys::{self, EngineFile};
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object as _, ObjectSymbol as _, SymbolKind};
@@ -125,7 +127,7 @@ pub(super) type AllocatorBuilds = BTreeMap<(&'static str, &'static str), Vec<Inn
 /// allocator and prefix.
 pub(super) fn inner_functions(file: &[u8], is_program: bool) -> Option<AllocatorBuilds> {
     let elf = ElfFile64::<Endianness>::parse(file).ok()?;
-    let mut exports_malloc = false;
+    let (mut exports_malloc, mut has_extended_calls) = (false, false);
     let mut found: BTreeMap<u64, InnerFunction> = BTreeMap::new();
     let dynamic = elf.dynamic_symbols().map(|symbol| (symbol, true));
     let all = dynamic.chain(elf.symbols().map(|symbol| (symbol, false)));
@@ -142,6 +144,8 @@ pub(super) fn inner_functions(file: &[u8], is_program: bool) -> Option<Allocator
         }
         exports_malloc |= is_dynamic && name == "malloc";
         if let Some(function) = allocator_function(name) {
+            has_extended_calls |=
+                function.family == AllocatorFamily::Jemalloc && function.prefix.is_empty();
             found
                 .entry(symbol.address())
                 .or_insert_with(|| InnerFunction {
@@ -158,39 +162,68 @@ pub(super) fn inner_functions(file: &[u8], is_program: bool) -> Option<Allocator
     if exports_malloc && !is_program || found.is_empty() {
         return None;
     }
+    // A hidden jemalloc has the names of malloc's family, too.
     found.retain(|_, inner| match inner.function.family {
-        AllocatorFamily::Malloc | AllocatorFamily::Operators => exports_malloc,
+        AllocatorFamily::Malloc | AllocatorFamily::Operators => {
+            exports_malloc || has_extended_calls
+        }
         _ => true,
     });
+    // Labels of assembly have no kind.
     for symbol in elf.symbols().chain(elf.dynamic_symbols()) {
-        if symbol.kind() == SymbolKind::Text && symbol.is_definition() {
+        if symbol.is_definition() {
             let at = symbol.address();
             if let Some((_, before)) = found.range_mut(..at).next_back() {
                 before.next = before.next.min(at);
             }
         }
     }
+    // An allocator that takes the place of malloc has its functions under both names.
+    let replaces_malloc = found
+        .values()
+        .any(|inner| inner.function.family == AllocatorFamily::Malloc);
+    let named = found.values().map(|inner| inner.function.family);
+    let named = named.map(family_name).find(|name| *name != MALLOC_NAME);
     let mut builds = AllocatorBuilds::new();
     for inner in found.into_values() {
-        let family = family_name(inner.function.family);
-        let build = builds.entry((family, inner.function.prefix));
-        build.or_default().push(inner);
+        let AllocatorFunction { family, prefix, .. } = inner.function;
+        let build = match family {
+            _ if replaces_malloc => (named.unwrap_or(MALLOC_NAME), ""),
+            // The functions for a given heap free with the others.
+            AllocatorFamily::Mimalloc => (family_name(family), "mi_"),
+            _ => (family_name(family), prefix),
+        };
+        builds.entry(build).or_default().push(inner);
     }
-    // An allocator whose blocks can't be freed, or the reverse, is none.
-    builds.retain(|_, all| {
-        let roles: HashSet<bool> = all
-            .iter()
-            .map(|inner| inner.function.call.role() == heapprof_allocators::AllocatorRole::Frees)
-            .collect();
-        roles.len() == 2
-    });
+    builds.retain(|_, functions| is_allocator(functions));
     Some(builds)
 }
+
+/// Whether functions are those of an allocator: not only single ones that have such names by
+/// chance. rpmalloc may be linked with two.
+fn is_allocator(functions: &[InnerFunction]) -> bool {
+    let any = |is_so: &dyn Fn(AllocatorCall) -> bool| {
+        functions.iter().any(|inner| is_so(inner.function.call))
+    };
+    let frees = any(&|call| call.role() == AllocatorRole::Frees);
+    let allocates = any(&|call| matches!(call, AllocatorCall::Allocate { .. }));
+    let more = any(&|call| {
+        matches!(
+            call,
+            AllocatorCall::Resize { .. } | AllocatorCall::AllocateMany { .. }
+        )
+    });
+    let is_rpmalloc = |inner: &InnerFunction| inner.function.family == AllocatorFamily::Rpmalloc;
+    frees && allocates && (more || functions.iter().all(is_rpmalloc))
+}
+
+/// Name of an allocator of which only the functions of malloc's family are known.
+const MALLOC_NAME: &str = "malloc";
 
 /// Returns the name of an allocator in messages. The operators belong to malloc's family.
 fn family_name(family: AllocatorFamily) -> &'static str {
     match family {
-        AllocatorFamily::Malloc | AllocatorFamily::Operators => "malloc",
+        AllocatorFamily::Malloc | AllocatorFamily::Operators => MALLOC_NAME,
         AllocatorFamily::Jemalloc => "jemalloc",
         AllocatorFamily::Mimalloc => "mimalloc",
         AllocatorFamily::Tcmalloc => "tcmalloc",
