@@ -406,16 +406,8 @@ pub(super) fn release(engine: &'static Engine, address: *mut u8, by: FreeingAllo
     }
     // SAFETY: the slot is this thread's own.
     let (busy, countdown) = unsafe { ((*slot).busy, (*slot).countdown) };
-    let mut by = by;
-    match busy {
-        0 => {}
-        // The engine is not at work. What an allocator frees may be its own.
-        tls::INSIDE_ALLOCATOR => by = FreeingAllocator::Other,
-        _ if by == FreeingAllocator::Malloc => {
-            count(&engine.process.dropped.nested);
-            return false;
-        }
-        _ => return false,
+    if busy != 0 {
+        return release_inside(engine, slot, address, by);
     }
     let tables = StateOwnership::Borrowed;
     // SAFETY: the slot is this thread's own, and not busy.
@@ -432,10 +424,33 @@ pub(super) fn release(engine: &'static Engine, address: *mut u8, by: FreeingAllo
         forget::<false>(engine, state, own, spot, by)
     };
     event.finish(countdown);
-    if busy == tls::INSIDE_ALLOCATOR {
-        // SAFETY: as above.
-        unsafe { ((*slot).busy, (*slot).countdown) = (busy, countdown) };
+    was_known
+}
+
+/// Records a free by a thread that is inside an allocator, and counts one that is inside the
+/// engine. Returns whether the block was known.
+#[cold]
+#[inline(never)]
+fn release_inside(
+    engine: &'static Engine,
+    slot: *mut ThreadSlot,
+    address: *mut u8,
+    by: FreeingAllocator,
+) -> bool {
+    // SAFETY: the slot is this thread's own.
+    let (busy, countdown) = unsafe { ((*slot).busy, (*slot).countdown) };
+    if busy != tls::INSIDE_ALLOCATOR {
+        if by == FreeingAllocator::Malloc {
+            count(&engine.process.dropped.nested);
+        }
+        return false;
     }
+    // The engine is not at work. What an allocator frees may be its own.
+    // SAFETY: as above.
+    unsafe { (*slot).busy = 0 };
+    let was_known = release(engine, address, FreeingAllocator::Other);
+    // SAFETY: as above.
+    unsafe { ((*slot).busy, (*slot).countdown) = (busy, countdown) };
     was_known
 }
 
