@@ -427,10 +427,8 @@ pub(super) fn release(engine: &'static Engine, address: *mut u8, by: FreeingAllo
     was_known
 }
 
-/// Records a free by a thread that is inside an allocator, and counts one that is inside the
-/// engine. Returns whether the block was known.
+/// Records a free inside an allocator, and counts one inside the engine.
 #[cold]
-#[inline(never)]
 fn release_inside(
     engine: &'static Engine,
     slot: *mut ThreadSlot,
@@ -445,13 +443,13 @@ fn release_inside(
         }
         return false;
     }
-    // The engine is not at work. What an allocator frees may be its own.
-    // SAFETY: as above.
-    unsafe { (*slot).busy = 0 };
-    let was_known = release(engine, address, FreeingAllocator::Other);
-    // SAFETY: as above.
-    unsafe { ((*slot).busy, (*slot).countdown) = (busy, countdown) };
-    was_known
+    // SAFETY: as above. The engine is not at work, and what an allocator frees may be its own.
+    unsafe {
+        (*slot).busy = 0;
+        let was_known = release(engine, address, FreeingAllocator::Other);
+        ((*slot).busy, (*slot).countdown) = (busy, countdown);
+        was_known
+    }
 }
 
 /// Removes a freed block from the ledger, unless another recording has begun since the event.
