@@ -4,7 +4,7 @@
 use std::process::{Command, Stdio};
 
 use heapprof_tests::built::{build, have};
-use heapprof_tests::harness::{command, ends};
+use heapprof_tests::harness::{command, ends, ok};
 
 /// Forks a child for each call and each system call number. The child forbids itself the number and
 /// makes the call. The parent prints how each child ended.
@@ -121,6 +121,43 @@ fn what_is_forbidden_kills_nobody_that_it_would_not_kill() {
         assert!(differing.is_empty(), "{mode}: {differing:?}");
         assert_eq!(found, bare);
     }
+}
+
+/// The library is in a program that is not recorded, and whose filter its parent has installed: no
+/// trial comes before its start.
+#[test]
+fn a_program_that_is_not_recorded_starts_below_a_filter() {
+    if !cfg!(target_arch = "x86_64") || !have(&["gcc"]) {
+        return;
+    }
+    const FILTERED: &str = r#"
+        #include <linux/filter.h>
+        #include <linux/seccomp.h>
+        #include <stddef.h>
+        #include <stdlib.h>
+        #include <sys/prctl.h>
+        #include <sys/syscall.h>
+        #include <unistd.h>
+        int main(int argc, char **argv) {
+            struct sock_filter filter[] = {
+                BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prctl, 1, 0),
+                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 1),
+                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+            };
+            struct sock_fprog program = {5, filter};
+            setenv("LD_PRELOAD", argv[1], 1);
+            prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+            if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) return 77;
+            execlp("true", "true", (char *)0);
+            return 78;
+        }
+    "#;
+    let built = build(FILTERED, "gcc -O1");
+    let library = ok(&["preload-path"]);
+    let ended = Command::new(&built.program).arg(library.trim()).status();
+    assert_eq!(ended.unwrap().code(), Some(0));
 }
 
 /// An exec reads the file that it is to run, but opens no pipe, because that could release a

@@ -13,7 +13,7 @@ use heapprof_providers::python;
 
 use crate::messages::{report_misunderstood, say, status, text};
 use crate::real_functions::real;
-use crate::{end, environment, mmap_hooks, wiretap};
+use crate::{end, environment, mmap_hooks, start, wiretap};
 
 /// Starts a recording. `output` is a pattern for file names as in HEAPPROF_OUTPUT. If it is null,
 /// the environment's pattern is used; without any pattern, no files are written. A `period` of 0
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) 
             options.output = own_output(pattern, options.output.list);
         }
         python::PYTHON_OBJECTS.begin(mode);
-        let started = ENGINE.lifecycle().start(RecordingOptions {
+        let started = start::begin_recording(RecordingOptions {
             mode,
             period,
             ..options

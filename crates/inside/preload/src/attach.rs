@@ -171,7 +171,7 @@ impl AttachState {
         self.letter.store(from, Ordering::Release);
         let options = options(letter);
         python::PYTHON_OBJECTS.begin(options.mode);
-        let started = ENGINE.lifecycle().start(options);
+        let started = start::begin_recording(options);
         self.letter.store(std::ptr::null_mut(), Ordering::Release);
         if !started {
             python::PYTHON_OBJECTS.give_back();

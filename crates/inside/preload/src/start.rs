@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
-use heapprof_engine::{ENGINE, is_inside_engine};
+use heapprof_engine::{ENGINE, RecordingOptions, is_inside_engine};
 use heapprof_platform::{sys, weak};
 use heapprof_providers::{interpreters, perl, python};
 
@@ -121,7 +121,6 @@ static CONSTRUCTOR: extern "C" fn() = constructor;
 extern "C" fn constructor() {
     thread_local::prepare();
     imports::bind();
-    own_variables::mark();
     if START_STATE.load(Ordering::Relaxed) == NOT_STARTED && late_start::is_loaded_so() {
         return;
     }
@@ -177,6 +176,12 @@ fn begin() -> bool {
     true
 }
 
+/// Starts a recording. Returns false if there is no memory for it, or if the period is too long.
+pub fn begin_recording(options: RecordingOptions) -> bool {
+    own_variables::mark();
+    ENGINE.lifecycle().start(options)
+}
+
 /// Starts recording, if the environment requests it.
 fn record() {
     let asked = environment::python_objects().and_then(|answer| {
@@ -221,7 +226,7 @@ fn record() {
     if asked.recorded {
         ENGINE.lifecycle().begin_with_program();
     }
-    if asked.start && !ENGINE.lifecycle().start(asked.options) {
+    if asked.start && !begin_recording(asked.options) {
         say(&[b"heapprof: not recording: there is no memory for it, or the period is too long"]);
     }
     if let Some(signal) = asked.signal
