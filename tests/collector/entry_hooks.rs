@@ -27,7 +27,8 @@ const ALLOCATOR: &str = r#"
         if (block) unused[class] = block->next;
         else {
             if (end - place < whole) {
-                place = mmap(0, 64 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+                place = mmap(0, 64 << 20, PROT_READ | PROT_WRITE, flags, -1, 0);
                 end = place + (64 << 20);
             }
             block = (struct block *)place;
@@ -111,7 +112,9 @@ const PROGRAM: &str = r#"
         }
         int status;
         waitpid(child, &status, 0);
-        for (int i = 1; i < 8; i++) counts[0] += counts[i], bytes[0] += bytes[i], held[0] += held[i];
+        for (int i = 1; i < 8; i++) {
+            counts[0] += counts[i], bytes[0] += bytes[i], held[0] += held[i];
+        }
         printf("%ld %ld %ld %d\n", counts[0], bytes[0], held[0], WEXITSTATUS(status));
         fflush(stdout);
         if (argc > 1) kill(getpid(), 9);
@@ -319,6 +322,63 @@ fn calls_that_never_end_lose_nothing_later() {
     assert!(!comments(folder.path()).contains("dropped"), "{}", said.err);
 }
 
+/// A thread that has left a call of the allocator is not at work in the engine: a signal ends the
+/// program at once, and what is allocated after a fork is counted.
+#[test]
+fn a_call_that_never_ended_delays_nothing() {
+    if !cfg!(target_arch = "x86_64") || !have(&["g++"]) {
+        return;
+    }
+    const LEAVING: &str = r#"
+        #include <csignal>
+        #include <cstdio>
+        #include <cstdlib>
+        #include <new>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        extern "C" __attribute__((noinline)) void *tc_new(size_t size) {
+            if (size > 1 << 20 || getpid() == 1) throw std::bad_alloc();
+            return malloc(size);
+        }
+        extern "C" __attribute__((noinline)) void tc_delete(void *p) { free(p); }
+        extern "C" __attribute__((noinline)) void *tc_calloc(size_t n, size_t size) {
+            return tc_new(n * size);
+        }
+        __attribute__((noinline)) void work() {
+            for (int i = 0; i < 100; i++) if (!malloc(1000)) abort();
+        }
+        int main(int argc, char **argv) {
+            try { tc_new(2 << 20); } catch (const std::bad_alloc &) { puts("caught"); }
+            fflush(stdout);
+            if (argc > 1) {
+                pid_t child = fork();
+                if (!child) _exit(0);
+                waitpid(child, 0, 0);
+                work();
+                tc_delete(tc_calloc(1, 1));
+                return 3;
+            }
+            raise(SIGTERM);
+            puts("went on");
+            return 4;
+        }
+    "#;
+    let built = build("int main(void) { return 0; }", "gcc");
+    std::fs::write(built.path("work.cc"), LEAVING).unwrap();
+    built.run("g++ -O2 -g work.cc -o work");
+    let folder = tempfile::tempdir().unwrap();
+    let said = recorded(folder.path(), &built, &["--exact"], &[]);
+    assert_eq!((said.code, &*said.out), (143, "caught\n"), "{}", said.err);
+    let said = recorded(folder.path(), &built, &["--exact"], &["fork"]);
+    assert_eq!((said.code, &*said.out), (3, "caught\n"), "{}", said.err);
+    assert_eq!(
+        flat(folder.path(), "inuse_objects", "work()"),
+        100,
+        "{}",
+        said.err
+    );
+}
+
 /// Functions of the program that have an allocator's names by chance keep all their arguments and
 /// results. So do those of an allocator that the compiler has seen whole: its callers keep values
 /// in registers.
@@ -332,7 +392,8 @@ fn what_only_resembles_an_allocator_is_left_alone() {
         #define OWN __attribute__((noinline)) static
         struct two { long a, b; };
         __attribute__((noinline)) struct two sn_alloc(int n) { return (struct two){ n, 2 * n }; }
-        __attribute__((noinline)) long sn_free(double d, int a, int b, int c, int e, int f, int g, int h) {
+        __attribute__((noinline))
+        long sn_free(double d, int a, int b, int c, int e, int f, int g, int h) {
             return (long)d + a + b + c + e + f + 10 * g + 100 * h;
         }
         __attribute__((noinline)) int rpposix_memalign(int a, int b) { return puts("") < a - b; }

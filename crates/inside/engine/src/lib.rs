@@ -214,7 +214,7 @@ pub use crate::dump::output::{
 pub use crate::dump::{AllocatorUsage, DumpError};
 pub use crate::engine::{ENGINE, Engine};
 pub use crate::event::EngineEvents;
-pub use crate::event::reentrancy_guard::is_inside_engine;
+pub use crate::event::reentrancy_guard::{is_inside_allocator, is_inside_engine};
 pub use crate::event::trace::ValueTracer;
 pub use crate::memory::EngineMemory;
 pub use crate::mode::RecordingMode;

@@ -4,7 +4,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use heapprof_engine::{ENGINE, is_inside_engine};
+use heapprof_engine::{ENGINE, is_inside_allocator, is_inside_engine};
 use heapprof_platform::sys;
 
 use crate::real_functions::HookedFunction;
@@ -16,8 +16,13 @@ pub fn enable(enabled: bool) {
     IS_ENABLED.store(enabled, Ordering::Relaxed);
 }
 
+/// Whether this thread's mappings are counted. What an allocator maps is its reserve, and its
+/// blocks are counted instead.
 fn is_counted() -> bool {
-    IS_ENABLED.load(Ordering::Relaxed) && ENGINE.lifecycle().is_running() && !is_inside_engine()
+    IS_ENABLED.load(Ordering::Relaxed)
+        && ENGINE.lifecycle().is_running()
+        && !is_inside_engine()
+        && !is_inside_allocator()
 }
 
 static MMAP: HookedFunction = HookedFunction::new(c"mmap");

@@ -18,7 +18,11 @@ pub(crate) fn hold_reentrancy_guard() {
     // SAFETY: the slot is this thread's own.
     unsafe {
         let slot = tls::current();
-        (*slot).held = (*slot).countdown;
+        // No allocator forks, so a call of it was left.
+        (*slot).held = match (*slot).busy {
+            tls::INSIDE_ALLOCATOR => (*slot).call_countdown,
+            _ => (*slot).countdown,
+        };
         (*slot).forking = true;
         enter(slot);
     }

@@ -58,5 +58,13 @@ impl Engine {
 #[inline]
 pub fn is_inside_engine() -> bool {
     // SAFETY: the slot is this thread's own.
-    unsafe { (*tls::current()).busy != 0 }
+    unsafe { (*tls::current()).busy == tls::INSIDE_ENGINE }
+}
+
+/// Whether this thread is in a call of an allocator, as
+/// [`EngineEvents::begin_call`](crate::EngineEvents::begin_call) began it.
+#[inline]
+pub fn is_inside_allocator() -> bool {
+    // SAFETY: the slot is this thread's own.
+    unsafe { (*tls::current()).busy == tls::INSIDE_ALLOCATOR }
 }
