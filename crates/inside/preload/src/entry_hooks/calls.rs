@@ -38,46 +38,48 @@ pub(super) fn hook_for(call: AllocatorCall) -> usize {
     }
 }
 
+/// Pushes the address of the function's [`HookedFunction`], and the arguments in the order of
+/// [`Arguments`].
+macro_rules! save_call {
+    () => {
+        "push r10
+        push r9
+        push r8
+        push rcx
+        push rdx
+        push rsi
+        push rdi
+        .cfi_adjust_cfa_offset 56"
+    };
+}
+
+/// Passes what [`save_call`] has pushed to [`begin`] or [`resize`], with the call site.
+macro_rules! pass_call {
+    () => {
+        "mov rdi, r10
+        mov rsi, rsp
+        lea rdx, [rsp + 56]
+        mov rcx, rbp"
+    };
+}
+
 /// Hook of a function that allocates or frees.
 #[unsafe(naked)]
 unsafe extern "C" fn call_hook() {
     naked_asm!(
         ".cfi_startproc",
-        "mov r11, rsp",
-        "push r10",
-        "push r9",
-        "push r8",
-        "push rcx",
-        "push rdx",
-        "push rsi",
-        "push rdi",
-        ".cfi_adjust_cfa_offset 56",
-        "mov rdi, r10",
-        "mov rsi, rsp",
-        "mov rdx, r11",
-        "mov rcx, rbp",
+        save_call!(),
+        pass_call!(),
         "call {begin}",
         "test al, al",
-        "pop rdi",
-        "pop rsi",
-        "pop rdx",
-        "pop rcx",
-        "pop r8",
-        "pop r9",
-        "pop r10",
-        ".cfi_adjust_cfa_offset -56",
-        "jne 2f",
-        // The call is inside another one.
-        "jmp qword ptr [r10]",
-        "2:",
-        "push r10",
-        "push r9",
-        "push r8",
-        "push rcx",
-        "push rdx",
-        "push rsi",
-        "push rdi",
-        ".cfi_adjust_cfa_offset 56",
+        "mov rdi, qword ptr [rsp]",
+        "mov rsi, qword ptr [rsp + 8]",
+        "mov rdx, qword ptr [rsp + 16]",
+        "mov rcx, qword ptr [rsp + 24]",
+        "mov r8, qword ptr [rsp + 32]",
+        "mov r9, qword ptr [rsp + 40]",
+        "mov r10, qword ptr [rsp + 48]",
+        "je 2f",
         "call qword ptr [r10]",
         "mov rdi, qword ptr [rsp + 48]",
         "mov rsi, rsp",
@@ -88,6 +90,12 @@ unsafe extern "C" fn call_hook() {
         "add rsp, 56",
         ".cfi_adjust_cfa_offset -56",
         "ret",
+        // The call is inside another one.
+        "2:",
+        ".cfi_adjust_cfa_offset 56",
+        "add rsp, 56",
+        ".cfi_adjust_cfa_offset -56",
+        "jmp qword ptr [r10]",
         ".cfi_endproc",
         begin = sym begin,
         end = sym end,
@@ -99,19 +107,8 @@ unsafe extern "C" fn call_hook() {
 unsafe extern "C" fn resize_hook() {
     naked_asm!(
         ".cfi_startproc",
-        "mov r11, rsp",
-        "push r10",
-        "push r9",
-        "push r8",
-        "push rcx",
-        "push rdx",
-        "push rsi",
-        "push rdi",
-        ".cfi_adjust_cfa_offset 56",
-        "mov rdi, r10",
-        "mov rsi, rsp",
-        "mov rdx, r11",
-        "mov rcx, rbp",
+        save_call!(),
+        pass_call!(),
         "call {resize}",
         "add rsp, 56",
         ".cfi_adjust_cfa_offset -56",
@@ -176,12 +173,17 @@ unsafe extern "C" fn end(
         }
         _ => return result,
     };
-    if address != 0 && size < MAX_SIZE && ENGINE.events().charge(size) {
-        let frame = CallSite { slot, bp };
-        let made = address as *mut u8;
-        ENGINE.events().record_allocation(made, size, frame);
-    }
+    record(address, size, CallSite { slot, bp });
     result
+}
+
+/// Records a block that a function has returned, unless it is null.
+fn record(address: usize, size: usize, frame: CallSite) {
+    if address != 0 && size < MAX_SIZE && ENGINE.events().charge(size) {
+        ENGINE
+            .events()
+            .record_allocation(address as *mut u8, size, frame);
+    }
 }
 
 /// Calls a function through its trampoline.
@@ -215,9 +217,11 @@ unsafe extern "C" fn resize(
         }
         result
     };
-    // A call inside another one is not recorded, and nothing of it is charged.
+    // A call inside another one is not recorded, and nothing of it is charged. For other calls, the
+    // engine must not find the thread inside an allocator.
     if !begin_call(frame) {
-        return call();
+        // SAFETY: this is the program's call.
+        return unsafe { call_function(function, arguments) };
     }
     events.end_call();
     let argument = |position: u8| arguments[usize::from(position)];
@@ -247,8 +251,6 @@ unsafe extern "C" fn resize(
         return made as usize;
     }
     let made = call();
-    if made != 0 && size < MAX_SIZE && events.charge(size) {
-        events.record_allocation(made as *mut u8, size, frame);
-    }
+    record(made, size, frame);
     made
 }
