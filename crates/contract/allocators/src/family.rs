@@ -25,6 +25,30 @@ pub enum AllocatorFamily {
     Snmalloc,
 }
 
+impl AllocatorFamily {
+    /// Returns the allocator's name in messages. The operators belong to malloc's family.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Malloc | Self::Operators => "malloc",
+            Self::Jemalloc => "jemalloc",
+            Self::Mimalloc => "mimalloc",
+            Self::Tcmalloc => "tcmalloc",
+            Self::Rpmalloc => "rpmalloc",
+            Self::Snmalloc => "snmalloc",
+        }
+    }
+}
+
+/// Whether a function of this name shows that the allocators in its file are not to be looked at.
+/// CPython contains mimalloc, and mostly does not use it. heapprof's own allocator for Rust records
+/// the blocks of the allocator below it.
+#[must_use]
+pub fn hides_allocators(name: &str) -> bool {
+    let is_ours = name.len() > 30 && name.starts_with('_') && name.contains("heapprof_alloc");
+    name == "PyObject_Malloc" || is_ours
+}
+
 /// A function of an allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocatorFunction {

@@ -17,4 +17,4 @@ mod functions;
 mod tests;
 
 pub use call::{AllocatorCall, AllocatorRole};
-pub use family::{AllocatorFamily, AllocatorFunction, allocator_function};
+pub use family::{AllocatorFamily, AllocatorFunction, allocator_function, hides_allocators};

@@ -1,6 +1,6 @@
 //! Names of functions, and what they are taken for.
 
-use crate::{AllocatorCall, AllocatorFamily, AllocatorRole, allocator_function};
+use crate::{AllocatorCall, AllocatorFamily, AllocatorRole, allocator_function, hides_allocators};
 
 #[test]
 fn functions_are_known_with_their_arguments() {
@@ -51,6 +51,21 @@ fn functions_are_known_with_their_arguments() {
         assert_eq!(answer, (family, prefix, call), "{name}");
         let frees = matches!(call, Free { .. });
         assert_eq!(call.role() == AllocatorRole::Frees, frees, "{name}");
+    }
+}
+
+#[test]
+fn some_files_hide_their_allocators() {
+    assert!(hides_allocators("PyObject_Malloc"));
+    assert!(hides_allocators(
+        "_ZN14heapprof_alloc9allocator8allocate17h0123456789abcdefE"
+    ));
+    for name in [
+        "PyObject_Free",
+        "heapprof_alloc",
+        "_ZN4core3fmt5write17h0123456789abcdefE",
+    ] {
+        assert!(!hides_allocators(name), "{name}");
     }
 }
 

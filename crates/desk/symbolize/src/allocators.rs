@@ -9,7 +9,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use heapprof_allocators::{AllocatorFamily, allocator_function};
+use heapprof_allocators::{AllocatorFamily, allocator_function, hides_allocators};
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSymbol};
 
@@ -33,21 +33,21 @@ const SHARED_REMEDY: &str =
     "a build without it, or with it as a shared library, is recorded completely";
 
 static JEMALLOC: KnownAllocator = KnownAllocator {
-    name: "jemalloc",
+    name: AllocatorFamily::Jemalloc.name(),
     remedy: "a build without it is recorded completely; MALLOC_CONF=prof:true lets jemalloc \
              write its own profiles, which heapprof reads",
     has_countable_mappings: true,
 };
 /// jemalloc's functions that malloc's family does not have, in a build without a prefix.
 static JEMALLOC_EXTENDED: KnownAllocator = KnownAllocator {
-    name: "jemalloc",
+    name: AllocatorFamily::Jemalloc.name(),
     remedy: "a build that calls malloc and free is recorded completely",
     has_countable_mappings: false,
 };
-static MIMALLOC: KnownAllocator = with_shared_build("mimalloc");
-static TCMALLOC: KnownAllocator = with_shared_build("tcmalloc");
-static RPMALLOC: KnownAllocator = with_shared_build("rpmalloc");
-static SNMALLOC: KnownAllocator = with_shared_build("snmalloc");
+static MIMALLOC: KnownAllocator = with_shared_build(AllocatorFamily::Mimalloc);
+static TCMALLOC: KnownAllocator = with_shared_build(AllocatorFamily::Tcmalloc);
+static RPMALLOC: KnownAllocator = with_shared_build(AllocatorFamily::Rpmalloc);
+static SNMALLOC: KnownAllocator = with_shared_build(AllocatorFamily::Snmalloc);
 static PERL_MALLOC: KnownAllocator = KnownAllocator {
     name: "Perl's own malloc (-Dusemymalloc)",
     remedy: "a perl that was built with -Uusemymalloc, as most are, is recorded completely",
@@ -59,9 +59,9 @@ static GO_HEAP: KnownAllocator = KnownAllocator {
     has_countable_mappings: false,
 };
 
-const fn with_shared_build(name: &'static str) -> KnownAllocator {
+const fn with_shared_build(family: AllocatorFamily) -> KnownAllocator {
     KnownAllocator {
-        name,
+        name: family.name(),
         remedy: SHARED_REMEDY,
         has_countable_mappings: true,
     }
@@ -243,9 +243,11 @@ fn read_allocators(file: &Path, options: &SymbolizeOptions) -> Option<FileAlloca
     let storage = FileStorage::with_options(options);
     let elf = ElfFile64::<Endianness>::parse(storage.map(file).ok()?).ok()?;
     let mut of = FileAllocators::default();
+    let mut hides = false;
     for symbol in elf.dynamic_symbols() {
         let Ok(name) = symbol.name() else { continue };
         let is_defined = symbol.is_definition();
+        hides |= is_defined && hides_allocators(name);
         if name == "malloc" && is_defined {
             of.exports_malloc = true;
         }
@@ -258,21 +260,14 @@ fn read_allocators(file: &Path, options: &SymbolizeOptions) -> Option<FileAlloca
             to.push((name.to_string(), role));
         }
     }
-    let (mut is_python, mut is_ours) = (false, false);
     for symbol in elf.symbols().filter(|symbol| symbol.is_definition()) {
         let Ok(name) = symbol.name() else { continue };
-        is_python |= name == "PyObject_Malloc";
-        is_ours |= name.len() > 30 && name.starts_with("_") && name.contains("heapprof_alloc");
+        hides |= hides_allocators(name);
         if let Some((_, role)) = allocator_of(name) {
             of.defined.push((name.to_string(), role));
         }
     }
-    is_python |= elf
-        .dynamic_symbols()
-        .any(|symbol| symbol.is_definition() && symbol.name() == Ok("PyObject_Malloc"));
-    // CPython contains mimalloc, and mostly does not use it; the messages about Python say more.
-    // heapprof's own allocator records the blocks of the allocator below it.
-    if is_python || is_ours {
+    if hides {
         of.defined.clear();
     }
     Some(of)

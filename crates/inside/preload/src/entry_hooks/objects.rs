@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString, c_void};
 
 use heapprof_allocators::{
     AllocatorCall, AllocatorFamily, AllocatorFunction, AllocatorRole, allocator_function,
+    hides_allocators,
 };
 use heapprof_platform::sys::{self, EngineFile};
 use object::read::elf::ElfFile64;
@@ -136,10 +137,7 @@ pub(super) fn inner_functions(file: &[u8], is_program: bool) -> Option<Allocator
             continue;
         }
         let Ok(name) = symbol.name() else { continue };
-        // CPython contains mimalloc, and mostly does not use it. heapprof's own allocator records
-        // the blocks of the allocator below it.
-        let is_own = name.len() > 30 && name.starts_with('_') && name.contains("heapprof_alloc");
-        if name == "PyObject_Malloc" || is_own {
+        if hides_allocators(name) {
             return None;
         }
         exports_malloc |= is_dynamic && name == "malloc";
@@ -182,16 +180,17 @@ pub(super) fn inner_functions(file: &[u8], is_program: bool) -> Option<Allocator
     let replaces_malloc = found
         .values()
         .any(|inner| inner.function.family == AllocatorFamily::Malloc);
-    let named = found.values().map(|inner| inner.function.family);
-    let named = named.map(family_name).find(|name| *name != MALLOC_NAME);
+    let malloc = AllocatorFamily::Malloc.name();
+    let mut names = found.values().map(|inner| inner.function.family.name());
+    let name = names.find(|name| *name != malloc);
     let mut builds = AllocatorBuilds::new();
     for inner in found.into_values() {
         let AllocatorFunction { family, prefix, .. } = inner.function;
         let build = match family {
-            _ if replaces_malloc => (named.unwrap_or(MALLOC_NAME), ""),
+            _ if replaces_malloc => (name.unwrap_or(malloc), ""),
             // The functions for a given heap free with the others.
-            AllocatorFamily::Mimalloc => (family_name(family), "mi_"),
-            _ => (family_name(family), prefix),
+            AllocatorFamily::Mimalloc => (family.name(), "mi_"),
+            _ => (family.name(), prefix),
         };
         builds.entry(build).or_default().push(inner);
     }
@@ -215,19 +214,4 @@ fn is_allocator(functions: &[InnerFunction]) -> bool {
     });
     let is_rpmalloc = |inner: &InnerFunction| inner.function.family == AllocatorFamily::Rpmalloc;
     frees && allocates && (more || functions.iter().all(is_rpmalloc))
-}
-
-/// Name of an allocator of which only the functions of malloc's family are known.
-const MALLOC_NAME: &str = "malloc";
-
-/// Returns the name of an allocator in messages. The operators belong to malloc's family.
-fn family_name(family: AllocatorFamily) -> &'static str {
-    match family {
-        AllocatorFamily::Malloc | AllocatorFamily::Operators => MALLOC_NAME,
-        AllocatorFamily::Jemalloc => "jemalloc",
-        AllocatorFamily::Mimalloc => "mimalloc",
-        AllocatorFamily::Tcmalloc => "tcmalloc",
-        AllocatorFamily::Rpmalloc => "rpmalloc",
-        AllocatorFamily::Snmalloc => "snmalloc",
-    }
 }
