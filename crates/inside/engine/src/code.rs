@@ -10,7 +10,6 @@ pub(crate) mod lasting_code;
 pub(crate) mod listed_modules;
 pub(crate) mod loader_guard;
 pub(crate) mod mappings;
-pub(crate) mod maps;
 pub(crate) mod modules;
 pub(crate) mod unwound_objects;
 

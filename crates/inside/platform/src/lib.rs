@@ -14,6 +14,7 @@
 //! * `arch`: the code that depends on the processor.
 //! * `weak`: functions that not every libc has.
 //! * `loader`: the loader's list of loaded objects.
+//! * `maps`: the kernel's list of mappings.
 //! * `program`, `status`, `trial`: the program's name, facts about the process from /proc, and
 //!   whether the process would survive a filter of system calls.
 //! * `atomic`: the standard atomic types, or those of a model test.
@@ -28,6 +29,7 @@ pub mod arena;
 pub mod atomic;
 pub mod loader;
 pub mod lock;
+pub mod maps;
 pub mod pages;
 pub mod program;
 pub mod stack_switch;

@@ -5,7 +5,7 @@
 
 use heapprof_platform::sys;
 
-use crate::code::maps;
+use heapprof_platform::maps;
 
 /// The sizes of a process's data by use, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,7 +10,7 @@
 use heapprof_platform::{loader, sys};
 
 use crate::code::image::{ImageLayout, MappedImage};
-use crate::code::maps;
+use heapprof_platform::maps;
 
 /// A loaded object, with its entry in the loader's list.
 #[derive(Clone, Copy, Debug, Default)]

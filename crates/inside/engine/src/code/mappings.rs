@@ -12,11 +12,11 @@ use heapprof_platform::weak;
 
 use crate::code::closed_code::{ClosedCode, ClosedMapping, ClosedMappings};
 use crate::code::image::MappedImage;
-use crate::code::maps;
 use crate::code::modules::LoadedModule;
 use crate::process::EngineProcess;
 use crate::tables::chunks::ChunkedArray;
 use crate::tables::word_memory::WordMemory;
+use heapprof_platform::maps;
 
 mod first_use;
 

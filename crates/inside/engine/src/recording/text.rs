@@ -10,11 +10,11 @@ use std::io::{self, Write};
 
 use heapprof_abi::{FrameWord, StackNumber};
 
-use crate::code::maps;
 use crate::engine::Engine;
 use crate::recording::snapshot::SnapshotTotals;
 use crate::recording::sums::{self, StackSums};
 use crate::stack::capture::CUT;
+use heapprof_platform::maps;
 
 /// Writes the profile as text.
 pub(super) fn write(engine: &Engine, writer: &mut dyn Write) -> io::Result<SnapshotTotals> {

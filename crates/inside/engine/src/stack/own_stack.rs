@@ -5,8 +5,8 @@ use heapprof_platform::sys;
 #[cfg(all(target_arch = "x86_64", target_env = "gnu", not(miri)))]
 use heapprof_platform::{loader, sys::PAGE_SIZE};
 
-use crate::code::maps;
 use crate::stack::walk::StackBounds;
+use heapprof_platform::maps;
 
 /// Returns the bounds of this thread's own stack; empty bounds if they can't be found. Allocates
 /// nothing.

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use heapprof_memory::loaded_modules::LoadedObject;
 use heapprof_memory::{Memory, OwnMemory};
-use heapprof_platform::sys;
+use heapprof_platform::{maps, sys};
 
 /// A function whose import slots are pointed at a hook of the library.
 pub struct SlotHook {
@@ -111,13 +111,8 @@ impl SettledObjects {
 /// Parses a line of `/proc/PID/maps` (`from-end rights …`). Returns the mapping's addresses; `None`
 /// if the mapping is writable.
 fn parse_read_only(line: &[u8]) -> Option<Range<u64>> {
-    let mut parts = line.splitn(3, |&byte| byte == b'-' || byte == b' ');
-    let mut number = || {
-        let text = std::str::from_utf8(parts.next()?).ok()?;
-        u64::from_str_radix(text, 16).ok()
-    };
-    let range = number()?..number()?;
-    (parts.next()?.get(1) == Some(&b'-')).then_some(range)
+    let (from, to, rest) = maps::parse_range(line)?;
+    (rest.get(1) == Some(&b'-')).then_some(from as u64..to as u64)
 }
 
 /// Returns the total number of objects that were ever loaded.

@@ -2,6 +2,7 @@
 
 use heapprof_allocators::AllocatorCall;
 use heapprof_entry::{EntryPlan, JUMP_LEN, Trampoline, jump};
+use heapprof_platform::maps;
 use heapprof_platform::sys::{self, EngineFile, PAGE_SIZE};
 
 use super::calls::{HookedFunction, hook_for};
@@ -81,26 +82,19 @@ fn undo(memory: &EngineFile, jumps: &[(u64, [u8; JUMP_LEN])], patches: &[EntryPa
 
 /// Maps memory within reach of all addresses from `first` to `last`.
 fn map_near(first: usize, last: usize, len: usize) -> Option<usize> {
-    let text = sys::read_file(c"/proc/self/maps");
     let lowest = last.saturating_sub(MAX_DISTANCE).max(1 << 16);
     let highest = first.saturating_add(MAX_DISTANCE);
     let mut gaps = Vec::new();
     let mut end = lowest;
-    for line in text.split(|byte| *byte == b'\n') {
-        let range = line.split(|byte| *byte == b' ').next().unwrap_or_default();
-        let range = std::str::from_utf8(range).unwrap_or_default();
-        let Some((from, to)) = range.split_once('-') else {
-            continue;
-        };
-        let parse = |text| usize::from_str_radix(text, 16).ok();
-        let (Some(from), Some(to)) = (parse(from), parse(to)) else {
-            continue;
+    maps::for_each_line::<8192>(|line| {
+        let Some((from, to, _)) = maps::parse_range(line) else {
+            return;
         };
         if from > end {
             gaps.push(end..from);
         }
         end = end.max(to);
-    }
+    });
     gaps.push(end..usize::MAX);
     // The nearest place first. The stack grows down into the gap below it, and the heap up.
     let mut places: Vec<usize> = gaps

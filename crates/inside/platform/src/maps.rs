@@ -2,12 +2,12 @@
 
 use std::ffi::CStr;
 
-use heapprof_platform::sys::EngineFile;
+use crate::sys::EngineFile;
 
 /// Calls `each` with each line of the kernel's list of mappings. There may be a hundred thousand
 /// lines. This allocates nothing: its buffer of `N` bytes is on the stack. A line that is longer
 /// than the buffer comes in parts.
-pub(crate) fn for_each_line<const N: usize>(mut each: impl FnMut(&[u8])) {
+pub fn for_each_line<const N: usize>(mut each: impl FnMut(&[u8])) {
     // Linux before 3.17 has no folder for the thread.
     if !for_each_line_in::<N>(c"/proc/thread-self/maps", &mut each) {
         for_each_line_in::<N>(c"/proc/self/maps", each);
@@ -16,7 +16,7 @@ pub(crate) fn for_each_line<const N: usize>(mut each: impl FnMut(&[u8])) {
 
 /// Calls `each` with each line of the file at `path`, as [`for_each_line`] does. Returns false if
 /// the file can't be opened.
-pub(crate) fn for_each_line_in<const N: usize>(path: &CStr, mut each: impl FnMut(&[u8])) -> bool {
+pub fn for_each_line_in<const N: usize>(path: &CStr, mut each: impl FnMut(&[u8])) -> bool {
     let Ok(file) = EngineFile::open(path, libc::O_RDONLY, 0) else {
         return false;
     };
@@ -43,7 +43,7 @@ pub(crate) fn for_each_line_in<const N: usize>(path: &CStr, mut each: impl FnMut
 }
 
 /// Parses the beginning of a line, `start-end `. Returns both addresses and the rest of the line.
-pub(crate) fn parse_range(line: &[u8]) -> Option<(usize, usize, &[u8])> {
+pub fn parse_range(line: &[u8]) -> Option<(usize, usize, &[u8])> {
     let (start, n) = parse_hex(line);
     let rest = line.get(n..)?.strip_prefix(b"-")?;
     let (end, n) = parse_hex(rest);
@@ -52,7 +52,7 @@ pub(crate) fn parse_range(line: &[u8]) -> Option<(usize, usize, &[u8])> {
 
 /// Parses the hexadecimal number at the beginning of a text. Returns the number and its count of
 /// digits.
-pub(crate) fn parse_hex(text: &[u8]) -> (usize, usize) {
+pub fn parse_hex(text: &[u8]) -> (usize, usize) {
     let mut value = 0usize;
     for (i, byte) in text.iter().enumerate() {
         match (*byte as char).to_digit(16) {
@@ -65,7 +65,7 @@ pub(crate) fn parse_hex(text: &[u8]) -> (usize, usize) {
 
 /// Returns a path without escapes. The kernel writes a newline in a path as `\012`, and escapes
 /// nothing else.
-pub(crate) fn unescape_path(path: &[u8]) -> Box<[u8]> {
+pub fn unescape_path(path: &[u8]) -> Box<[u8]> {
     const NEWLINE: &[u8] = b"\\012";
     if !path.contains(&b'\\') {
         return path.into();
@@ -88,7 +88,7 @@ pub(crate) fn unescape_path(path: &[u8]) -> Box<[u8]> {
 }
 
 /// Returns the text behind a decimal number (the inode number).
-pub(crate) fn skip_number(text: &[u8]) -> &[u8] {
+pub fn skip_number(text: &[u8]) -> &[u8] {
     let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
     text[digits..].trim_ascii_start()
 }
