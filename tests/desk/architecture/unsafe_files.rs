@@ -165,6 +165,7 @@ pub(super) const UNSAFE: &[(&str, &[&str])] = &[
             "imports",
             "imports/tests",
             "late_start",
+            "loader_objects",
             "mmap_hooks",
             "mark",
             "operators",

@@ -22,7 +22,8 @@ use heapprof_engine::{
 use heapprof_platform::sys;
 
 use self::hooks::HOOKS;
-use self::slots::{ImportSlot, LoaderObject, SettledObjects, each_object};
+use self::slots::{ImportSlot, SettledObjects};
+use crate::loader_objects::{LoaderObject, each_object};
 use crate::{allocator, atfork, end, operators, real_functions, start};
 use heapprof_providers::{interpreters, python};
 

@@ -20,7 +20,7 @@ use heapprof_allocators::AllocatorFunction;
 use heapprof_engine::{ENGINE, HookedAllocator};
 use heapprof_entry::{EntryPlan, FunctionCode, calls_one_of};
 use heapprof_platform::sys::{self, EngineFile};
-use objects::{CodeSegment, InnerFunction, LoadedObject, MappedFile};
+use objects::{CodeSegment, InnerFunction, MappedFile, ObjectCode};
 use stubs::EntryPatch;
 
 /// Whether the allocators inside files are to be hooked.
@@ -37,7 +37,7 @@ pub fn install() {
         return;
     }
     let mut found = Vec::new();
-    for object in objects::loaded_objects() {
+    for object in objects::loaded_code() {
         let Some(mapped) = MappedFile::open(&object.path) else {
             continue;
         };
@@ -76,7 +76,7 @@ fn has_one_thread() -> bool {
 /// Plans the jumps of all functions of an allocator. A function that can't have one is left out if
 /// it calls another one: its calls are recorded there.
 fn plan_all(
-    object: &LoadedObject,
+    object: &ObjectCode,
     file: &[u8],
     functions: &[InnerFunction],
 ) -> Result<Vec<EntryPatch>, String> {
@@ -103,14 +103,14 @@ fn plan_all(
 
 /// Returns the code of a function, which has to be in memory as it is in the file.
 fn code_of<'a>(
-    object: &LoadedObject,
+    object: &ObjectCode,
     file: &'a [u8],
     inner: &InnerFunction,
 ) -> Result<FunctionCode<'a>, String> {
     let refuse = |why: &str| format!("{} {why}", inner.name);
     let start = object.base.wrapping_add(inner.start as usize);
     let holds = |code: &&CodeSegment| (code.start..code.start + code.len).contains(&start);
-    let segment = object.code.iter().find(holds);
+    let segment = object.segments.iter().find(holds);
     let segment = segment.ok_or_else(|| refuse("is not in code"))?;
     let bytes = file.get(segment.offset..segment.offset + segment.len);
     let bytes = bytes.ok_or_else(|| refuse("is not in the file"))?;

@@ -25,6 +25,7 @@ mod imports;
 mod known_file;
 mod late_start;
 mod ledger_hooks;
+mod loader_objects;
 mod loader_release;
 mod mark;
 mod messages;

@@ -18,6 +18,8 @@ mod exec_check;
 mod imports;
 #[path = "../src/known_file.rs"]
 mod known_file;
+#[path = "../src/loader_objects.rs"]
+mod loader_objects;
 #[path = "../src/loader_release.rs"]
 mod loader_release;
 #[path = "../src/mark.rs"]

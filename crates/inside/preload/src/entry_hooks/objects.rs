@@ -1,7 +1,7 @@
 //! The loaded objects, and the functions of allocators inside their files.
 
 use std::collections::BTreeMap;
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::{CStr, CString};
 
 use heapprof_allocators::{
     AllocatorCall, AllocatorFamily, AllocatorFunction, AllocatorRole, allocator_function,
@@ -11,16 +11,18 @@ use heapprof_platform::sys::{self, EngineFile};
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object as _, ObjectSymbol as _, SymbolKind};
 
-/// An object that the loader has loaded.
-pub(super) struct LoadedObject {
-    /// The path of its file.
+use crate::loader_objects::each_object;
+
+/// The code of a loaded object, and its file.
+pub(super) struct ObjectCode {
+    /// The path of the file.
     pub path: CString,
     /// What is added to the addresses in the file.
     pub base: usize,
     /// Whether this is the program itself.
     pub is_program: bool,
     /// The executable segments.
-    pub code: Vec<CodeSegment>,
+    pub segments: Vec<CodeSegment>,
 }
 
 /// An executable segment of a loaded object.
@@ -34,52 +36,34 @@ pub(super) struct CodeSegment {
     pub len: usize,
 }
 
-/// Returns all loaded objects that have a file, but not this library.
-pub(super) fn loaded_objects() -> Vec<LoadedObject> {
-    let mut all: Vec<LoadedObject> = Vec::new();
-    // SAFETY: the callback gets the vector and lives no longer than the call.
-    unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut all).cast()) };
-    let own = loaded_objects as *const c_void as usize;
-    let is_own = |code: &CodeSegment| (code.start..code.start + code.len).contains(&own);
-    all.retain(|object| !object.code.iter().any(is_own) && !object.path.is_empty());
+/// Returns the code of all loaded objects that have a file, but not of this library.
+pub(super) fn loaded_code() -> Vec<ObjectCode> {
+    let mut all = Vec::new();
+    each_object(|shown| {
+        let path = match shown.is_executable {
+            true => c"/proc/self/exe",
+            false => shown.path,
+        };
+        if path.is_empty() || shown.contains(loaded_code as *const () as u64) {
+            return;
+        }
+        let is_code = |header: &&libc::Elf64_Phdr| {
+            header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0
+        };
+        let segments = shown.headers.iter().filter(is_code);
+        let segments = segments.map(|header| CodeSegment {
+            offset: header.p_offset as usize,
+            start: shown.base.wrapping_add(header.p_vaddr) as usize,
+            len: header.p_filesz as usize,
+        });
+        all.push(ObjectCode {
+            path: path.to_owned(),
+            base: shown.base as usize,
+            is_program: shown.is_executable,
+            segments: segments.collect(),
+        });
+    });
     all
-}
-
-unsafe extern "C" fn collect(
-    info: *mut libc::dl_phdr_info,
-    _: usize,
-    data: *mut c_void,
-) -> libc::c_int {
-    // SAFETY: the loader passes valid headers, and `data` is the vector of `loaded_objects`.
-    let (info, all) = unsafe { (&*info, &mut *data.cast::<Vec<LoadedObject>>()) };
-    // SAFETY: as the loader says.
-    let headers =
-        unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
-    let base = info.dlpi_addr as usize;
-    let is_code = |header: &&libc::Elf64_Phdr| {
-        header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0
-    };
-    let code = headers.iter().filter(is_code).map(|header| CodeSegment {
-        offset: header.p_offset as usize,
-        start: base.wrapping_add(header.p_vaddr as usize),
-        len: header.p_filesz as usize,
-    });
-    let code = code.collect();
-    // The loader lists the program first.
-    let is_program = all.is_empty();
-    let path = match is_program {
-        true => c"/proc/self/exe".to_owned(),
-        // SAFETY: a text of the loader's, if it is not null.
-        false if !info.dlpi_name.is_null() => unsafe { CStr::from_ptr(info.dlpi_name) }.to_owned(),
-        false => CString::default(),
-    };
-    all.push(LoadedObject {
-        path,
-        base,
-        is_program,
-        code,
-    });
-    0
 }
 
 /// A file that is mapped to be read.
