@@ -130,92 +130,42 @@ fn check_padding(function: &FunctionCode<'_>, range: Range<u64>) -> Result<(), E
 fn check_branches(function: &FunctionCode<'_>, at: u64) -> Result<(), EntryRefusal> {
     let inside = at + 1..at + JUMP_LEN as u64;
     let whole = function.start..function.end();
-    let mut reader = CodeReader::new(function);
-    reader.add(whole.clone());
-    while let Some((piece, instructions)) = reader.next() {
-        for instruction in instructions {
-            if !reader.count() {
-                return Err(EntryRefusal::TooLarge);
-            }
-            let flow = instruction.flow_control();
-            if let Some(target) = branch_target(&instruction) {
-                let from = instruction.ip();
-                if inside.contains(&target) {
-                    return Err(EntryRefusal::BranchInside { from });
-                }
-                // Another function may end with a jump to this one, which is a call.
-                let is_back = target == at || target == function.start;
-                if is_back && whole.contains(&from) {
-                    return Err(EntryRefusal::Loop);
-                }
-                if !whole.contains(&target) {
-                    reader.add(target..target.saturating_add(MAX_PIECE_LEN));
-                }
-            }
-            if piece != whole && ends_piece(flow) {
-                break;
-            }
+    let found = walk(function, branch_target, |instruction| {
+        let target = branch_target(instruction)?;
+        let from = instruction.ip();
+        if inside.contains(&target) {
+            return Some(EntryRefusal::BranchInside { from });
         }
-    }
-    Ok(())
+        // Another function may end with a jump to this one, which is a call.
+        let is_back = target == at || target == function.start;
+        (is_back && whole.contains(&from)).then_some(EntryRefusal::Loop)
+    })?;
+    found.map_or(Ok(()), Err)
 }
 
 /// Checks that a function, or one that it calls, calls code that the compiler did not see: through
 /// a pointer, or in another file. If it saw all of it, it knows which registers the function leaves
 /// alone, and its callers may keep values there.
 fn check_registers(function: &FunctionCode<'_>) -> Result<(), EntryRefusal> {
-    let whole = function.start..function.end();
-    let mut reader = CodeReader::new(function);
-    reader.add(whole.clone());
-    while let Some((piece, instructions)) = reader.next() {
-        for instruction in instructions {
-            let flow = instruction.flow_control();
-            let is_elsewhere = match flow {
-                FlowControl::IndirectCall => true,
-                // A jump through the table of a `switch` is no call. One through a pointer of the
-                // loader's is.
-                FlowControl::IndirectBranch => instruction.is_ip_rel_memory_operand(),
-                _ => false,
-            };
-            if is_elsewhere {
-                return Ok(());
-            }
-            if !reader.count() {
-                return Err(EntryRefusal::TooLarge);
-            }
-            let target = match flow {
-                FlowControl::Call => Some(instruction.near_branch_target()),
-                _ => branch_target(&instruction),
-            };
-            if let Some(target) = target.filter(|target| !whole.contains(target)) {
-                // Another segment, such as a table of links to other files.
-                if function.bytes_from(target).is_none() {
-                    return Ok(());
-                }
-                reader.add(target..target.saturating_add(MAX_PIECE_LEN));
-            }
-            if piece != whole && ends_piece(flow) {
-                break;
-            }
-        }
-    }
-    Err(EntryRefusal::Leaf)
+    let found = walk(function, next_code, |instruction| {
+        let is_elsewhere = match instruction.flow_control() {
+            FlowControl::IndirectCall => true,
+            // A jump through the table of a `switch` is no call. One through a pointer of the
+            // loader's is.
+            FlowControl::IndirectBranch => instruction.is_ip_rel_memory_operand(),
+            // Another segment, such as a table of links to other files.
+            _ => next_code(instruction).is_some_and(|to| function.bytes_from(to).is_none()),
+        };
+        is_elsewhere.then_some(())
+    })?;
+    found.ok_or(EntryRefusal::Leaf)
 }
 
 /// Whether a function itself calls one of these addresses, or ends with a jump to it.
 #[must_use]
 pub fn calls_one_of(function: &FunctionCode<'_>, starts: &[u64]) -> bool {
     let whole = function.start..function.end();
-    let mut reader = CodeReader::new(function);
-    reader.add(whole.clone());
-    let Some((_, instructions)) = reader.next() else {
-        return false;
-    };
-    let target = |instruction: Instruction| match instruction.flow_control() {
-        FlowControl::Call => Some(instruction.near_branch_target()),
-        _ => branch_target(&instruction),
-    };
-    let mut targets = instructions.filter_map(target);
+    let mut targets = instructions(function, &whole).filter_map(|one| next_code(&one));
     targets.any(|target| !whole.contains(&target) && starts.contains(&target))
 }
 
@@ -229,60 +179,67 @@ fn branch_target(instruction: &Instruction) -> Option<u64> {
     (is_branch && is_near).then(|| instruction.near_branch_target())
 }
 
+/// Returns where a branch or a call leads; `None` for what leads to no fixed place.
+fn next_code(instruction: &Instruction) -> Option<u64> {
+    match instruction.flow_control() {
+        FlowControl::Call => Some(instruction.near_branch_target()),
+        _ => branch_target(instruction),
+    }
+}
+
+/// Looks at the instructions of a function, and of the pieces of code outside it to which `target`
+/// leads from there, until `look` returns something. The nearest pieces come first.
+fn walk<T>(
+    function: &FunctionCode<'_>,
+    target: impl Fn(&Instruction) -> Option<u64>,
+    mut look: impl FnMut(&Instruction) -> Option<T>,
+) -> Result<Option<T>, EntryRefusal> {
+    let whole = function.start..function.end();
+    let mut seen = HashSet::from([whole.start]);
+    let mut pieces = VecDeque::from([whole.clone()]);
+    let mut count = 0;
+    while let Some(piece) = pieces.pop_front() {
+        for instruction in instructions(function, &piece) {
+            count += 1;
+            if count > MAX_INSTRUCTIONS {
+                return Err(EntryRefusal::TooLarge);
+            }
+            if let Some(found) = look(&instruction) {
+                return Ok(Some(found));
+            }
+            if let Some(to) = target(&instruction).filter(|to| !whole.contains(to))
+                && seen.len() < MAX_PIECES
+                && seen.insert(to)
+            {
+                pieces.push_back(to..to.saturating_add(MAX_PIECE_LEN));
+            }
+            if piece != whole && ends_piece(instruction.flow_control()) {
+                break;
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the instructions of a piece of code, as far as they can be decoded. Code of other
+/// segments has none.
+fn instructions<'a>(
+    function: &FunctionCode<'a>,
+    piece: &Range<u64>,
+) -> impl Iterator<Item = Instruction> + use<'a> {
+    let bytes = function.bytes_from(piece.start).unwrap_or_default();
+    let len = usize::try_from(piece.end - piece.start).unwrap_or(usize::MAX);
+    let bytes = &bytes[..len.min(bytes.len())];
+    let decoder = Decoder::with_ip(64, bytes, piece.start, DecoderOptions::NONE);
+    decoder
+        .into_iter()
+        .take_while(|instruction| !instruction.is_invalid())
+}
+
 /// Whether the code behind an instruction belongs to something else, or is reached by a branch.
 fn ends_piece(flow: FlowControl) -> bool {
     matches!(
         flow,
         FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return
     )
-}
-
-/// Reads pieces of code, each once, in the order in which they are added.
-struct CodeReader<'a> {
-    function: FunctionCode<'a>,
-    pieces: VecDeque<Range<u64>>,
-    seen: HashSet<u64>,
-    /// Number of instructions that were looked at.
-    instructions: usize,
-}
-
-impl<'a> CodeReader<'a> {
-    fn new(function: &FunctionCode<'a>) -> Self {
-        Self {
-            function: *function,
-            pieces: VecDeque::new(),
-            seen: HashSet::new(),
-            instructions: 0,
-        }
-    }
-
-    fn add(&mut self, piece: Range<u64>) {
-        if self.seen.len() < MAX_PIECES && self.seen.insert(piece.start) {
-            self.pieces.push_back(piece);
-        }
-    }
-
-    /// Returns the next piece with its instructions, as far as they can be decoded. Code of other
-    /// segments is left out.
-    fn next(&mut self) -> Option<(Range<u64>, impl Iterator<Item = Instruction> + use<'a>)> {
-        loop {
-            let piece = self.pieces.pop_front()?;
-            let Some(bytes) = self.function.bytes_from(piece.start) else {
-                continue;
-            };
-            let len = usize::try_from(piece.end - piece.start).unwrap_or(usize::MAX);
-            let bytes = &bytes[..len.min(bytes.len())];
-            let decoder = Decoder::with_ip(64, bytes, piece.start, DecoderOptions::NONE);
-            let valid = decoder
-                .into_iter()
-                .take_while(|instruction| !instruction.is_invalid());
-            return Some((piece, valid));
-        }
-    }
-
-    /// Counts an instruction. Returns false if there are too many.
-    fn count(&mut self) -> bool {
-        self.instructions += 1;
-        self.instructions <= MAX_INSTRUCTIONS
-    }
 }
