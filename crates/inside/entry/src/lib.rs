@@ -10,7 +10,8 @@
 //!
 //! * code outside these bytes leads into them: a branch, a call that returns there, or a name,
 //! * the function is shorter, and other code follows,
-//! * a call would have to move. It would return into the copy, of which no unwinder knows.
+//! * a call through a pointer would have to move. It would return into the copy, of which no
+//!   unwinder knows. A direct call moves as a push of its old return address and a jump.
 //! * neither the function nor one that it calls leads out of the file, or through a pointer. A
 //!   compiler that sees all of it knows which registers the function leaves alone, and lets the
 //!   callers keep values in them (GCC's `-fipa-ra`); a hook would change them.

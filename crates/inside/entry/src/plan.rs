@@ -32,6 +32,8 @@ pub struct EntryPlan {
     pub(crate) moved: Vec<Instruction>,
     /// Whether the last moved instruction leads elsewhere, so that nothing follows it.
     pub(crate) ends: bool,
+    /// Whether the last moved instruction is a call. It returns to where it has always returned.
+    pub(crate) ends_in_call: bool,
 }
 
 impl EntryPlan {
@@ -53,6 +55,13 @@ impl EntryPlan {
         check_registers(function)?;
         Ok(plan)
     }
+
+    /// Whether the trampoline pushes a return address. A thread with a shadow stack can't return
+    /// there.
+    #[must_use]
+    pub fn pushes_return_address(&self) -> bool {
+        self.ends_in_call
+    }
 }
 
 fn decode(bytes: &[u8], at: u64) -> Result<Instruction, EntryRefusal> {
@@ -66,7 +75,7 @@ fn decode(bytes: &[u8], at: u64) -> Result<Instruction, EntryRefusal> {
 /// Collects the instructions that a jump at `at` replaces.
 fn first_instructions(function: &FunctionCode<'_>, at: u64) -> Result<EntryPlan, EntryRefusal> {
     let jump_end = at + JUMP_LEN as u64;
-    let (mut moved, mut next, mut ends) = (Vec::new(), at, false);
+    let (mut moved, mut next, mut ends, mut ends_in_call) = (Vec::new(), at, false, false);
     while next < jump_end && !ends && next < function.end() {
         let bytes = function.bytes_from(next).ok_or(EntryRefusal::NotCode)?;
         let instruction = decode(bytes, next)?;
@@ -79,9 +88,8 @@ fn first_instructions(function: &FunctionCode<'_>, at: u64) -> Result<EntryPlan,
             FlowControl::UnconditionalBranch
             | FlowControl::IndirectBranch
             | FlowControl::Return => ends = true,
-            FlowControl::Call | FlowControl::IndirectCall if next >= jump_end => {
-                return Err(EntryRefusal::MovedCall);
-            }
+            FlowControl::Call if next >= jump_end => (ends, ends_in_call) = (true, true),
+            FlowControl::IndirectCall if next >= jump_end => return Err(EntryRefusal::MovedCall),
             FlowControl::Call | FlowControl::IndirectCall => {
                 return Err(EntryRefusal::ReturnInside);
             }
@@ -104,6 +112,7 @@ fn first_instructions(function: &FunctionCode<'_>, at: u64) -> Result<EntryPlan,
         original: *original.ok_or(EntryRefusal::NotCode)?,
         moved,
         ends,
+        ends_in_call,
     })
 }
 

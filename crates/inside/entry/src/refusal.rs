@@ -19,9 +19,9 @@ pub enum EntryRefusal {
     /// A call among the first instructions would return below the jump.
     #[error("a call returns into its first bytes")]
     ReturnInside,
-    /// A call among the first instructions would return into their copy, of which no unwinder
-    /// knows, so that no exception could pass.
-    #[error("one of its first instructions is a call")]
+    /// A call through a pointer among the first instructions would return into their copy, of which
+    /// no unwinder knows, so that no exception could pass.
+    #[error("one of its first instructions is a call through a pointer")]
     MovedCall,
     /// A branch leads below the jump.
     #[error("a branch at {from:#x} leads into its first bytes")]

@@ -147,6 +147,17 @@ fn moved_instructions_lead_to_the_same_places() {
     let made = Trampoline::new(&found, FAR).unwrap();
     assert_eq!(made.offsets, [(0, 0), (3, 3)]);
     assert_eq!(made.code[3..5], [0x0f, 0x84]);
+    // push rbx; mov rbx, rdi; call +0x100: the call returns behind itself, from another place.
+    let text = "53 4889fb e800010000 5b ff2500000000";
+    let found = plan(text, bytes(text).len()).unwrap();
+    assert!(found.pushes_return_address());
+    let made = Trampoline::new(&found, FAR).unwrap();
+    assert_eq!(made.offsets, [(0, 0), (1, 1), (4, 4)]);
+    let mut expected = bytes("53 4889fb 68");
+    expected.extend((START as u32 + 9).to_le_bytes());
+    expected.extend(bytes("c744240400000000"));
+    expected.extend(jump(FAR + 17, START + 9 + 0x100).unwrap());
+    assert_eq!(made.code, expected);
     // Nothing follows a function that ends below the jump.
     let found = plan("e900010000", 5).unwrap();
     let made = Trampoline::new(&found, FAR).unwrap();

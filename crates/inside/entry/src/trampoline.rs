@@ -1,6 +1,9 @@
 //! Moves a function's first instructions to another place.
 
-use iced_x86::{BlockEncoder, BlockEncoderOptions, Code, Instruction, InstructionBlock};
+use iced_x86::{
+    BlockEncoder, BlockEncoderOptions, Code, IcedError, Instruction, InstructionBlock,
+    MemoryOperand, Register,
+};
 
 use crate::plan::EntryPlan;
 use crate::refusal::EntryRefusal;
@@ -24,12 +27,7 @@ impl Trampoline {
     /// # Errors
     /// An instruction can't reach its operand from there.
     pub fn new(plan: &EntryPlan, to: u64) -> Result<Self, EntryRefusal> {
-        let mut instructions = plan.moved.clone();
-        if !plan.ends {
-            let back = plan.at + plan.replaced as u64;
-            let back = Instruction::with_branch(Code::Jmp_rel32_64, back);
-            instructions.push(back.map_err(|_| EntryRefusal::Immovable)?);
-        }
+        let instructions = instructions(plan).map_err(|_| EntryRefusal::Immovable)?;
         let block = InstructionBlock::new(&instructions, to);
         let options = BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS;
         let made = BlockEncoder::encode(64, block, options).map_err(|_| EntryRefusal::Immovable)?;
@@ -46,4 +44,26 @@ impl Trampoline {
             offsets: offsets.ok_or(EntryRefusal::Immovable)?,
         })
     }
+}
+
+/// Returns the moved instructions and what follows them. Those that are moved come first, or, for a
+/// call at their end, what stands for it.
+fn instructions(plan: &EntryPlan) -> Result<Vec<Instruction>, IcedError> {
+    let mut all = plan.moved.clone();
+    let behind = plan.at + plan.replaced as u64;
+    if plan.ends_in_call
+        && let Some(call) = all.pop()
+    {
+        // The return address is that of the function itself, where unwinders know their way. No
+        // instruction pushes eight bytes, and none of these changes a flag.
+        let [low, high] = [behind as u32, (behind >> 32) as u32];
+        all.push(Instruction::with1(Code::Pushq_imm32, low.cast_signed())?);
+        let upper_half = MemoryOperand::with_base_displ(Register::RSP, 4);
+        all.push(Instruction::with2(Code::Mov_rm32_imm32, upper_half, high)?);
+        let callee = call.near_branch_target();
+        all.push(Instruction::with_branch(Code::Jmp_rel32_64, callee)?);
+    } else if !plan.ends {
+        all.push(Instruction::with_branch(Code::Jmp_rel32_64, behind)?);
+    }
+    Ok(all)
 }

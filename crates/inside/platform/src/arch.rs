@@ -18,7 +18,7 @@ pub use portable::call;
 #[cfg(miri)]
 pub use unprepared::call;
 #[cfg(any(not(target_arch = "x86_64"), miri))]
-pub use unprepared::{prefetch, undisturbed};
+pub use unprepared::{has_shadow_stack, prefetch, undisturbed};
 #[cfg(all(
     feature = "late-library",
     target_arch = "x86_64",
@@ -28,6 +28,6 @@ pub use x86_64::TLS_MODULE;
 #[cfg(all(target_arch = "x86_64", not(any(miri, shuttle))))]
 pub(crate) use x86_64::{CLOCK_FUNCTION_NAME, THREAD_SLOT_LEN, thread_slot};
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-pub use x86_64::{call, prefetch, undisturbed};
+pub use x86_64::{call, has_shadow_stack, prefetch, undisturbed};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::{call_on_stack, clone_on_stack};

@@ -12,6 +12,11 @@ pub fn prefetch(at: *const u8) {
     let _ = at;
 }
 
+/// Returns false: no thread is known to have a second stack of return addresses.
+pub fn has_shadow_stack() -> bool {
+    false
+}
+
 /// Makes no system call, because there is no kernel in an interpreter. Returns the negated errno
 /// for an unknown system call.
 ///

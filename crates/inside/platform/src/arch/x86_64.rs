@@ -31,3 +31,19 @@ pub fn prefetch(at: *const u8) {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
     }
 }
+
+/// Whether the processor compares the return addresses of this thread with a stack of its own.
+#[cfg(not(miri))]
+pub fn has_shadow_stack() -> bool {
+    let pointer: u64;
+    // SAFETY: the instruction does nothing on a processor or in a thread without such a stack.
+    unsafe {
+        std::arch::asm!(
+            "xor eax, eax",
+            "rdsspq rax",
+            out("rax") pointer,
+            options(nomem, nostack),
+        );
+    }
+    pointer != 0
+}

@@ -2,8 +2,8 @@
 
 use heapprof_allocators::AllocatorCall;
 use heapprof_entry::{EntryPlan, JUMP_LEN, Trampoline, jump};
-use heapprof_platform::maps;
 use heapprof_platform::sys::{self, EngineFile, PAGE_SIZE};
+use heapprof_platform::{arch, maps};
 
 use super::calls::{HookedFunction, hook_for};
 
@@ -26,6 +26,10 @@ const MAX_DISTANCE: usize = 7 << 28;
 /// # Errors
 /// A reason to show.
 pub(super) fn write(patches: &[EntryPatch]) -> Result<(), &'static str> {
+    let pushes_address = |patch: &EntryPatch| patch.plan.pushes_return_address();
+    if patches.iter().any(pushes_address) && arch::has_shadow_stack() {
+        return Err("one of its first instructions is a call, and there is a shadow stack");
+    }
     let memory = EngineFile::open(c"/proc/self/mem", libc::O_RDWR, 0);
     let memory = memory.map_err(|_| "/proc/self/mem can't be written")?;
     let places = patches.iter().map(|patch| patch.plan.at as usize);
