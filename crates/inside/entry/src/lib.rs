@@ -12,10 +12,12 @@
 //! * the function is shorter, and other code follows,
 //! * a call through a pointer would have to move. It would return into the copy, of which no
 //!   unwinder knows. A direct call moves as a push of its old return address and a jump.
-//! * neither the function nor one that it calls leads out of the file, or through a pointer. A
-//!   compiler that sees all of it knows which registers the function leaves alone, and lets the
-//!   callers keep values in them (GCC's `-fipa-ra`); a hook would change them.
 //! * the function loops to its first instruction, which would call the hook in each round.
+//!
+//! If neither the function nor one that it calls leads out of the file, or through a pointer, its
+//! compiler has seen all of it. Then it knows which registers the function leaves alone, and may let
+//! the callers keep values in them (GCC's `-fipa-ra`). [`EntryPlan::keeps_registers`] says so: the
+//! hook has to restore all registers.
 #![forbid(unsafe_code)]
 
 mod code;

@@ -34,6 +34,9 @@ pub struct EntryPlan {
     pub(crate) ends: bool,
     /// Whether the last moved instruction is a call. It returns to where it has always returned.
     pub(crate) ends_in_call: bool,
+    /// Whether the function's callers may keep values in registers that other functions change,
+    /// so that a hook has to restore all of them.
+    pub keeps_registers: bool,
 }
 
 impl EntryPlan {
@@ -50,9 +53,9 @@ impl EntryPlan {
             Mnemonic::Endbr64 => first.next_ip(),
             _ => function.start,
         };
-        let plan = first_instructions(function, at)?;
+        let mut plan = first_instructions(function, at)?;
         check_branches(function, at)?;
-        check_registers(function)?;
+        plan.keeps_registers = !calls_elsewhere(function);
         Ok(plan)
     }
 
@@ -113,6 +116,7 @@ fn first_instructions(function: &FunctionCode<'_>, at: u64) -> Result<EntryPlan,
         moved,
         ends,
         ends_in_call,
+        keeps_registers: false,
     })
 }
 
@@ -152,10 +156,10 @@ fn check_branches(function: &FunctionCode<'_>, at: u64) -> Result<(), EntryRefus
     found.map_or(Ok(()), Err)
 }
 
-/// Checks that a function, or one that it calls, calls code that the compiler did not see: through
-/// a pointer, or in another file. If it saw all of it, it knows which registers the function leaves
+/// Whether a function, or one that it calls, calls code that the compiler did not see: through a
+/// pointer, or in another file. If it saw all of it, it knows which registers the function leaves
 /// alone, and its callers may keep values there.
-fn check_registers(function: &FunctionCode<'_>) -> Result<(), EntryRefusal> {
+fn calls_elsewhere(function: &FunctionCode<'_>) -> bool {
     let found = walk(function, next_code, |instruction| {
         let is_elsewhere = match instruction.flow_control() {
             FlowControl::IndirectCall => true,
@@ -166,8 +170,8 @@ fn check_registers(function: &FunctionCode<'_>) -> Result<(), EntryRefusal> {
             _ => next_code(instruction).is_some_and(|to| function.bytes_from(to).is_none()),
         };
         is_elsewhere.then_some(())
-    })?;
-    found.ok_or(EntryRefusal::Leaf)
+    });
+    matches!(found, Ok(Some(())))
 }
 
 /// Whether a function itself calls one of these addresses, or ends with a jump to it.

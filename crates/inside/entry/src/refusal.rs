@@ -32,10 +32,6 @@ pub enum EntryRefusal {
     /// A loop leads back to the first instruction.
     #[error("a loop leads back to its first instruction")]
     Loop,
-    /// The function calls nothing that its compiler did not see, so its callers may rely on the
-    /// registers that it leaves alone.
-    #[error("it calls nothing outside, so its callers may keep values in registers")]
-    Leaf,
     /// There is too much code to look at.
     #[error("it leads to too much code")]
     TooLarge,

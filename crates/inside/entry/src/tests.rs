@@ -65,14 +65,6 @@ fn what_a_jump_would_break_is_refused() {
             14,
             Some(EntryRefusal::Loop),
         ),
-        // mov rax, rdi; add rax, 15; ret
-        ("4889f8 4883c00f c3", 8, Some(EntryRefusal::Leaf)),
-        // push rbx; sub rsp, 16; call the function behind; pop rbx; ret; ret: all of it is seen
-        (
-            "53 4883ec10 e802000000 5b c3 c3",
-            12,
-            Some(EntryRefusal::Leaf),
-        ),
         // ud2
         ("0f0b 9090909090", 7, Some(EntryRefusal::Trap)),
         // syscall
@@ -89,6 +81,27 @@ fn what_a_jump_would_break_is_refused() {
         ..function(&[0x90], 1)
     });
     assert_eq!(none.err(), Some(EntryRefusal::NotCode));
+}
+
+/// Of a function that leads out of its file or through a pointer, no caller keeps values in the
+/// registers that calls may change.
+#[test]
+fn callers_rely_on_registers_if_the_compiler_saw_all() {
+    for (text, keeps) in [
+        // mov rax, rdi; add rax, 15; ret
+        ("4889f8 4883c00f c3", true),
+        // push rbx; sub rsp, 16; call the function behind; pop rbx; ret; ret
+        ("53 4883ec10 e802000000 5b c3 c3", true),
+        // The same with a function behind that is a jump through a pointer.
+        ("53 4883ec10 e802000000 5b c3 ff2500000000", false),
+        // push rbx; sub rsp, 16; call to another segment; pop rbx; ret
+        ("53 4883ec10 e802100000 5b c3", false),
+        // push rbx; sub rsp, 16; call rax; pop rbx; ret
+        ("53 4883ec10 ffd0 5b c3", false),
+    ] {
+        let found = plan(text, 12).unwrap_or_else(|why| panic!("{text}: {why}"));
+        assert_eq!(found.keeps_registers, keeps, "{text}");
+    }
 }
 
 /// A short function may have a jump if only padding is behind it.

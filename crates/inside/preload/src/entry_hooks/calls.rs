@@ -1,7 +1,7 @@
 //! The code that a jump at the entry of an allocator's function leads to.
 //!
 //! The stub of a function puts the address of its [`HookedFunction`] into r10, which no call passes
-//! an argument in, and jumps to one of two hooks. A hook calls the function through its trampoline
+//! an argument in, or pushes it, and jumps to one of three hooks. A hook calls the function through its trampoline
 //! from assembly, so that an exception may pass, and so that the function's arguments stay as they
 //! are. Only the outermost call of a thread is recorded.
 
@@ -27,15 +27,48 @@ pub(super) struct HookedFunction {
 /// The arguments of a call, in the order in which they are passed.
 type Arguments = [usize; MAX_ARGUMENTS];
 
-/// Returns the hook for a function that does this.
-pub(super) fn hook_for(call: AllocatorCall) -> usize {
-    match call {
+/// Returns the hook for a function that does this. It restores all registers if the function's
+/// callers rely on that; `None` if the processor can't do so.
+pub(super) fn hook_for(call: AllocatorCall, keeps_registers: bool) -> Option<usize> {
+    if keeps_registers {
+        let has_room = saved_vector_state_len().is_some_and(|len| len <= VECTOR_STATE_SPACE);
+        return has_room.then_some(keeping_hook as *const () as usize);
+    }
+    Some(match call {
         AllocatorCall::Allocate { .. }
         | AllocatorCall::AllocateMany { .. }
         | AllocatorCall::AllocateInto { .. }
         | AllocatorCall::Free { .. } => call_hook as *const () as usize,
         _ => resize_hook as *const () as usize,
+    })
+}
+
+/// Number of bytes for the vector registers on the stack: all of AVX-512.
+const VECTOR_STATE_SPACE: usize = 2816;
+/// The parts of the processor's state that a hook's code may change: those of x87, SSE, AVX and
+/// AVX-512, as bits of XCR0.
+const VECTOR_STATE: u32 = 0b1110_0111;
+
+/// Returns the number of bytes that `xsave` writes for [`VECTOR_STATE`]; `None` if the processor
+/// does not have it. The places are those of Intel's manual, volume 1, 13.4.
+fn saved_vector_state_len() -> Option<usize> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::__cpuid_count;
+        const LEGACY_LEN: usize = 512 + 64;
+        const STATE_LEAF: u32 = 0xd;
+        if !std::is_x86_feature_detected!("xsave") {
+            return None;
+        }
+        let end = |part| {
+            let found = __cpuid_count(STATE_LEAF, part);
+            (found.eax + found.ebx) as usize
+        };
+        let parts = (2..u32::BITS).filter(|part| VECTOR_STATE & 1 << part != 0);
+        Some(parts.map(end).max().unwrap_or(0).max(LEGACY_LEN))
     }
+    #[cfg(not(target_arch = "x86_64"))]
+    None
 }
 
 /// Pushes the address of the function's [`HookedFunction`], and the arguments in the order of
@@ -116,6 +149,106 @@ unsafe extern "C" fn resize_hook() {
         ".cfi_endproc",
         resize = sym resize,
     )
+}
+
+/// Hook of a function whose callers rely on the registers that it leaves alone. It restores all of
+/// them but the result's. The stub has pushed the address of the [`HookedFunction`].
+#[unsafe(naked)]
+unsafe extern "C" fn keeping_hook() {
+    naked_asm!(
+        ".cfi_startproc
+        .cfi_adjust_cfa_offset 8",
+        save_call!(),
+        "push r11
+        push rax
+        push rbp
+        .cfi_adjust_cfa_offset 24
+        .cfi_offset rbp, -96
+        mov rbp, rsp
+        .cfi_def_cfa_register rbp",
+        "and rsp, -64",
+        "sub rsp, {space}",
+        // The header of the saved state.
+        "xor eax, eax",
+        "mov qword ptr [rsp + 512], rax",
+        "mov qword ptr [rsp + 520], rax",
+        "mov qword ptr [rsp + 528], rax",
+        "mov qword ptr [rsp + 536], rax",
+        "mov qword ptr [rsp + 544], rax",
+        "mov qword ptr [rsp + 552], rax",
+        "mov qword ptr [rsp + 560], rax",
+        "mov qword ptr [rsp + 568], rax",
+        "mov eax, {state}",
+        "xor edx, edx",
+        "xsave64 [rsp]",
+        "mov rdi, qword ptr [rbp + 80]",
+        "lea rsi, [rbp + 24]",
+        "lea rdx, [rbp + 88]",
+        "mov rcx, qword ptr [rbp]",
+        "mov r8, qword ptr [rbp + 8]",
+        "call {call}",
+        "mov qword ptr [rbp + 8], rax",
+        "mov eax, {state}",
+        "xor edx, edx",
+        "xrstor64 [rsp]",
+        "mov rsp, rbp
+        .cfi_def_cfa_register rsp
+        pop rbp
+        pop rax
+        pop r11
+        .cfi_adjust_cfa_offset -24
+        .cfi_restore rbp
+        pop rdi
+        pop rsi
+        pop rdx
+        pop rcx
+        pop r8
+        pop r9
+        pop r10
+        .cfi_adjust_cfa_offset -56
+        lea rsp, [rsp + 8]
+        .cfi_adjust_cfa_offset -8
+        ret",
+        ".cfi_endproc",
+        space = const VECTOR_STATE_SPACE,
+        state = const VECTOR_STATE,
+        call = sym call_keeping,
+    )
+}
+
+/// Makes and records a call of a function that keeps `rax` if it returns nothing. Returns the
+/// result.
+unsafe extern "C" fn call_keeping(
+    function: &HookedFunction,
+    arguments: &Arguments,
+    slot: usize,
+    bp: usize,
+    rax: usize,
+) -> usize {
+    // SAFETY: this is the program's call, and so are the other functions' arguments.
+    unsafe {
+        match function.call {
+            AllocatorCall::Allocate { .. }
+            | AllocatorCall::AllocateMany { .. }
+            | AllocatorCall::AllocateInto { .. } => {
+                let is_outermost = begin(function, arguments, slot, bp);
+                let result = call_function(function, arguments);
+                match is_outermost {
+                    true => end(function, arguments, result, slot, bp),
+                    false => result,
+                }
+            }
+            AllocatorCall::Free { .. } => {
+                let is_outermost = begin(function, arguments, slot, bp);
+                call_function(function, arguments);
+                if is_outermost {
+                    ENGINE.events().end_call();
+                }
+                rax
+            }
+            _ => resize(function, arguments, slot, bp),
+        }
+    }
 }
 
 /// Whether an argument may be the address of a pointer. A function of the program that has an

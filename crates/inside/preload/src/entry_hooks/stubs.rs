@@ -52,11 +52,9 @@ pub(super) fn write(patches: &[EntryPatch]) -> Result<(), &'static str> {
             trampoline,
             call: patch.call,
         }));
-        // mov r10, FUNCTION; jmp [rip]; HOOK
-        let mut code = vec![0x49, 0xba];
-        code.extend((std::ptr::from_ref(function) as usize).to_le_bytes());
-        code.extend([0xff, 0x25, 0, 0, 0, 0]);
-        code.extend(hook_for(patch.call).to_le_bytes());
+        let function = std::ptr::from_ref(function) as usize;
+        let mut code = stub_code(function, &patch.plan, patch.call)
+            .ok_or("its callers may keep values in registers")?;
         code.resize(TRAMPOLINE_OFFSET, 0xcc);
         code.extend(moved.code);
         // SAFETY: the memory was just mapped for this.
@@ -75,6 +73,29 @@ pub(super) fn write(patches: &[EntryPatch]) -> Result<(), &'static str> {
         }
     }
     Ok(())
+}
+
+/// Returns the code that passes a function's [`HookedFunction`] to its hook, and no return address.
+fn stub_code(function: usize, plan: &EntryPlan, call: AllocatorCall) -> Option<Vec<u8>> {
+    let hook = hook_for(call, plan.keeps_registers)?;
+    let bytes = function.to_le_bytes();
+    let mut code = Vec::with_capacity(STUB_SPACE);
+    if plan.keeps_registers {
+        // push LOW; mov dword ptr [rsp+4], HIGH
+        let (low, high) = bytes.split_at(4);
+        code.push(0x68);
+        code.extend(low);
+        code.extend([0xc7, 0x44, 0x24, 0x04]);
+        code.extend(high);
+    } else {
+        // mov r10, FUNCTION
+        code.extend([0x49, 0xba]);
+        code.extend(bytes);
+    }
+    // jmp [rip]; HOOK
+    code.extend([0xff, 0x25, 0, 0, 0, 0]);
+    code.extend(hook.to_le_bytes());
+    Some(code)
 }
 
 /// Restores the first instructions of functions whose jumps are written.
