@@ -226,8 +226,9 @@ fn a_sample_is_near_and_a_killed_program_has_its_blocks() {
     }
 }
 
-/// A function that begins with a call through a pointer can't have a jump. Then no function of the
-/// allocator has one: blocks whose frees are not seen would look like leaks.
+/// A function that begins with a call through a pointer can't have a jump, and the arguments of a
+/// clone are not known. Then no function of the allocator has a jump: blocks whose frees are not
+/// seen would look like leaks.
 #[test]
 fn an_allocator_with_a_function_that_cannot_be_hooked_is_named() {
     if !is_supported() {

@@ -83,7 +83,11 @@ fn plan_all(
     let (mut patches, mut refused, mut starts) = (Vec::new(), Vec::new(), Vec::new());
     for inner in functions {
         let code = code_of(object, file, inner)?;
-        match EntryPlan::new(&code) {
+        let plan = match inner.is_clone {
+            true => Err("its arguments are not those of the source".to_string()),
+            false => EntryPlan::new(&code).map_err(|why| why.to_string()),
+        };
+        match plan {
             Ok(plan) => {
                 starts.push(code.start);
                 let AllocatorFunction { call, .. } = inner.function;

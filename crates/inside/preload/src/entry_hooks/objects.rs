@@ -99,6 +99,8 @@ impl Drop for MappedFile {
 pub(super) struct InnerFunction {
     pub name: String,
     pub function: AllocatorFunction,
+    /// Whether a compiler has made it from the function of this name, with other arguments.
+    pub is_clone: bool,
     pub start: u64,
     pub size: u64,
     /// The address of the next function, or the largest address.
@@ -125,7 +127,8 @@ pub(super) fn inner_functions(file: &[u8], is_program: bool) -> Option<Allocator
             return None;
         }
         exports_malloc |= is_dynamic && name == "malloc";
-        if let Some(function) = allocator_function(name) {
+        let (base, is_clone) = split_clone(name);
+        if let Some(function) = allocator_function(base) {
             has_extended_calls |=
                 function.family == AllocatorFamily::Jemalloc && function.prefix.is_empty();
             found
@@ -133,6 +136,7 @@ pub(super) fn inner_functions(file: &[u8], is_program: bool) -> Option<Allocator
                 .or_insert_with(|| InnerFunction {
                     name: name.to_string(),
                     function,
+                    is_clone,
                     start: symbol.address(),
                     size: symbol.size(),
                     next: u64::MAX,
@@ -182,11 +186,26 @@ pub(super) fn inner_functions(file: &[u8], is_program: bool) -> Option<Allocator
     Some(builds)
 }
 
+/// Returns the name of the function in the source, and whether the compiler has changed its
+/// arguments. Names that only were made unique have the same ones.
+fn split_clone(name: &str) -> (&str, bool) {
+    let Some((base, suffix)) = name.split_once('.') else {
+        return (name, false);
+    };
+    match suffix.split(['.', '_']).next() {
+        Some("lto" | "llvm" | "localalias") => (base, false),
+        Some("constprop" | "isra") => (base, true),
+        // Pieces of a function, to which it leads.
+        _ => (name, false),
+    }
+}
+
 /// Whether functions are those of an allocator: not only single ones that have such names by
 /// chance. rpmalloc may be linked with two.
 fn is_allocator(functions: &[InnerFunction]) -> bool {
     let any = |is_so: &dyn Fn(AllocatorCall) -> bool| {
-        functions.iter().any(|inner| is_so(inner.function.call))
+        let mut own = functions.iter().filter(|inner| !inner.is_clone);
+        own.any(|inner| is_so(inner.function.call))
     };
     let frees = any(&|call| call.role() == AllocatorRole::Frees);
     let allocates = any(&|call| matches!(call, AllocatorCall::Allocate { .. }));
