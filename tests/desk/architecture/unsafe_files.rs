@@ -154,6 +154,7 @@ pub(super) const UNSAFE: &[(&str, &[&str])] = &[
             "attach/slots",
             "end",
             "entry_hooks/calls",
+            "entry_hooks/object_file",
             "entry_hooks/objects",
             "entry_hooks/stubs",
             "environment",

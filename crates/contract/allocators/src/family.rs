@@ -119,7 +119,34 @@ static BUILDS: [AllocatorBuild; 9] = [
 ];
 
 /// Length of the longest name of a known function.
-const MAX_NAME_LEN: usize = 35;
+pub const MAX_NAME_LEN: usize = 35;
+
+/// Whether a name that begins with these bytes may be that of a known function, or one that
+/// [hides](hides_allocators) them by its whole name. Most names of C++ and Rust are not. This is for
+/// searches in millions of names.
+#[must_use]
+pub fn may_begin_known_name(name: &[u8]) -> bool {
+    match name {
+        [b'_', b'Z', third, ..] => matches!(third, b'n' | b'd'),
+        [b'_', b'r', b'j', ..] => true,
+        [first, ..] => matches!(
+            first,
+            b'a' | b'c'
+                | b'd'
+                | b'f'
+                | b'j'
+                | b'm'
+                | b'p'
+                | b'P'
+                | b'r'
+                | b's'
+                | b't'
+                | b'v'
+                | b'x'
+        ),
+        [] => false,
+    }
+}
 
 /// Returns the known function of a name.
 ///
@@ -170,5 +197,19 @@ mod tests {
             })
         });
         assert_eq!(names.max(), Some(MAX_NAME_LEN));
+    }
+
+    #[test]
+    fn every_name_may_begin_so() {
+        for build in &BUILDS {
+            for (name, _) in build.functions.iter().copied().flatten() {
+                for prefix in build.prefixes {
+                    let name = format!("{prefix}{name}");
+                    assert!(may_begin_known_name(name.as_bytes()), "{name}");
+                }
+            }
+        }
+        assert!(may_begin_known_name(b"PyObject_Malloc"));
+        assert!(!may_begin_known_name(b"_ZN4core3fmt"));
     }
 }

@@ -17,4 +17,7 @@ mod functions;
 mod tests;
 
 pub use call::{AllocatorCall, AllocatorRole};
-pub use family::{AllocatorFamily, AllocatorFunction, allocator_function, hides_allocators};
+pub use family::{
+    AllocatorFamily, AllocatorFunction, MAX_NAME_LEN, allocator_function, hides_allocators,
+    may_begin_known_name,
+};

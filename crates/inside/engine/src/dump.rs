@@ -6,6 +6,7 @@ pub(crate) mod dump_schedule;
 pub(crate) mod dump_turn;
 pub(crate) mod growth_reports;
 pub(crate) mod history;
+pub(crate) mod hooked_allocators;
 pub(crate) mod live;
 pub(crate) mod output;
 
@@ -16,7 +17,6 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
 use heapprof_platform::lock::{ForkLock, LockedValue, rank};
 use heapprof_platform::stack_switch::OwnStack;
 use heapprof_platform::sys;
-use heapprof_profile::HookedAllocator;
 
 use crate::options::{DumpTriggers, RecordingOptions};
 use crate::process::EngineProcess;
@@ -24,6 +24,7 @@ use clock::IntervalClock;
 use dump_schedule::DumpSchedule;
 use dump_turn::DumpTurn;
 use history::RecordingHistory;
+use hooked_allocators::HookedAllocatorList;
 use output::DumpNaming;
 
 /// The reason why a dump was not written.
@@ -94,7 +95,7 @@ pub(crate) struct DumpState {
     pub(crate) tell: OnceLock<DumpListener>,
     pub(crate) ask_allocator: OnceLock<AllocatorQuery>,
     /// The allocators inside files.
-    pub(crate) hooked_allocators: OnceLock<Vec<HookedAllocator>>,
+    pub(crate) hooked_allocators: HookedAllocatorList,
     /// Whether the process has begun to make its last profile.
     pub(crate) ended: AtomicBool,
     exec: LastExec,
@@ -132,7 +133,7 @@ impl DumpState {
             stack: OwnStack::new(),
             tell: OnceLock::new(),
             ask_allocator: OnceLock::new(),
-            hooked_allocators: OnceLock::new(),
+            hooked_allocators: HookedAllocatorList::new(),
             ended: AtomicBool::new(false),
             exec: LastExec {
                 at: AtomicI64::new(i64::MIN),

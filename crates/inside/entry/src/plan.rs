@@ -1,6 +1,6 @@
 //! Decides whether a jump may replace a function's first instructions.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
@@ -208,7 +208,7 @@ fn walk<T>(
     mut look: impl FnMut(&Instruction) -> Option<T>,
 ) -> Result<Option<T>, EntryRefusal> {
     let whole = function.start..function.end();
-    let mut seen = HashSet::from([whole.start]);
+    let mut seen = BTreeSet::from([whole.start]);
     let mut pieces = VecDeque::from([whole.clone()]);
     let mut count = 0;
     while let Some(piece) = pieces.pop_front() {

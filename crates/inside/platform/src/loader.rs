@@ -1,6 +1,8 @@
 //! The loader's list of loaded objects, which it exports for debuggers. It is read without a lock
 //! and without a call. The structures are those of `link.h`, in glibc and in musl.
 
+use std::ffi::{CStr, c_char};
+
 // glibc's loader exports the structure, and musl's a pointer to it. Each is null elsewhere.
 std::arch::global_asm!(
     ".weak _r_debug",
@@ -45,7 +47,107 @@ pub fn debug_structure() -> usize {
 pub fn first_map() -> usize {
     match debug_structure() {
         0 => 0,
-        // SAFETY: the loader's structure, whose second word is the list.
-        at => unsafe { (at as *const usize).add(1).read_volatile() },
+        // SAFETY: the loader's structure.
+        at => unsafe {
+            (&raw const (*(at as *const DebugStructure)).first).read_volatile() as usize
+        },
     }
+}
+
+/// The beginning of the loader's structure `r_debug`, and its end from version 2 on: each of
+/// dlmopen's namespaces has one.
+#[repr(C)]
+struct DebugStructure {
+    version: i32,
+    first: *const ListEntry,
+    notice: usize,
+    state: i32,
+    _loader_base: usize,
+    next: *const DebugStructure,
+}
+
+/// The beginning of `struct link_map`.
+#[repr(C)]
+struct ListEntry {
+    base: usize,
+    name: *const c_char,
+    dynamic: usize,
+    next: *const ListEntry,
+}
+
+/// An object in the loader's list.
+#[derive(Clone, Copy, Debug)]
+pub struct ListedObject<'a> {
+    /// What is added to the addresses in the object's file.
+    pub base: usize,
+    /// The path of the file as the loader knows it.
+    pub path: &'a CStr,
+    /// Address of the object's dynamic section.
+    pub dynamic: usize,
+    /// Whether this is the program itself.
+    pub is_program: bool,
+}
+
+/// Returns the address of the function that the loader calls before and after each change of its
+/// list; 0 if there is none.
+pub fn notice_function() -> usize {
+    match debug_structure() {
+        0 => 0,
+        // SAFETY: the loader's structure.
+        at => unsafe { (*(at as *const DebugStructure)).notice },
+    }
+}
+
+/// Returns the loader's structures, one for each namespace.
+///
+/// # Safety
+/// As for [`for_each_object`].
+unsafe fn structures() -> impl Iterator<Item = &'static DebugStructure> {
+    const VERSION_WITH_NEXT: i32 = 2;
+    // SAFETY: the loader's structures, which it never frees. The last field is only read if it is
+    // there.
+    let structure = |at: *const DebugStructure| unsafe { at.as_ref() };
+    let first = structure(debug_structure() as *const DebugStructure);
+    std::iter::successors(first, move |one| match one.version {
+        ..VERSION_WITH_NEXT => None,
+        _ => structure(one.next),
+    })
+}
+
+/// Calls `look` for each object in the loader's list, of all namespaces. Returns false and calls
+/// nothing in the middle of a change.
+///
+/// # Safety
+/// No other thread changes the list meanwhile: the process has one thread, or this is below a call
+/// of the [function](notice_function) for changes.
+pub unsafe fn for_each_object(mut look: impl FnMut(ListedObject<'_>)) -> bool {
+    const CONSISTENT: i32 = 0;
+    // SAFETY: the caller's contract.
+    let is_whole = unsafe { structures() }.all(|one| one.state == CONSISTENT);
+    if !is_whole {
+        return false;
+    }
+    let mut is_program = true;
+    // SAFETY: the caller's contract.
+    for structure in unsafe { structures() } {
+        let mut entry = structure.first;
+        while !entry.is_null() {
+            // SAFETY: an entry of the loader's, which stays for the caller's time, like its name.
+            unsafe {
+                let path = match (*entry).name.is_null() {
+                    true => c"",
+                    false => CStr::from_ptr((*entry).name),
+                };
+                look(ListedObject {
+                    base: (*entry).base,
+                    path,
+                    dynamic: (*entry).dynamic,
+                    is_program,
+                });
+                entry = (*entry).next;
+            }
+            is_program = false;
+        }
+    }
+    true
 }

@@ -13,8 +13,6 @@ use heapprof_memory::loaded_modules::LoadedObject;
 #[derive(Clone, Copy)]
 pub struct LoaderObject<'a> {
     pub object: LoadedObject,
-    /// The path by which the loader knows the object; empty for the executable.
-    pub path: &'a CStr,
     pub headers: &'a [libc::Elf64_Phdr],
     /// What is added to the addresses in the object's file.
     pub base: u64,
@@ -57,13 +55,7 @@ pub fn each_until(mut look: LoaderObjectVisitor<'_>) {
         let base = info.dlpi_addr;
         let dynamic = headers.iter().find(|of| of.p_type == libc::PT_DYNAMIC);
         let dynamic = dynamic.map_or(0, |of| base.wrapping_add(of.p_vaddr));
-        let path = match info.dlpi_name.is_null() {
-            true => c"",
-            // SAFETY: a text of the loader's, which stays for as long as this call.
-            false => unsafe { CStr::from_ptr(info.dlpi_name) },
-        };
         let mut shown = LoaderObject {
-            path,
             object: LoadedObject::at(base, dynamic),
             headers,
             base,

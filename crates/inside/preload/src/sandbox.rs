@@ -7,7 +7,7 @@ use heapprof_engine::ENGINE;
 
 use crate::hook::{announce, announced, label};
 use crate::real_functions::{HookedFunction, go_on_to};
-use crate::{end, identity, signals};
+use crate::{end, entry_hooks, identity, signals};
 
 static SYSCALL: HookedFunction = HookedFunction::new(c"syscall");
 
@@ -68,6 +68,9 @@ fn before_filter(strict: bool, filter: bool, number: libc::c_long, args: [usize;
     /// Flag of a filter with a listener, for which the program answers system calls. Such a filter
     /// is not tried out in a child process, because the program would not answer the child's calls.
     const NEW_LISTENER: usize = 1 << 3;
+    if strict || filter {
+        entry_hooks::end();
+    }
     let listens = number == libc::SYS_seccomp && args[1] & NEW_LISTENER != 0;
     if !(strict || filter)
         || !ENGINE.lifecycle().is_running()

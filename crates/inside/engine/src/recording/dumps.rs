@@ -83,10 +83,9 @@ impl EngineDumps {
         let _ = self.0.dumping.ask_allocator.set(ask);
     }
 
-    /// Sets the allocators inside files, which profiles name. Only the first call of
-    /// `set_hooked_allocators` has an effect.
-    pub fn set_hooked_allocators(self, found: Vec<HookedAllocator>) {
-        let _ = self.0.dumping.hooked_allocators.set(found);
+    /// Adds an allocator inside a file, which profiles name. Two threads must not add at once.
+    pub fn add_hooked_allocator(self, found: HookedAllocator) {
+        self.0.dumping.hooked_allocators.add(found);
     }
 
     /// Sets the function that receives the outcome of every dump. It is called with signals

@@ -407,9 +407,10 @@ fn describe(
         comments.extend(recording_texts::resident(resident, peak_resident));
         comments.push(format!("own tables: {} bytes", engine.resident()));
     }
-    let hooked = engine.dumping.hooked_allocators.get();
-    let hooked = hooked.into_iter().flatten();
-    comments.extend(hooked.map(HookedAllocator::to_comment));
+    let hooked = engine.dumping.hooked_allocators.iter();
+    let mut hooked: Vec<String> = hooked.map(HookedAllocator::to_comment).collect();
+    hooked.reverse();
+    comments.extend(hooked);
     comments.extend(facts.account);
     let others = engine.threads.names.others();
     comments.extend(recording_texts::threads(

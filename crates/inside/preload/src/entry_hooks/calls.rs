@@ -20,8 +20,8 @@ const MAX_SIZE: usize = 1 << 47;
 pub(super) struct HookedFunction {
     /// Address of the trampoline, a call of which is a call of the function.
     pub trampoline: usize,
-    /// What a call does.
-    pub call: AllocatorCall,
+    /// What a call does; `None` if the loader calls it for changes of its list.
+    pub call: Option<AllocatorCall>,
 }
 
 /// The arguments of a call, in the order in which they are passed.
@@ -29,12 +29,12 @@ type Arguments = [usize; MAX_ARGUMENTS];
 
 /// Returns the hook for a function that does this. It restores all registers if the function's
 /// callers rely on that; `None` if the processor can't do so.
-pub(super) fn hook_for(call: AllocatorCall, keeps_registers: bool) -> Option<usize> {
+pub(super) fn hook_for(call: Option<AllocatorCall>, keeps_registers: bool) -> Option<usize> {
     if keeps_registers {
         let has_room = saved_vector_state_len().is_some_and(|len| len <= VECTOR_STATE_SPACE);
         return has_room.then_some(keeping_hook as *const () as usize);
     }
-    Some(match call {
+    Some(match call? {
         AllocatorCall::Allocate { .. }
         | AllocatorCall::AllocateMany { .. }
         | AllocatorCall::AllocateInto { .. }
@@ -228,9 +228,16 @@ unsafe extern "C" fn call_keeping(
     // SAFETY: this is the program's call, and so are the other functions' arguments.
     unsafe {
         match function.call {
-            AllocatorCall::Allocate { .. }
-            | AllocatorCall::AllocateMany { .. }
-            | AllocatorCall::AllocateInto { .. } => {
+            None => {
+                super::note_change();
+                call_function(function, arguments);
+                rax
+            }
+            Some(
+                AllocatorCall::Allocate { .. }
+                | AllocatorCall::AllocateMany { .. }
+                | AllocatorCall::AllocateInto { .. },
+            ) => {
                 let is_outermost = begin(function, arguments, slot, bp);
                 let result = call_function(function, arguments);
                 match is_outermost {
@@ -238,7 +245,7 @@ unsafe extern "C" fn call_keeping(
                     false => result,
                 }
             }
-            AllocatorCall::Free { .. } => {
+            Some(AllocatorCall::Free { .. }) => {
                 let is_outermost = begin(function, arguments, slot, bp);
                 call_function(function, arguments);
                 if is_outermost {
@@ -273,7 +280,7 @@ unsafe extern "C" fn begin(
     bp: usize,
 ) -> bool {
     let is_outermost = begin_call(CallSite { slot, bp });
-    if is_outermost && let AllocatorCall::Free { block } = function.call {
+    if is_outermost && let Some(AllocatorCall::Free { block }) = function.call {
         let address = arguments[usize::from(block)];
         if address != 0 && ENGINE.events().may_hold(address) {
             ENGINE.events().release_known(address as *mut u8);
@@ -293,11 +300,11 @@ unsafe extern "C" fn end(
     ENGINE.events().end_call();
     let argument = |position: u8| arguments[usize::from(position)];
     let (address, size) = match function.call {
-        AllocatorCall::Allocate { size } => (result, argument(size)),
-        AllocatorCall::AllocateMany { count, size } => {
+        Some(AllocatorCall::Allocate { size }) => (result, argument(size)),
+        Some(AllocatorCall::AllocateMany { count, size }) => {
             (result, argument(count).saturating_mul(argument(size)))
         }
-        AllocatorCall::AllocateInto { result: into, size }
+        Some(AllocatorCall::AllocateInto { result: into, size })
             if result & 0xffff_ffff == 0 && may_point(argument(into)) =>
         {
             // SAFETY: the function has stored the block there, because it has returned no error.
@@ -359,16 +366,18 @@ unsafe extern "C" fn resize(
     events.end_call();
     let argument = |position: u8| arguments[usize::from(position)];
     let (block, size) = match function.call {
-        AllocatorCall::Resize { block, size } => (argument(block), argument(size)),
-        AllocatorCall::ResizeMany { block, count, size } => {
+        Some(AllocatorCall::Resize { block, size }) => (argument(block), argument(size)),
+        Some(AllocatorCall::ResizeMany { block, count, size }) => {
             let size = argument(count).saturating_mul(argument(size));
             (argument(block), size)
         }
-        AllocatorCall::ResizeInPlace { block, size } | AllocatorCall::Expand { block, size } => {
+        Some(
+            AllocatorCall::ResizeInPlace { block, size } | AllocatorCall::Expand { block, size },
+        ) => {
             let result = call();
             let (block, size) = (argument(block), argument(size));
             let is_resized = match function.call {
-                AllocatorCall::ResizeInPlace { .. } => result >= size,
+                Some(AllocatorCall::ResizeInPlace { .. }) => result >= size,
                 _ => result != 0,
             };
             if is_resized && block != 0 {

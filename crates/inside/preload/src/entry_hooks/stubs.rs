@@ -7,25 +7,46 @@ use heapprof_platform::{arch, maps};
 
 use super::calls::{HookedFunction, hook_for};
 
-/// A jump that is to be written, and what a call of the function does.
+/// A jump that is to be written.
 pub(super) struct EntryPatch {
     pub plan: EntryPlan,
-    pub call: AllocatorCall,
+    /// What a call of the function does; `None` if the loader calls it for changes of its list.
+    pub call: Option<AllocatorCall>,
 }
 
-/// Number of bytes for the stub and the trampoline of one function.
-const STUB_SPACE: usize = 192;
-/// Where the trampoline begins behind the stub.
-const TRAMPOLINE_OFFSET: usize = 32;
+/// The pages with the stubs and trampolines of functions.
+pub(super) struct StubPages {
+    at: usize,
+    len: usize,
+}
+
+impl StubPages {
+    /// Removes the pages.
+    ///
+    /// # Safety
+    /// No thread runs in them, and no jump leads there any more.
+    pub(super) unsafe fn unmap(self) {
+        // SAFETY: the caller's contract.
+        unsafe { sys::unmap(self.at as *mut u8, self.len) };
+    }
+}
+
+/// Number of bytes for one function: its [`HookedFunction`], its stub and its trampoline.
+const STUB_SPACE: usize = 224;
+/// Where the stub begins.
+const STUB_OFFSET: usize = 32;
+/// Where the trampoline begins.
+const TRAMPOLINE_OFFSET: usize = 64;
+const _: () = assert!(size_of::<HookedFunction>() <= STUB_OFFSET);
 /// The largest distance of a stub from its function. A jump reaches 2 GiB, and operands of moved
 /// instructions may lie further away than the function.
 const MAX_DISTANCE: usize = 7 << 28;
 
-/// Writes the jumps of all functions of an allocator, or none.
+/// Writes the jumps of all functions of an allocator, or none. Returns the pages with the stubs.
 ///
 /// # Errors
 /// A reason to show.
-pub(super) fn write(patches: &[EntryPatch]) -> Result<(), &'static str> {
+pub(super) fn write(patches: &[EntryPatch]) -> Result<StubPages, &'static str> {
     let pushes_address = |patch: &EntryPatch| patch.plan.pushes_return_address();
     if patches.iter().any(pushes_address) && arch::has_shadow_stack() {
         return Err("one of its first instructions is a call, and there is a shadow stack");
@@ -33,42 +54,71 @@ pub(super) fn write(patches: &[EntryPatch]) -> Result<(), &'static str> {
     let memory = EngineFile::open(c"/proc/self/mem", libc::O_RDWR, 0);
     let memory = memory.map_err(|_| "/proc/self/mem can't be written")?;
     let places = patches.iter().map(|patch| patch.plan.at as usize);
-    let (first, last) = (places.clone().min(), places.max());
-    let (Some(first), Some(last)) = (first, last) else {
-        return Ok(());
-    };
+    let first = places.clone().min().unwrap_or_default();
+    let last = places.max().unwrap_or_default();
     let len = (patches.len() * STUB_SPACE).next_multiple_of(PAGE_SIZE);
-    let page = map_near(first, last, len).ok_or("there is no room for code near it")?;
+    let at = map_near(first, last, len).ok_or("there is no room for code near it")?;
+    let pages = StubPages { at, len };
+    let written = fill(&pages, patches).and_then(|jumps| write_jumps(&memory, &jumps, patches));
+    if let Err(why) = written {
+        // SAFETY: no jump leads there.
+        unsafe { pages.unmap() };
+        return Err(why);
+    }
+    Ok(pages)
+}
+
+/// The address of a jump, and its bytes.
+type Jump = (u64, [u8; JUMP_LEN]);
+
+/// Fills the pages of stubs. Returns the jumps to them.
+fn fill(pages: &StubPages, patches: &[EntryPatch]) -> Result<Vec<Jump>, &'static str> {
     let mut jumps = Vec::new();
-    for (patch, stub) in patches.iter().zip((page..).step_by(STUB_SPACE)) {
-        let trampoline = stub + TRAMPOLINE_OFFSET;
+    for (patch, at) in patches.iter().zip((pages.at..).step_by(STUB_SPACE)) {
+        let trampoline = at + TRAMPOLINE_OFFSET;
         let moved = Trampoline::new(&patch.plan, trampoline as u64);
         let moved = moved.map_err(|_| "its instructions can't be moved")?;
         if moved.code.len() > STUB_SPACE - TRAMPOLINE_OFFSET {
             return Err("its instructions can't be moved");
         }
-        // It stays as long as the process.
-        let function: &'static HookedFunction = Box::leak(Box::new(HookedFunction {
-            trampoline,
-            call: patch.call,
-        }));
-        let function = std::ptr::from_ref(function) as usize;
-        let mut code = stub_code(function, &patch.plan, patch.call)
-            .ok_or("its callers may keep values in registers")?;
-        code.resize(TRAMPOLINE_OFFSET, 0xcc);
-        code.extend(moved.code);
-        // SAFETY: the memory was just mapped for this.
-        unsafe { std::ptr::copy_nonoverlapping(code.as_ptr(), stub as *mut u8, code.len()) };
-        let to = jump(patch.plan.at, stub as u64).ok_or("there is no room for code near it")?;
-        jumps.push((patch.plan.at, to));
+        let code = stub_code(at, &patch.plan, patch.call);
+        let code = code.ok_or("its callers may keep values in registers")?;
+        // SAFETY: the memory was just mapped for this, and has room for all three.
+        unsafe {
+            (at as *mut HookedFunction).write(HookedFunction {
+                trampoline,
+                call: patch.call,
+            });
+            let copy = |from: &[u8], to: usize| {
+                std::ptr::copy_nonoverlapping(from.as_ptr(), to as *mut u8, from.len());
+            };
+            copy(&code, at + STUB_OFFSET);
+            copy(&moved.code, trampoline);
+        }
+        let to = jump(patch.plan.at, (at + STUB_OFFSET) as u64);
+        jumps.push((
+            patch.plan.at,
+            to.ok_or("there is no room for code near it")?,
+        ));
     }
     // SAFETY: all stubs are complete, and nobody writes to them any more.
-    if !unsafe { sys::make_executable(page, len) } {
+    if !unsafe { sys::make_executable(pages.at, pages.len) } {
         return Err("memory can't be made executable");
     }
+    Ok(jumps)
+}
+
+/// Writes all jumps, or none.
+fn write_jumps(
+    memory: &EngineFile,
+    jumps: &[Jump],
+    patches: &[EntryPatch],
+) -> Result<(), &'static str> {
     for (written, (at, bytes)) in jumps.iter().enumerate() {
         if !memory.write_at(bytes, *at) {
-            undo(&memory, &jumps[..written], patches);
+            for patch in &patches[..written] {
+                memory.write_at(&patch.plan.original, patch.plan.at);
+            }
             return Err("its code can't be written");
         }
     }
@@ -76,11 +126,12 @@ pub(super) fn write(patches: &[EntryPatch]) -> Result<(), &'static str> {
 }
 
 /// Returns the code that passes a function's [`HookedFunction`] to its hook, and no return address.
-fn stub_code(function: usize, plan: &EntryPlan, call: AllocatorCall) -> Option<Vec<u8>> {
-    let hook = hook_for(call, plan.keeps_registers)?;
+fn stub_code(function: usize, plan: &EntryPlan, call: Option<AllocatorCall>) -> Option<Vec<u8>> {
+    let keeps_registers = plan.keeps_registers || call.is_none();
+    let hook = hook_for(call, keeps_registers)?;
     let bytes = function.to_le_bytes();
-    let mut code = Vec::with_capacity(STUB_SPACE);
-    if plan.keeps_registers {
+    let mut code = Vec::with_capacity(TRAMPOLINE_OFFSET - STUB_OFFSET);
+    if keeps_registers {
         // push LOW; mov dword ptr [rsp+4], HIGH
         let (low, high) = bytes.split_at(4);
         code.push(0x68);
@@ -96,13 +147,6 @@ fn stub_code(function: usize, plan: &EntryPlan, call: AllocatorCall) -> Option<V
     code.extend([0xff, 0x25, 0, 0, 0, 0]);
     code.extend(hook.to_le_bytes());
     Some(code)
-}
-
-/// Restores the first instructions of functions whose jumps are written.
-fn undo(memory: &EngineFile, jumps: &[(u64, [u8; JUMP_LEN])], patches: &[EntryPatch]) {
-    for ((at, _), patch) in jumps.iter().zip(patches) {
-        memory.write_at(&patch.plan.original, *at);
-    }
 }
 
 /// Maps memory within reach of all addresses from `first` to `last`.
