@@ -226,6 +226,102 @@ fn a_sample_is_near_and_a_killed_program_has_its_blocks() {
     }
 }
 
+/// Two threads load and unload libraries that have an allocator inside, which their constructors
+/// call. Each time, all functions are hooked, and the pages for that go with the library.
+#[test]
+fn libraries_that_are_loaded_later_are_hooked() {
+    if !is_supported() {
+        return;
+    }
+    const PLUGIN: &str = r#"
+        static void *volatile first;
+        __attribute__((constructor, noinline)) void begin(void) { first = je_malloc(24); }
+        __attribute__((noinline)) void *plugin_work(int i) {
+            je_free(je_calloc(3, i + 1));
+            je_sdallocx(first, 24, 0);
+            first = je_realloc(0, 100);
+            return first;
+        }
+    "#;
+    const LOADING: &str = r#"
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <pthread.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <string.h>
+        static int code_mappings(void) {
+            char line[500];
+            int count = 0;
+            FILE *maps = fopen("/proc/self/maps", "r");
+            while (fgets(line, 500, maps)) count += strstr(line, " r-xp 00000000 00:00 0 ") != 0;
+            fclose(maps);
+            return count;
+        }
+        static void *load(void *name) {
+            for (int i = 0; i < 500; i++) {
+                void *plugin = dlopen(name, i % 2 ? RTLD_NOW : RTLD_LAZY);
+                if (!plugin) { puts(dlerror()); exit(1); }
+                void *(*plugin_work)(int) = (void *(*)(int))dlsym(plugin, "plugin_work");
+                if (!plugin_work(i)) abort();
+                dlclose(plugin);
+            }
+            return 0;
+        }
+        int main(void) {
+            pthread_t threads[2];
+            int before = code_mappings();
+            for (int i = 0; i < 2; i++)
+                pthread_create(&threads[i], 0, load, i ? "./one.so" : "./two.so");
+            for (int i = 0; i < 2; i++) pthread_join(threads[i], 0);
+            printf("%d\n", code_mappings() - before);
+            return 3;
+        }
+    "#;
+    let built = built(&format!("{ALLOCATOR}{PLUGIN}"), LOADING, true);
+    built.run("gcc -O2 -g -shared -fPIC allocator.c -o one.so");
+    built.run("gcc -O1 -g -shared -fPIC -DTWO allocator.c -o two.so");
+    built.run("gcc -O2 -g work.c -o work -pthread -ldl");
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["one.so", "two.so"] {
+        std::fs::copy(built.path(name), folder.path().join(name)).unwrap();
+    }
+    let said = recorded(folder.path(), &built, &["--exact"], &[]);
+    assert_eq!((said.code, &*said.out), (3, "0\n"), "{}", said.err);
+    let flat = |of, function| flat(folder.path(), of, function);
+    assert_eq!(flat("alloc_objects", "begin"), 1000, "{}", said.err);
+    assert_eq!(flat("alloc_objects", "plugin_work"), 2000);
+    let sizes: i64 = (1..=500).map(|i| 2 * (3 * i + 100)).sum();
+    assert_eq!(flat("alloc_space", "plugin_work"), sizes);
+    assert_eq!(flat("inuse_objects", "plugin_work"), 1000);
+    assert_eq!(flat("inuse_objects", "begin"), 0);
+    let info = comments(folder.path());
+    assert_eq!(info.matches("allocator hooked: ").count(), 2, "{info}");
+    assert!(!info.contains("not hooked"), "{info}");
+}
+
+/// A program that is started by the loader's name is not the file that the process executes.
+#[test]
+fn a_program_behind_its_loader_is_hooked() {
+    const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
+    if !is_supported() || !Path::new(LOADER).exists() {
+        eprintln!("SKIPPED: there is no {LOADER}");
+        return;
+    }
+    let built = built(ALLOCATOR, PROGRAM, false);
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(heapprof());
+    command.args(["record", "-o", "p.pb.gz", "--exact", "--", LOADER]);
+    command.arg(built.path("work"));
+    command.env("HEAPPROF_ALLOCATORS", "auto");
+    let said = Run::from(command.current_dir(folder.path()).output().unwrap());
+    assert_eq!(said.code, 3, "{}", said.err);
+    assert_eq!(flat(folder.path(), "alloc_objects", "work"), 48_000);
+    let info = comments(folder.path());
+    let own = format!("of jemalloc inside {}", built.path("work").display());
+    assert!(info.contains(&own), "{info}");
+}
+
 /// A function that begins with a call through a pointer can't have a jump, and the arguments of a
 /// clone are not known. Then no function of the allocator has a jump: blocks whose frees are not
 /// seen would look like leaks.
