@@ -45,6 +45,9 @@ impl EntryPlan {
     /// # Errors
     /// The function can't have a jump there, for the reason that is returned.
     pub fn new(function: &FunctionCode<'_>) -> Result<Self, EntryRefusal> {
+        if let Some(plan) = Self::of_empty(function) {
+            return Ok(plan);
+        }
         let bytes = function
             .bytes_from(function.start)
             .ok_or(EntryRefusal::NotCode)?;
@@ -59,12 +62,53 @@ impl EntryPlan {
         Ok(plan)
     }
 
+    /// Plans a jump in a function that only returns. This reads the bytes itself, because the
+    /// decoder would first make its tables, which takes longer than the start of a program.
+    fn of_empty(function: &FunctionCode<'_>) -> Option<Self> {
+        const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+        const RET: u8 = 0xc3;
+        let bytes = function.bytes_from(function.start)?;
+        let body = bytes.strip_prefix(&ENDBR64).unwrap_or(bytes);
+        let at = function.start + (bytes.len() - body.len()) as u64;
+        let mut padding = body.strip_prefix(&[RET])?;
+        let has_room = function.next >= at + JUMP_LEN as u64 && at + 1 >= function.end();
+        while body.len() - padding.len() < JUMP_LEN {
+            padding = padding.get(no_operation_len(padding)?..)?;
+        }
+        has_room.then_some(Self {
+            at,
+            replaced: 1,
+            original: *body.first_chunk()?,
+            moved: Vec::new(),
+            ends: true,
+            ends_in_call: false,
+            keeps_registers: true,
+        })
+    }
+
     /// Whether the trampoline pushes a return address. A thread with a shadow stack can't return
     /// there.
     #[must_use]
     pub fn pushes_return_address(&self) -> bool {
         self.ends_in_call
     }
+}
+
+/// Returns the length of the instruction that compilers put between functions; `None` if the bytes
+/// begin with another one.
+fn no_operation_len(bytes: &[u8]) -> Option<usize> {
+    let prefixes = bytes.iter().take_while(|&&byte| byte == 0x66).count();
+    let behind = match &bytes[prefixes..] {
+        [0x90 | 0xcc, ..] => 1,
+        [0x2e, 0x0f, 0x1f, 0x84, ..] => 9,
+        [0x0f, 0x1f, 0x00, ..] => 3,
+        [0x0f, 0x1f, 0x40, ..] => 4,
+        [0x0f, 0x1f, 0x44, ..] => 5,
+        [0x0f, 0x1f, 0x80, ..] => 7,
+        [0x0f, 0x1f, 0x84, ..] => 8,
+        _ => return None,
+    };
+    Some(prefixes + behind)
 }
 
 fn decode(bytes: &[u8], at: u64) -> Result<Instruction, EntryRefusal> {

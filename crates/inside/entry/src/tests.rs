@@ -121,6 +121,31 @@ fn padding_makes_room() {
     assert_eq!(EntryPlan::new(&code).err(), Some(EntryRefusal::Short(2)));
 }
 
+/// The function by which the loader tells debuggers of changes, as glibc's and musl's builds have
+/// it.
+#[test]
+fn a_function_that_only_returns_has_a_plan() {
+    for (text, size, at) in [
+        ("c3 66662e0f1f840000000000 0f1f4000 488d05a1", 1, Some(0)),
+        ("c3 662e0f1f840000000000 0f1f440000 53", 1, Some(0)),
+        ("f30f1efa c3 662e0f1f840000000000 90", 5, Some(4)),
+        ("c3 cccccccc", 1, Some(0)),
+        // Other code begins within the jump.
+        ("c3 90 4889f8 c3", 1, None),
+        ("c3 cccccc", 1, None),
+    ] {
+        let found = plan(text, size);
+        assert_eq!(
+            found.as_ref().ok().map(|plan| plan.at - START),
+            at,
+            "{text}"
+        );
+        let Ok(found) = found else { continue };
+        assert!(found.keeps_registers);
+        assert_eq!(Trampoline::new(&found, FAR).unwrap().code, [0xc3]);
+    }
+}
+
 /// Cold parts lie elsewhere, and may lead back.
 #[test]
 fn branches_of_other_parts_are_seen() {

@@ -27,6 +27,13 @@ impl Trampoline {
     /// # Errors
     /// An instruction can't reach its operand from there.
     pub fn new(plan: &EntryPlan, to: u64) -> Result<Self, EntryRefusal> {
+        if plan.moved.is_empty() {
+            const RET: u8 = 0xc3;
+            return Ok(Self {
+                code: vec![RET],
+                offsets: vec![(0, 0)],
+            });
+        }
         let instructions = instructions(plan).map_err(|_| EntryRefusal::Immovable)?;
         let block = InstructionBlock::new(&instructions, to);
         let options = BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS;

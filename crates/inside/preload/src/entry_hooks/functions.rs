@@ -7,6 +7,8 @@ use heapprof_allocators::{
     allocator_function, hides_allocators, may_begin_known_name,
 };
 use object::Endianness;
+
+use super::object_file::MappedFile;
 use object::elf::{self, FileHeader64, Sym64};
 use object::read::elf::{ElfFile64, SymbolTable};
 
@@ -90,10 +92,10 @@ fn exports_malloc(dynamic: &SymbolNames<'_>) -> bool {
 }
 
 /// Finds the functions of allocators inside a file that are called past the hooks of symbols, by
-/// allocator and prefix. `debug` is the file for debuggers, if the file's own symbols are stripped.
+/// allocator and prefix. `debug` opens the file for debuggers, if the file itself is stripped.
 pub(super) fn inner_functions(
     file: &[u8],
-    debug: Option<&[u8]>,
+    debug: impl FnOnce() -> Option<MappedFile>,
     is_program: bool,
 ) -> Option<AllocatorBuilds> {
     let [dynamic, mut all] = SymbolNames::of(file)?;
@@ -102,8 +104,12 @@ pub(super) fn inner_functions(
     if exports_malloc && !is_program {
         return None;
     }
-    if let Some(debug) = debug {
-        [_, all] = SymbolNames::of(debug)?;
+    let debug = match all.symbols {
+        [] => debug(),
+        _ => None,
+    };
+    if let Some(debug) = &debug {
+        [_, all] = SymbolNames::of(debug.bytes())?;
     }
     let mut has_extended_calls = false;
     let mut found: BTreeMap<u64, InnerFunction> = BTreeMap::new();

@@ -125,12 +125,9 @@ impl ObjectFile {
         segments.find(|one| (one.start..one.start + one.len).contains(&address))
     }
 
-    /// Opens the file with the symbols for debuggers, if the file itself has none.
+    /// Opens the file with the symbols for debuggers, by the build id.
     pub(super) fn debug_file(&self) -> Option<MappedFile> {
         let file = ElfFile64::<Endianness>::parse(self.bytes()).ok()?;
-        if !file.elf_symbol_table().is_empty() {
-            return None;
-        }
         let id = file.build_id().ok()??;
         let (first, rest) = id.split_first()?;
         let mut path = format!("/usr/lib/debug/.build-id/{first:02x}/");

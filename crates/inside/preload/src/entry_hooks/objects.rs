@@ -8,7 +8,7 @@ use heapprof_entry::EntryPlan;
 use heapprof_platform::loader::{self, ListedObject};
 
 use super::functions::{FunctionPlace, inner_functions};
-use super::object_file::{MappedFile, ObjectFile};
+use super::object_file::ObjectFile;
 use super::plan::{code_of, plan_all};
 use super::stubs::{self, EntryPatch, StubPages};
 
@@ -90,8 +90,7 @@ impl SearchedObjects {
             hook_notice(&file);
         }
         let mut pages = Vec::new();
-        let debug = file.debug_file();
-        let debug = debug.as_ref().map(MappedFile::bytes);
+        let debug = || file.debug_file();
         let builds = inner_functions(file.bytes(), debug, object.is_program);
         for ((name, _), functions) in builds.unwrap_or_default() {
             let written = match file.is_loaded() {
