@@ -40,12 +40,15 @@ impl AllocatorFamily {
     }
 }
 
+/// What the names of functions in heapprof's own allocator for Rust contain.
+pub const OWN_COLLECTOR_NAME: &str = "heapprof_alloc";
+
 /// Whether a function of this name shows that the allocators in its file are not to be looked at.
 /// CPython contains mimalloc, and mostly does not use it. heapprof's own allocator for Rust records
 /// the blocks of the allocator below it.
 #[must_use]
 pub fn hides_allocators(name: &str) -> bool {
-    let is_ours = name.len() > 30 && name.starts_with('_') && name.contains("heapprof_alloc");
+    let is_ours = name.len() > 30 && name.starts_with('_') && name.contains(OWN_COLLECTOR_NAME);
     name == "PyObject_Malloc" || is_ours
 }
 
@@ -126,25 +129,16 @@ pub const MAX_NAME_LEN: usize = 35;
 /// searches in millions of names.
 #[must_use]
 pub fn may_begin_known_name(name: &[u8]) -> bool {
-    match name {
-        [b'_', b'Z', third, ..] => matches!(third, b'n' | b'd'),
-        [b'_', b'r', b'j', ..] => true,
-        [first, ..] => matches!(
-            first,
-            b'a' | b'c'
-                | b'd'
-                | b'f'
-                | b'j'
-                | b'm'
-                | b'p'
-                | b'P'
-                | b'r'
-                | b's'
-                | b't'
-                | b'v'
-                | b'x'
-        ),
-        [] => false,
+    let Some((first, rest)) = name.split_first_chunk() else {
+        return false;
+    };
+    match first {
+        b"_Z" => matches!(rest, [b'n' | b'd', ..]),
+        b"_r" | b"al" | b"ca" | b"cf" | b"da" | b"du" | b"fr" | b"je" | b"ma" | b"me" | b"mi"
+        | b"po" | b"pv" | b"Py" | b"ra" | b"re" | b"rp" | b"sd" | b"sn" | b"tc" | b"va" | b"xa" => {
+            true
+        }
+        _ => false,
     }
 }
 

@@ -18,6 +18,6 @@ mod tests;
 
 pub use call::{AllocatorCall, AllocatorRole};
 pub use family::{
-    AllocatorFamily, AllocatorFunction, MAX_NAME_LEN, allocator_function, hides_allocators,
-    may_begin_known_name,
+    AllocatorFamily, AllocatorFunction, MAX_NAME_LEN, OWN_COLLECTOR_NAME, allocator_function,
+    hides_allocators, may_begin_known_name,
 };

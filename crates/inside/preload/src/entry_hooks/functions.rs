@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use heapprof_allocators::{
     AllocatorCall, AllocatorFamily, AllocatorFunction, AllocatorRole, MAX_NAME_LEN,
-    allocator_function, hides_allocators, may_begin_known_name,
+    OWN_COLLECTOR_NAME, allocator_function, hides_allocators, may_begin_known_name,
 };
 use object::Endianness;
 
 use super::object_file::MappedFile;
+use heapprof_platform::arch;
+use memchr::memmem;
 use object::elf::{self, FileHeader64, Sym64};
 use object::read::elf::{ElfFile64, SymbolTable};
 
@@ -60,8 +62,16 @@ impl<'a> SymbolNames<'a> {
 
     /// Returns the defined functions whose names may be known. There may be millions of others.
     fn functions(&self) -> impl Iterator<Item = (&'a Sym64<Endianness>, &'a str)> {
-        let names = self.names;
-        self.symbols.iter().filter_map(move |symbol| {
+        const PREFETCH_DISTANCE: usize = 24;
+        let (names, symbols) = (self.names, self.symbols);
+        symbols.iter().enumerate().filter_map(move |(i, symbol)| {
+            if let Some(later) = symbols.get(i + PREFETCH_DISTANCE) {
+                arch::prefetch(
+                    names
+                        .as_ptr()
+                        .wrapping_add(later.st_name.get(ENDIAN) as usize),
+                );
+            }
             let kind = symbol.st_type();
             if !matches!(kind, elf::STT_FUNC | elf::STT_GNU_IFUNC) || !is_defined(symbol) {
                 return None;
@@ -139,7 +149,10 @@ pub(super) fn inner_functions(
             },
         });
     }
-    if found.is_empty() || [&dynamic, &all].into_iter().any(has_own_collector) {
+    let has_own_collector = |table: &SymbolNames<'_>| {
+        memmem::find(table.names, OWN_COLLECTOR_NAME.as_bytes()).is_some()
+    };
+    if found.is_empty() || has_own_collector(&dynamic) || has_own_collector(&all) {
         return None;
     }
     // A hidden jemalloc has the names of malloc's family, too.
@@ -149,15 +162,7 @@ pub(super) fn inner_functions(
         }
         _ => true,
     });
-    // Labels of assembly have no kind.
-    for symbol in dynamic.symbols.iter().chain(all.symbols) {
-        if is_defined(symbol) {
-            let at = symbol.st_value.get(ENDIAN);
-            if let Some((_, before)) = found.range_mut(..at).next_back() {
-                before.place.next = before.place.next.min(at);
-            }
-        }
-    }
+    set_ends(&mut found, [&dynamic, &all]);
     // An allocator that takes the place of malloc has its functions under both names.
     let replaces_malloc = found
         .values()
@@ -180,18 +185,27 @@ pub(super) fn inner_functions(
     Some(builds)
 }
 
-/// Whether a file contains heapprof's own allocator, with names of Rust, which are long.
-fn has_own_collector(symbols: &SymbolNames<'_>) -> bool {
-    let finder = |name: &[u8]| {
-        let end = name.iter().position(|&byte| byte == 0);
-        let name = std::str::from_utf8(&name[..end.unwrap_or(name.len())]);
-        name.is_ok_and(hides_allocators)
+/// Notes where the next function or label begins behind each function. Labels of assembly have no
+/// kind.
+fn set_ends(found: &mut BTreeMap<u64, InnerFunction>, tables: [&SymbolNames<'_>; 2]) {
+    let Some((&first, _)) = found.first_key_value() else {
+        return;
     };
-    let mut names = symbols.symbols.iter().filter_map(|symbol| {
-        let name = symbols.names.get(symbol.st_name.get(ENDIAN) as usize..)?;
-        (is_defined(symbol) && name.first() == Some(&b'_')).then_some(name)
-    });
-    names.any(finder)
+    let all = tables.into_iter().flat_map(|table| table.symbols);
+    let starts = all.filter(|symbol| is_defined(symbol));
+    let starts = starts.map(|symbol| symbol.st_value.get(ENDIAN));
+    let mut behind_last = u64::MAX;
+    let last = found.last_key_value().map_or(first, |(&last, _)| last);
+    for at in starts.filter(|at| *at > first) {
+        if at > last {
+            behind_last = behind_last.min(at);
+        } else if let Some((_, before)) = found.range_mut(..at).next_back() {
+            before.place.next = before.place.next.min(at);
+        }
+    }
+    if let Some(mut last) = found.last_entry() {
+        last.get_mut().place.next = behind_last;
+    }
 }
 
 /// Returns the name of the function in the source, and whether the compiler has changed its
