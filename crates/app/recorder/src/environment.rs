@@ -42,6 +42,11 @@ impl ProgramEnvironment {
             (variable::MMAP.name, answer(wanted.counts_mappings)),
             (variable::FOLLOW.name, answer(wanted.follows_children)),
         ]);
+        let inherited = || std::env::var_os(variable::ALLOCATORS.name);
+        let chosen = wanted.allocators.map(|choice| choice.to_string().into());
+        if let Some(allocators) = chosen.or_else(inherited) {
+            all.set(variable::ALLOCATORS.name, allocators);
+        }
         if let Some(interval) = wanted.interval {
             let interval = format!("{}ms", interval.as_millis());
             all.set(variable::INTERVAL.name, interval);

@@ -5,6 +5,8 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use heapprof_allocators::AllocatorChoice;
+
 use crate::lines::LineFollowOptions;
 use crate::live::LiveViewOptions;
 use crate::names::ProfileNamePatterns;
@@ -46,6 +48,8 @@ pub struct RecordingSettings {
     pub keeps_small_children: bool,
     /// Whether the mappings that the program makes itself are counted as allocations.
     pub counts_mappings: bool,
+    /// Which allocators inside files are recorded; `None` leaves that to the environment.
+    pub allocators: Option<AllocatorChoice>,
     /// Whether the memory of each thread is recorded separately.
     pub by_thread: bool,
     /// Whether forked children are audited.

@@ -86,10 +86,10 @@ variables! {
     MMAP "HEAPPROF_MMAP", UserOrRecord, "`yes` or `no`", "`no`",
         "Counts what the program maps itself (mmap, mremap, munmap) as allocations. The whole \
          address range counts, whether it was touched or not.";
-    ALLOCATORS "HEAPPROF_ALLOCATORS", UserPassthrough, "`auto` or `none`", "`none`",
-        "Which allocators are recorded that are linked into the program or into libraries that it \
-         loads at its start, such as jemalloc in a Rust program: those whose functions have names, \
-         or none.";
+    ALLOCATORS "HEAPPROF_ALLOCATORS", UserOrRecord, "`auto`, `none` or names", "`auto`",
+        "Which allocators are recorded that are linked into the program or its libraries, such as \
+         jemalloc in a Rust program: all whose functions have names, none, or some of `malloc`, \
+         `jemalloc`, `mimalloc`, `tcmalloc`, `rpmalloc` and `snmalloc`, with commas between them.";
     FORMAT "HEAPPROF_FORMAT", User, "`pprof` or `text`", "`pprof`",
         "Gzipped pprof, or gperftools' text form. If HEAPPROFILE starts the recording, the default \
          is `text`.";

@@ -11,12 +11,14 @@
 #![forbid(unsafe_code)]
 
 mod call;
+mod choice;
 mod family;
 mod functions;
 #[cfg(test)]
 mod tests;
 
 pub use call::{AllocatorCall, AllocatorRole};
+pub use choice::{AllocatorChoice, UnknownAllocator};
 pub use family::{
     AllocatorFamily, AllocatorFunction, MAX_NAME_LEN, OWN_COLLECTOR_NAME, allocator_function,
     hides_allocators, may_begin_known_name,

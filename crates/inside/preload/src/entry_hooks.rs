@@ -23,34 +23,40 @@ mod plan;
 mod stubs;
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
+use heapprof_allocators::AllocatorChoice;
 use heapprof_engine::{ENGINE, is_inside_engine};
 use heapprof_platform::stack_switch::OwnStack;
 use heapprof_platform::sys::EngineFile;
 use objects::SearchedObjects;
 
-/// Whether the allocators inside files are to be hooked.
-static IS_REQUESTED: AtomicBool = AtomicBool::new(false);
+/// The allocators inside files that are to be hooked, as bits.
+static CHOICE: AtomicU8 = AtomicU8::new(AllocatorChoice::NONE.to_bits());
 /// The objects that were searched. A thread that finds the lock taken goes on without it: it was
 /// left by another thread at a fork.
 static OBJECTS: Mutex<SearchedObjects> = Mutex::new(SearchedObjects::new());
 /// The stack for searches. That of a thread that loads a library may be small.
 static STACK: OwnStack = OwnStack::new();
 
-/// Sets whether [`install`] hooks anything.
-pub fn request(is_requested: bool) {
-    IS_REQUESTED.store(is_requested, Ordering::Relaxed);
+/// Sets which allocators [`install`] hooks.
+pub fn request(choice: AllocatorChoice) {
+    CHOICE.store(choice.to_bits(), Ordering::Relaxed);
+}
+
+/// Returns the allocators that are to be hooked.
+fn choice() -> AllocatorChoice {
+    AllocatorChoice::from_bits(CHOICE.load(Ordering::Relaxed))
 }
 
 /// Hooks nothing any more, because the program installs a filter of system calls.
 pub fn end() {
-    request(false);
+    request(AllocatorChoice::NONE);
 }
 
 /// Hooks the allocators of all loaded objects, if that is requested and the program has one thread.
 pub fn install() {
-    if IS_REQUESTED.load(Ordering::Relaxed) && has_one_thread() {
+    if choice() != AllocatorChoice::NONE && has_one_thread() {
         update();
     }
 }
@@ -58,7 +64,7 @@ pub fn install() {
 /// Hooks the allocators of objects that were loaded. The loader has called the function for changes
 /// of its list.
 fn note_change() {
-    if IS_REQUESTED.load(Ordering::Relaxed) && !is_inside_engine() {
+    if choice() != AllocatorChoice::NONE && !is_inside_engine() {
         ENGINE.lifecycle().with_guard_and_signals_blocked(update);
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::known_file::KnownFile;
 use heapprof_abi::environment as variable;
+use heapprof_allocators::AllocatorChoice;
 use heapprof_engine::setting::{self, SettingError, SettingForm};
 use heapprof_engine::{
     DumpFormat, DumpOutput, DumpTriggers, LedgerRecipient, RecordingMode, RecordingOptions,
@@ -17,8 +18,8 @@ pub struct EnvironmentRequest {
     pub start: bool,
     pub signal: Option<i32>,
     pub mmap: bool,
-    /// Whether the allocators inside files are recorded.
-    pub allocators: bool,
+    /// Which allocators inside files are recorded.
+    pub allocators: AllocatorChoice,
     pub verbose: bool,
     /// Whether stacks show the numbers of Perl's evals.
     pub numbers_evals: bool,
@@ -137,13 +138,9 @@ const EVALS_FORM: SettingForm<bool> = SettingForm {
     },
 };
 /// Form of the choice of allocators inside files.
-const ALLOCATORS_FORM: SettingForm<bool> = SettingForm {
-    expected: "auto or none",
-    read: |text| match text {
-        "auto" => Some(true),
-        "none" => Some(false),
-        _ => None,
-    },
+const ALLOCATORS_FORM: SettingForm<AllocatorChoice> = SettingForm {
+    expected: "auto, none or names of allocators",
+    read: |text| AllocatorChoice::parse(text).ok(),
 };
 /// Form of a yes-or-no setting of gperftools, which looks only at the first letter.
 const LETTER_FORM: SettingForm<bool> = SettingForm {
@@ -344,7 +341,8 @@ pub fn read() -> Result<Option<EnvironmentRequest>, SettingError> {
         start: parse_answer(variable::START.name, true)?,
         signal: found_signal,
         mmap: parse_answer(variable::MMAP.name, mmap)?,
-        allocators: parse_variable(variable::ALLOCATORS.name, &ALLOCATORS_FORM)?.unwrap_or(false),
+        allocators: parse_variable(variable::ALLOCATORS.name, &ALLOCATORS_FORM)?
+            .unwrap_or(AllocatorChoice::ALL),
         verbose: parse_answer(variable::VERBOSE.name, false)?,
         numbers_evals: parse_variable(variable::PERL_EVALS.name, &EVALS_FORM)?.unwrap_or(false),
         values: parse_answer(variable::PERL_VALUES.name, false)?,

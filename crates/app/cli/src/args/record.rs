@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use heapprof_allocators::AllocatorChoice;
 
 use super::{FileModeArgs, LogArgs};
 
@@ -37,6 +38,10 @@ pub(crate) struct RecordArgs {
     /// Count memory that the program maps itself (mmap) as allocated
     #[arg(long)]
     pub(crate) mmap: bool,
+    /// Which allocators inside the program and its libraries to record: auto (all that are known),
+    /// none, or names such as jemalloc,mimalloc
+    #[arg(long, value_name = "WHICH", value_parser = AllocatorChoice::parse)]
+    pub(crate) allocators: Option<AllocatorChoice>,
     /// Record which thread allocated what, as labels `thread` and `tid`
     #[arg(long)]
     pub(crate) threads: bool,

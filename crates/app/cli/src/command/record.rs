@@ -116,6 +116,7 @@ pub(super) fn record(
         follows_children: args.follow_children == YesOrNo::Yes,
         keeps_small_children: args.keep_small,
         counts_mappings: args.mmap,
+        allocators: args.allocators,
         by_thread: args.threads,
         audits_forks: args.fork_audit,
         frames: args.frames.name(),

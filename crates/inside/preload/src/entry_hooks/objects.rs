@@ -93,6 +93,9 @@ impl SearchedObjects {
         let debug = || file.debug_file();
         let builds = inner_functions(file.bytes(), debug, object.is_program);
         for ((name, _), functions) in builds.unwrap_or_default() {
+            if !super::choice().contains(name) {
+                continue;
+            }
             let written = match file.is_loaded() {
                 true => plan_all(&file, &functions),
                 false => Err("its file was replaced".to_string()),

@@ -5,7 +5,6 @@ use std::io;
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use heapprof_abi::environment::ALLOCATORS;
 use heapprof_recorder::{PreloadCheck, RaisedRights, find_program};
 use heapprof_symbolize::program::{PreloadObstacle, inspect};
 
@@ -38,14 +37,8 @@ pub(super) fn report_preloading(check: &PreloadCheck) {
             )),
             // This is the error of the recording.
             PreloadObstacle::Sanitizer(_) => return,
-            // If it could not be hooked, the last line says so.
-            PreloadObstacle::OwnAllocator(_)
-                if std::env::var_os(ALLOCATORS.name).is_some_and(|asked| asked == "auto") => {}
-            PreloadObstacle::OwnAllocator(function) => messages::note(&format!(
-                "{name}: has its own allocator linked in ({function}); only what goes through the \
-                 shared library's malloc is recorded ({}=auto records it, too)",
-                ALLOCATORS.name
-            )),
+            // If it is not hooked, the last line says so.
+            PreloadObstacle::OwnAllocator(_) => {}
         }
     }
     if let Some(raised) = check.raised_rights {
