@@ -95,8 +95,8 @@ fn is_defined(symbol: &Sym64<Endianness>) -> bool {
     symbol.st_shndx.get(ENDIAN) != elf::SHN_UNDEF
 }
 
-/// Whether a file is a library that has malloc's name for other files. The hooks of symbols see the
-/// calls of its functions.
+/// Whether a file has malloc's name for other files. The hooks of symbols see the calls of a
+/// library's functions of malloc's family.
 fn exports_malloc(dynamic: &SymbolNames<'_>) -> bool {
     dynamic.functions().any(|(_, name)| name == "malloc")
 }
@@ -111,11 +111,12 @@ pub(super) fn inner_functions(
     let [dynamic, mut all] = SymbolNames::of(file)?;
     let exports_malloc = exports_malloc(&dynamic);
     // A program that exports malloc comes before the hooks of symbols.
-    if exports_malloc && !is_program {
-        return None;
+    let is_shared = exports_malloc && !is_program;
+    if is_shared {
+        all.symbols = &[];
     }
     let debug = match all.symbols {
-        [] => debug(),
+        [] if !is_shared => debug(),
         _ => None,
     };
     if let Some(debug) = &debug {
@@ -155,12 +156,15 @@ pub(super) fn inner_functions(
     if found.is_empty() || has_own_collector(&dynamic) || has_own_collector(&all) {
         return None;
     }
-    // A hidden jemalloc has the names of malloc's family, too.
     found.retain(|_, inner| match inner.function.family {
+        // A hidden jemalloc has the names of malloc's family, too.
         AllocatorFamily::Malloc | AllocatorFamily::Operators => {
-            exports_malloc || has_extended_calls
+            !is_shared && (exports_malloc || has_extended_calls)
         }
-        _ => true,
+        // Its functions besides malloc's family call none of it. Other allocators' do, so their
+        // blocks would count twice.
+        AllocatorFamily::Jemalloc => !is_shared || inner.function.prefix.is_empty(),
+        _ => !is_shared,
     });
     set_ends(&mut found, [&dynamic, &all]);
     // An allocator that takes the place of malloc has its functions under both names.
@@ -181,7 +185,7 @@ pub(super) fn inner_functions(
         };
         builds.entry(build).or_default().push(inner);
     }
-    builds.retain(|_, functions| is_allocator(functions));
+    builds.retain(|_, functions| is_shared || is_allocator(functions));
     Some(builds)
 }
 
