@@ -225,6 +225,8 @@ fn a_sample_is_near_and_a_killed_program_has_its_blocks() {
         // Some 4,000 samples: an error of a fifth would be one of a dozen standard deviations.
         let limit = if is_exact { 0 } else { own / 5 };
         assert!((found - own).abs() <= limit, "{found} {own}\n{}", said.err);
+        assert!(!said.err.contains("not recorded"), "{}", said.err);
+        assert!(comments(folder.path()).contains("allocator hooked: 6 functions of jemalloc"));
     }
 }
 
@@ -342,8 +344,14 @@ fn allocators_are_chosen_by_name() {
         let said = recorded(folder.path(), &built, &options, &[]);
         assert_eq!(said.code, 3, "{}", said.err);
         assert_eq!(flat(folder.path(), "alloc_objects", "work"), count);
-        let is_named = said.err.contains("the blocks of jemalloc inside");
-        assert_eq!(is_named, count == 0, "{}", said.err);
+        let is_missing = said.err.contains(") are not recorded");
+        let is_there = said.err.contains(": has the blocks of jemalloc inside");
+        assert_eq!(
+            (is_missing, is_there),
+            (count == 0, count != 0),
+            "{}",
+            said.err
+        );
     }
     let said = recorded(folder.path(), &built, &["--allocators", "jmalloc"], &[]);
     assert_eq!(said.code, 2);

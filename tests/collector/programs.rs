@@ -294,17 +294,26 @@ fn an_allocator_behind_a_wrapper_is_said() {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
-    let output = std::process::Command::new(heapprof_tests::harness::heapprof())
-        .current_dir(&folder)
-        .args(["record", "--no-symbolize", "--", "sh", "-c", "exec \"$0\""])
-        .arg(&binaries[0])
-        .output()
-        .unwrap();
-    let err = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        err.contains("nothing was recorded because") && err.contains("(malloc)"),
-        "{err}"
-    );
+    for (allocators, said) in [
+        ("none", "nothing was recorded because"),
+        ("auto", "has the blocks of the malloc inside"),
+    ] {
+        let output = std::process::Command::new(heapprof_tests::harness::heapprof())
+            .current_dir(&folder)
+            .args([
+                "record",
+                "--no-symbolize",
+                "--exact",
+                "--allocators",
+                allocators,
+            ])
+            .args(["--", "sh", "-c", "exec \"$0\""])
+            .arg(&binaries[0])
+            .output()
+            .unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(err.contains(said), "{err}");
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-// scenario: linkage: the program has an allocator of its own inside: nothing is seen from outside, nothing breaks
+// scenario: linkage: the program has an allocator of its own inside: its functions are hooked, nothing breaks
 // build: gcc -O2 -g
 #include "expect.h"
 #include <errno.h>

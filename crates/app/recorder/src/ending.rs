@@ -2,6 +2,7 @@
 //! killed process may have left none.
 
 use crate::executables::OpenExecutables;
+use crate::hooked_allocators::HookedAllocatorReports;
 use crate::kept_ledger::ProcessDeath;
 use crate::peak_divisions::PeakDivisions;
 use crate::profile_entries::{PrivateLedger, UnrecordedProcess};
@@ -22,6 +23,8 @@ pub struct ProcessEndings {
     pub unrecorded: Vec<UnrecordedProcess>,
     /// The resident memory of the program and of its descendants.
     pub(crate) residents: ResidentHistories,
+    /// The allocators inside files that the processes hooked.
+    pub(crate) hooked: HookedAllocatorReports,
     /// How the memory of these processes was divided at its peak.
     pub(crate) divisions: PeakDivisions,
     /// The executables that the processes ran.

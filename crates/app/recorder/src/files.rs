@@ -18,10 +18,10 @@ use heapprof_profile::{EarlyEnds, Profile, ReadOptions, decode_with, encode, rec
 use heapprof_symbolize::SymbolizeOptions;
 use heapprof_symbolize::allocators::UnhookedAllocator;
 
+use crate::ending::ProcessEndings;
 use crate::executables::OpenExecutables;
-use crate::peak_divisions::PeakDivisions;
+use crate::hooked_allocators::describe_hooked;
 use crate::profile_entries::WrittenProfile;
-use crate::residents::ResidentHistories;
 use crate::rights::{ProcessNamer, ProcessRights};
 use crate::root_folder::RootFolder;
 use crate::unhooked_allocators;
@@ -65,6 +65,9 @@ pub struct ProfileDetails {
     /// Number of blocks whose address was allocated again before their free was recorded, and the
     /// number of their bytes.
     pub unseen_frees: [u64; 2],
+    /// Which allocators inside files the profile has the blocks of, as the end of a line; `None` if
+    /// there are none.
+    pub hooked: Option<String>,
     /// The program's allocators that are not hooked.
     pub unhooked: Vec<UnhookedAllocator>,
 }
@@ -256,8 +259,7 @@ fn is_kernel_link(place: &FilePlace) -> bool {
 pub(crate) fn read(
     entries: &[&WrittenProfile],
     with_symbols: bool,
-    (residents, divisions): (&ResidentHistories, &PeakDivisions),
-    executables: &OpenExecutables,
+    ending: &ProcessEndings,
 ) -> Vec<Result<ProfileDetails>> {
     let read = |namer: &mut ProcessNamer, one: &WrittenProfile| {
         let unreadable = || one.path.display().to_string();
@@ -267,10 +269,11 @@ pub(crate) fn read(
         let mut profile = decode_with(opened.file, options)
             .map_err(anyhow::Error::from)
             .with_context(unreadable)?;
-        let mut is_changed = with_symbols && residents.put_into(&mut profile, one.process);
+        let mut is_changed = with_symbols && ending.residents.put_into(&mut profile, one.process);
         // What is known of a process is that of the last program that it ran.
         let is_divided = with_symbols && one.is_last;
-        is_changed |= is_divided && divisions.put_into(&mut profile, one.process);
+        is_changed |= is_divided && ending.divisions.put_into(&mut profile, one.process);
+        is_changed |= one.is_last && ending.hooked.put_into(&mut profile, one.process);
         let mut details = read_details(&profile, one);
         let unhooked = unhooked_allocators::note_in(&mut profile, namer, one.rights);
         details.unhooked = unhooked.with_context(unreadable)?;
@@ -291,7 +294,12 @@ pub(crate) fn read(
         }
         Ok(details)
     };
-    each(entries, executables, read, |error| Err(error.into()))
+    each(
+        entries,
+        &ending.executables,
+        read,
+        |error| Err(error.into()),
+    )
 }
 
 fn read_details(profile: &Profile, one: &WrittenProfile) -> ProfileDetails {
@@ -311,6 +319,7 @@ fn read_details(profile: &Profile, one: &WrittenProfile) -> ProfileDetails {
         early_ends: EarlyEnds::from_comments(comments.iter().map(String::as_str)),
         allocated: None,
         unseen_frees: recording_texts::unseen_frees(comments.iter().map(String::as_str)),
+        hooked: describe_hooked(&comments),
         unhooked: Vec::new(),
     }
 }

@@ -20,6 +20,7 @@ mod environment;
 mod executables;
 mod files;
 mod folder;
+mod hooked_allocators;
 pub mod inherited_state;
 mod keeper;
 mod kept_ledger;

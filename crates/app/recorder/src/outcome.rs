@@ -130,12 +130,7 @@ pub(crate) fn settle(
     // The main profile may have another position among those that are left.
     let main = find_main(&written, ended).unwrap_or_default();
     let entries: Vec<&WrittenProfile> = written.iter().collect();
-    let details = files::read(
-        &entries,
-        options.symbolizes,
-        (&outcome.ending.residents, &outcome.ending.divisions),
-        &outcome.ending.executables,
-    );
+    let details = files::read(&entries, options.symbolizes, &outcome.ending);
     files::touch(&written[main]);
     outcome.main = Some(main);
     outcome.profiles = written

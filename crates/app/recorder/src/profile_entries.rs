@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use heapprof_files::FileOwner;
 
+use crate::hooked_allocators::HookedAllocatorReports;
 use crate::list::ListEntries;
 use crate::rights::ProcessRights;
 use crate::root_folder::RootFolder;
@@ -106,6 +107,8 @@ pub(crate) struct ListContents {
     pub(crate) unrecorded: Vec<UnrecordedProcess>,
     /// The children that were left out because they are small.
     pub(crate) small: Vec<SmallChild>,
+    /// The allocators that the processes hooked.
+    pub(crate) hooked: HookedAllocatorReports,
 }
 
 /// Maximum number of processes with private ledgers, and of unrecorded processes, that are
@@ -127,6 +130,7 @@ pub(crate) fn read(list: &[ListEntries], is_settled: impl Fn(u32) -> bool) -> Li
     let (mut private, mut unrecorded) =
         (Vec::<PrivateLedger>::new(), Vec::<UnrecordedProcess>::new());
     let mut small = Vec::new();
+    let mut hooked = HookedAllocatorReports::default();
     // A process that reports something afterwards did not become that program, or the program has
     // the library in another way.
     let mut becoming = Vec::<UnrecordedProcess>::new();
@@ -176,6 +180,8 @@ pub(crate) fn read(list: &[ListEntries], is_settled: impl Fn(u32) -> bool) -> Li
             becoming.retain(|other: &UnrecordedProcess| {
                 Some(other.process) != ended.map(|o| o.process)
             });
+        } else if let Some(entry) = entry.strip_prefix(b"+") {
+            hooked.add(entry);
         } else if let Some(entry) = entry.strip_prefix(b">") {
             let is_one_more = becoming.len() < MAX_PRIVATE_LEDGERS;
             becoming.extend(parse_unrecorded(entry).filter(|_| is_one_more));
@@ -201,6 +207,7 @@ pub(crate) fn read(list: &[ListEntries], is_settled: impl Fn(u32) -> bool) -> Li
         private,
         unrecorded,
         small,
+        hooked,
     }
 }
 

@@ -257,6 +257,7 @@ fn add_saved(
         unread: saved.unread,
         private,
         unrecorded,
+        hooked: std::mem::take(&mut said.hooked),
         executables: saved.executables,
         ..ProcessEndings::default()
     }

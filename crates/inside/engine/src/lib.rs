@@ -209,7 +209,8 @@ mod tables;
 mod thread;
 
 pub use crate::dump::output::{
-    open_list, report_becoming_unrecorded, report_unrecorded, working_folder,
+    open_list, report_becoming_unrecorded, report_hooked_allocator, report_unrecorded,
+    working_folder,
 };
 pub use crate::dump::{AllocatorUsage, DumpError};
 pub use crate::engine::{ENGINE, Engine};

@@ -9,7 +9,8 @@ use heapprof_abi::environment as variable;
 use heapprof_allocators::AllocatorChoice;
 use heapprof_engine::setting::{self, SettingError, SettingForm};
 use heapprof_engine::{
-    DumpFormat, DumpOutput, DumpTriggers, LedgerRecipient, RecordingMode, RecordingOptions,
+    DumpFormat, DumpOutput, DumpTriggers, HookedAllocator, LedgerRecipient, RecordingMode,
+    RecordingOptions,
 };
 
 /// The options that the environment sets.
@@ -215,6 +216,13 @@ pub fn report_becoming_unrecorded(why: &str, program: &[u8], lacks_library: bool
     let kept = || OPENED_LIST.get().and_then(KnownFile::get);
     if let Some(file) = opened.as_ref().or_else(kept) {
         heapprof_engine::report_becoming_unrecorded(file, why, program, lacks_library);
+    }
+}
+
+/// Reports to `record`, if it follows children, an allocator that this process has hooked.
+pub fn report_hooked_allocator(hooked: &HookedAllocator) {
+    if let Some(list) = list() {
+        heapprof_engine::report_hooked_allocator(list, hooked);
     }
 }
 

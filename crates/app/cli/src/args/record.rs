@@ -38,8 +38,7 @@ pub(crate) struct RecordArgs {
     /// Count memory that the program maps itself (mmap) as allocated
     #[arg(long)]
     pub(crate) mmap: bool,
-    /// Which allocators inside the program and its libraries to record: auto (all that are known),
-    /// none, or names such as jemalloc,mimalloc
+    /// Which allocators inside files to record: auto (all that are known), none, or names
     #[arg(long, value_name = "WHICH", value_parser = AllocatorChoice::parse)]
     pub(crate) allocators: Option<AllocatorChoice>,
     /// Record which thread allocated what, as labels `thread` and `tid`

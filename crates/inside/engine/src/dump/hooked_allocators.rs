@@ -30,13 +30,15 @@ impl HookedAllocatorList {
         all.map(|one| &one.allocator)
     }
 
-    /// Adds an allocator, unless it is in the list as it is. Two threads do not add at once.
-    pub(crate) fn add(&self, allocator: HookedAllocator) {
+    /// Adds an allocator, unless it is in the list as it is. Returns whether it was added. Two
+    /// threads do not add at once.
+    pub(crate) fn add(&self, allocator: HookedAllocator) -> bool {
         if self.iter().any(|known| *known == allocator) {
-            return;
+            return false;
         }
         let before = self.last();
         let one = Box::leak(Box::new(ListedAllocator { allocator, before }));
         self.0.store(one, Ordering::Release);
+        true
     }
 }

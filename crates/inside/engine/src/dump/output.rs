@@ -6,6 +6,7 @@ use std::ffi::{CStr, CString};
 use std::io::{BufWriter, Write};
 
 use heapprof_platform::sys::{self, EngineFile, WaitTimeout};
+use heapprof_profile::HookedAllocator;
 
 use crate::options::{DumpFormat, DumpOutput, RecordingOptions};
 use crate::reason::DumpReason;
@@ -348,6 +349,16 @@ pub fn report_becoming_unrecorded(
     lacks_library: bool,
 ) {
     report_program(list, if lacks_library { '=' } else { '>' }, why, program);
+}
+
+/// Adds an entry to a recording's list about an allocator that this process has hooked.
+pub fn report_hooked_allocator(list: &[u8], hooked: &HookedAllocator) {
+    let entry = format!("+{} {}", sys::process_id(), hooked.to_comment());
+    if let Some(file) = open_list(list)
+        && let Ok(entry) = CString::new(entry)
+    {
+        let _ = file.write_all(entry.to_bytes_with_nul());
+    }
 }
 
 fn report_program(list: &EngineFile, what: char, why: &str, program: &[u8]) {

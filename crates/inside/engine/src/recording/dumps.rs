@@ -83,9 +83,10 @@ impl EngineDumps {
         let _ = self.0.dumping.ask_allocator.set(ask);
     }
 
-    /// Adds an allocator inside a file, which profiles name. Two threads must not add at once.
-    pub fn add_hooked_allocator(self, found: HookedAllocator) {
-        self.0.dumping.hooked_allocators.add(found);
+    /// Adds an allocator inside a file, which profiles name. Returns whether it is new. Two threads
+    /// must not add at once.
+    pub fn add_hooked_allocator(self, found: HookedAllocator) -> bool {
+        self.0.dumping.hooked_allocators.add(found)
     }
 
     /// Sets the function that receives the outcome of every dump. It is called with signals

@@ -11,6 +11,7 @@ use super::functions::{FunctionPlace, inner_functions};
 use super::object_file::ObjectFile;
 use super::plan::{code_of, plan_all};
 use super::stubs::{self, EntryPatch, StubPages};
+use crate::environment;
 
 /// What tells a loaded object from the others: its base, and the address of its dynamic section.
 type ObjectId = (usize, usize);
@@ -101,14 +102,16 @@ impl SearchedObjects {
                 false => Err("its file was replaced".to_string()),
             };
             let written = written.and_then(|plans| Ok(stubs::write(&plans)?));
-            ENGINE.dumps().add_hooked_allocator(HookedAllocator {
+            let functions = written.as_ref().map(|_| functions.len());
+            let found = HookedAllocator {
                 name: name.to_string(),
                 file: file.shown_path(),
-                functions: written
-                    .as_ref()
-                    .map(|_| functions.len())
-                    .map_err(String::clone),
-            });
+                functions: functions.map_err(String::clone),
+            };
+            let is_new = ENGINE.dumps().add_hooked_allocator(found.clone());
+            if is_new && written.is_ok() {
+                environment::report_hooked_allocator(&found);
+            }
             pages.extend(written);
         }
         pages
@@ -127,10 +130,15 @@ fn hook_notice(loader: &ObjectFile) {
     let plan = function.and_then(|code| EntryPlan::new(&code).map_err(|why| why.to_string()));
     let written = plan.and_then(|plan| Ok(stubs::write(&[EntryPatch { plan, call: None }])?));
     if let Err(why) = written {
-        ENGINE.dumps().add_hooked_allocator(HookedAllocator {
-            name: "any allocator".to_string(),
-            file: "libraries that are loaded later".to_string(),
-            functions: Err(format!("the loader's notice can't be hooked: {why}")),
-        });
+        note_unhooked(&format!("the loader's notice can't be hooked: {why}"));
     }
+}
+
+/// Adds a comment about libraries that are not searched.
+fn note_unhooked(why: &str) {
+    ENGINE.dumps().add_hooked_allocator(HookedAllocator {
+        name: "any allocator".to_string(),
+        file: "libraries that are loaded later".to_string(),
+        functions: Err(why.to_string()),
+    });
 }

@@ -155,6 +155,9 @@ fn report_profiles(outcome: &RecordingOutcome, main: usize, args: &RecordArgs) {
     {
         messages::note(&text);
     }
+    if let Some(text) = of_next.and_then(|details| details.hooked.as_deref()) {
+        messages::note(&format!("{next_path}: {text}"));
+    }
     let unhooked = of_next.map_or(&[][..], |details| &details.unhooked);
     for text in unhooked::lines(unhooked, of_next.and_then(|details| details.peak)) {
         messages::note(&format!("{next_path}: {text}"));
