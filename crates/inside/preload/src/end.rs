@@ -9,6 +9,7 @@ use heapprof_platform::{sys, weak};
 use heapprof_providers::interpreters;
 
 use crate::atfork;
+use crate::entry_hooks;
 use crate::environment;
 use crate::exec_check;
 use crate::hook::{announced, label};
@@ -315,6 +316,8 @@ pub fn register() {
 }
 
 unsafe extern "C" fn before_fork() {
+    // The thread that searches a library has the loader's lock and needs ours, so this comes first.
+    entry_hooks::before_fork();
     // Once the program is shut in, there are no more profiles to keep right, and the system calls
     // that this needs may be forbidden.
     if !ENGINE.lifecycle().is_sandboxed() {
@@ -324,11 +327,13 @@ unsafe extern "C" fn before_fork() {
 
 unsafe extern "C" fn after_fork_in_parent() {
     ENGINE.forks().in_parent();
+    entry_hooks::after_fork();
 }
 
 unsafe extern "C" fn after_fork_in_child() {
     forget_end();
     ENGINE.forks().in_child();
+    entry_hooks::after_fork();
     wiretap::restart_in_child();
 }
 

@@ -21,21 +21,25 @@ mod object_file;
 mod objects;
 mod plan;
 mod stubs;
+mod turn;
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use heapprof_allocators::AllocatorChoice;
 use heapprof_engine::{ENGINE, is_inside_engine};
 use heapprof_platform::stack_switch::OwnStack;
 use heapprof_platform::sys::EngineFile;
 use objects::SearchedObjects;
+use turn::SearchTurn;
 
 /// The allocators inside files that are to be hooked, as bits.
 static CHOICE: AtomicU8 = AtomicU8::new(AllocatorChoice::NONE.to_bits());
-/// The objects that were searched. A thread that finds the lock taken goes on without it: it was
-/// left by another thread at a fork.
+/// The objects that were searched. Only the thread that has the turn uses them.
 static OBJECTS: Mutex<SearchedObjects> = Mutex::new(SearchedObjects::new());
+static TURN: SearchTurn = SearchTurn::new();
+/// Whether an object may have been loaded without a search.
+static WAS_MISSED: AtomicBool = AtomicBool::new(false);
 /// The stack for searches. That of a thread that loads a library may be small.
 static STACK: OwnStack = OwnStack::new();
 
@@ -57,8 +61,20 @@ pub fn end() {
 /// Hooks the allocators of all loaded objects, if that is requested and the program has one thread.
 pub fn install() {
     if choice() != AllocatorChoice::NONE && has_one_thread() {
-        update();
+        ENGINE.lifecycle().with_guard_and_signals_blocked(update);
     }
+}
+
+/// Waits for the end of a search, and lets none begin until [`after_fork`] is called.
+pub fn before_fork() {
+    if choice() != AllocatorChoice::NONE {
+        TURN.begin_fork();
+    }
+}
+
+/// Lets searches begin again, in the parent of a fork and in its child.
+pub fn after_fork() {
+    TURN.end();
 }
 
 /// Hooks the allocators of objects that were loaded. The loader has called the function for changes
@@ -70,11 +86,17 @@ fn note_change() {
 }
 
 fn update() {
-    if let Ok(mut objects) = OBJECTS.try_lock() {
-        // SAFETY: the process has one thread, or this thread has the loader's lock, and what the
-        // loader has mapped does not run yet.
-        STACK.run(|| unsafe { objects.update() });
+    if !TURN.begin_search() {
+        WAS_MISSED.store(true, Ordering::Relaxed);
+        return;
     }
+    if let Ok(mut objects) = OBJECTS.try_lock() {
+        let was_missed = WAS_MISSED.swap(false, Ordering::Relaxed);
+        // SAFETY: the process has one thread, or this thread has the loader's lock, and what the
+        // loader has mapped does not run yet, unless a notice was missed.
+        STACK.run(|| unsafe { objects.update(was_missed) });
+    }
+    TURN.end();
 }
 
 fn has_one_thread() -> bool {

@@ -32,12 +32,13 @@ impl SearchedObjects {
     }
 
     /// Hooks the allocators of all objects that were loaded since the last call, and forgets those
-    /// that were unloaded.
+    /// that were unloaded. If `was_missed`, new objects may run already, so they are left alone,
+    /// which the profile says.
     ///
     /// # Safety
     /// No other thread changes the loader's list meanwhile, or runs in an object that was not
-    /// searched.
-    pub(super) unsafe fn update(&mut self) {
+    /// searched, unless `was_missed`.
+    pub(super) unsafe fn update(&mut self, was_missed: bool) {
         let mut listed = Vec::new();
         let look = |object: ListedObject<'_>| {
             listed.push((object.base, object.dynamic));
@@ -73,6 +74,12 @@ impl SearchedObjects {
         // SAFETY: the caller's contract.
         unsafe { loader::for_each_object(look) };
         for (path, object) in &new {
+            if was_missed {
+                self.searched
+                    .insert((object.base, object.dynamic), Vec::new());
+                note_unhooked("a library was loaded while the program forked");
+                continue;
+            }
             let pages = self.search(object, path);
             self.searched.insert((object.base, object.dynamic), pages);
         }
