@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use heapprof_allocators::AllocatorFamily;
 use heapprof_analysis::coverage::UNSEEN_ALLOCATOR_PREFIX;
 use heapprof_profile::{HookedAllocator, Profile};
 use heapprof_symbolize::allocators::{AllocatorRole, UnhookedAllocator};
@@ -29,8 +30,11 @@ pub(crate) fn note_in(
     let comments = profile.comment.iter().map(|id| profile.text(*id));
     let hooked: Vec<_> = comments.filter_map(HookedAllocator::parse_hooked).collect();
     found.retain(|one| match one {
-        // The program's own malloc may be any allocator, so only the file counts.
-        UnhookedAllocator::Inside { file, .. } => {
+        // An allocator in malloc's place may be any.
+        UnhookedAllocator::Inside { name, file, .. } => !hooked.iter().any(|(known, hooked)| {
+            Path::new(hooked) == file && (known == name || *known == AllocatorFamily::Malloc.name())
+        }),
+        UnhookedAllocator::Nameless { file, .. } => {
             !hooked.iter().any(|(_, hooked)| Path::new(hooked) == file)
         }
         UnhookedAllocator::Called { name, .. } => !hooked.iter().any(|(hooked, _)| hooked == name),
@@ -55,6 +59,10 @@ pub fn describe_unhooked(unhooked: &UnhookedAllocator) -> String {
             ..
         } => format!(
             "the blocks of {name} inside {} ({function}) are not recorded",
+            shown(file)
+        ),
+        UnhookedAllocator::Nameless { name, file } => format!(
+            "{} has {name} inside, but no names of its functions; its blocks are not recorded",
             shown(file)
         ),
         UnhookedAllocator::Called {

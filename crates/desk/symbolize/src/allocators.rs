@@ -10,8 +10,9 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use heapprof_allocators::{AllocatorFamily, allocator_function, hides_allocators};
+use memchr::memmem;
 use object::read::elf::ElfFile64;
-use object::{Endianness, Object, ObjectSymbol};
+use object::{Endianness, Object, ObjectSection, ObjectSymbol};
 
 pub use heapprof_allocators::AllocatorRole;
 
@@ -28,6 +29,10 @@ pub struct KnownAllocator {
     /// Whether a recording of mappings counts the memory that the allocator maps.
     pub has_countable_mappings: bool,
 }
+
+/// Advice to the user: how to see the blocks of an allocator whose functions have no names.
+pub const NAMELESS_REMEDY: &str = "a build with symbols, or its file for debuggers, is recorded \
+                                   completely; --mmap counts what it maps";
 
 const SHARED_REMEDY: &str =
     "a build without it, or with it as a shared library, is recorded completely";
@@ -120,6 +125,13 @@ pub enum UnhookedAllocator {
         /// that free.
         role: AllocatorRole,
     },
+    /// The file contains the allocator's messages, but no names of functions.
+    Nameless {
+        /// The allocator's name.
+        name: &'static str,
+        /// The file that contains the allocator.
+        file: PathBuf,
+    },
     /// A C library is loaded twice. dlmopen loads a second copy for a part of a program.
     SecondLibc {
         /// The C library.
@@ -136,6 +148,8 @@ struct FileAllocators {
     called: Vec<(String, AllocatorRole)>,
     /// Whether the file exports malloc to other files.
     exports_malloc: bool,
+    /// The allocator whose messages are in the file, if the file has no names of its functions.
+    nameless: Option<AllocatorFamily>,
 }
 
 /// Searches files for allocators, and reads each file only once.
@@ -201,6 +215,12 @@ impl AllocatorSurvey {
                     has_countable_mappings: allocator.has_countable_mappings,
                     file: file.to_path_buf(),
                     function: function.clone(),
+                });
+            }
+            if let Some(family) = of.nameless {
+                found.push(UnhookedAllocator::Nameless {
+                    name: family.name(),
+                    file: file.to_path_buf(),
                 });
             }
             let is_there = |function: &String| {
@@ -269,8 +289,27 @@ fn read_allocators(file: &Path, options: &SymbolizeOptions) -> Option<FileAlloca
     }
     if hides {
         of.defined.clear();
+    } else if of.defined.is_empty() && !of.exports_malloc && elf.symbols().next().is_none() {
+        of.nameless = find_messages(&elf);
     }
     Some(of)
+}
+
+/// Finds the allocator whose messages are among a file's constants. Files with very many constants
+/// are not searched.
+fn find_messages(elf: &ElfFile64<'_, Endianness>) -> Option<AllocatorFamily> {
+    const MESSAGES: [(AllocatorFamily, &[u8]); 3] = [
+        (AllocatorFamily::Jemalloc, b"<jemalloc>: "),
+        (AllocatorFamily::Mimalloc, b"mimalloc: "),
+        (AllocatorFamily::Tcmalloc, b"tcmalloc: large alloc"),
+    ];
+    const MAX_SEARCHED_LEN: usize = 64 << 20;
+    let constants = elf.section_by_name(".rodata")?.data().ok()?;
+    if constants.len() > MAX_SEARCHED_LEN {
+        return None;
+    }
+    let mut all = MESSAGES.into_iter();
+    all.find_map(|(family, text)| memmem::find(constants, text).map(|_| family))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use heapprof_analysis::coverage::RssBreakdown;
 use heapprof_recorder::describe_unhooked;
-use heapprof_symbolize::allocators::UnhookedAllocator;
+use heapprof_symbolize::allocators::{NAMELESS_REMEDY, UnhookedAllocator};
 
 use super::words::bytes;
 
@@ -22,6 +22,7 @@ pub(super) fn lines(all: &[UnhookedAllocator], peak: Option<RssBreakdown>) -> Ve
         let rest = if i == 0 { rest.as_str() } else { "" };
         let remedy = match one {
             UnhookedAllocator::Inside { remedy, .. } => remedy,
+            UnhookedAllocator::Nameless { .. } => NAMELESS_REMEDY,
             UnhookedAllocator::Called { .. } => {
                 "a program that calls malloc and free is recorded completely"
             }
