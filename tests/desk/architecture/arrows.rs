@@ -137,6 +137,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     (
         "app/recorder",
         &[
+            "allocators",
             "abi",
             "analysis",
             "files",

@@ -153,6 +153,7 @@ pub(super) const UNSAFE: &[(&str, &[&str])] = &[
             "attach/opened_objects",
             "attach/slots",
             "end",
+            "entry_hooks",
             "entry_hooks/calls",
             "entry_hooks/object_file",
             "entry_hooks/objects",

@@ -59,6 +59,7 @@ mod unhooked_allocators;
 pub use child::{ProgramExit, run_unrecorded};
 pub use ending::ProcessEndings;
 pub use files::{FileFate, ProfileDetails, SamplingSummary, UnnamedCode};
+pub use heapprof_allocators::AllocatorChoice;
 pub use kept_ledger::ProcessDeath;
 pub use lines::LineFollowOptions;
 pub use live::LiveViewOptions;

@@ -125,8 +125,8 @@ static BUILDS: [AllocatorBuild; 9] = [
 pub const MAX_NAME_LEN: usize = 35;
 
 /// Whether a name that begins with these bytes may be that of a known function, or one that
-/// [hides](hides_allocators) them by its whole name. Most names of C++ and Rust are not. This is for
-/// searches in millions of names.
+/// [hides](hides_allocators) them by its whole name. Most names of C++ and Rust are not. This is
+/// for searches in millions of names.
 #[must_use]
 pub fn may_begin_known_name(name: &[u8]) -> bool {
     let Some((first, rest)) = name.split_first_chunk() else {

@@ -15,9 +15,9 @@
 //! * the function loops to its first instruction, which would call the hook in each round.
 //!
 //! If neither the function nor one that it calls leads out of the file, or through a pointer, its
-//! compiler has seen all of it. Then it knows which registers the function leaves alone, and may let
-//! the callers keep values in them (GCC's `-fipa-ra`). [`EntryPlan::keeps_registers`] says so: the
-//! hook has to restore all registers.
+//! compiler has seen all of it. Then it knows which registers the function leaves alone, and may
+//! let the callers keep values in them (GCC's `-fipa-ra`). [`EntryPlan::keeps_registers`] says so:
+//! the hook has to restore all registers.
 #![forbid(unsafe_code)]
 
 mod code;

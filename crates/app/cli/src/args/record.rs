@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use heapprof_allocators::AllocatorChoice;
+use heapprof_recorder::AllocatorChoice;
 
 use super::{FileModeArgs, LogArgs};
 

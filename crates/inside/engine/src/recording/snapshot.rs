@@ -408,9 +408,7 @@ fn describe(
         comments.push(format!("own tables: {} bytes", engine.resident()));
     }
     let hooked = engine.dumping.hooked_allocators.iter();
-    let mut hooked: Vec<String> = hooked.map(HookedAllocator::to_comment).collect();
-    hooked.reverse();
-    comments.extend(hooked);
+    comments.extend(hooked.map(HookedAllocator::to_comment));
     comments.extend(facts.account);
     let others = engine.threads.names.others();
     comments.extend(recording_texts::threads(

@@ -1,9 +1,9 @@
 //! The code that a jump at the entry of an allocator's function leads to.
 //!
 //! The stub of a function puts the address of its [`HookedFunction`] into r10, which no call passes
-//! an argument in, or pushes it, and jumps to one of three hooks. A hook calls the function through its trampoline
-//! from assembly, so that an exception may pass, and so that the function's arguments stay as they
-//! are. Only the outermost call of a thread is recorded.
+//! an argument in, or pushes it, and jumps to one of three hooks. A hook calls the function through
+//! its trampoline. Two do so from assembly, so that an exception may pass, and so that the
+//! function's arguments stay as they are. Only the outermost call of a thread is recorded.
 
 use std::arch::naked_asm;
 

@@ -44,7 +44,7 @@ struct SymbolNames<'a> {
 
 impl<'a> SymbolNames<'a> {
     /// Returns the dynamic symbols of a file, which are empty in a file for debuggers, and all.
-    fn of(file: &'a [u8]) -> Option<[Self; 2]> {
+    fn dynamic_and_all(file: &'a [u8]) -> Option<[Self; 2]> {
         let elf = ElfFile64::<Endianness>::parse(file).ok()?;
         let sections = elf.elf_section_table();
         let names = |table: &SymbolTable<'a, FileHeader64<Endianness>>| Self {
@@ -108,7 +108,7 @@ pub(super) fn inner_functions(
     debug: impl FnOnce() -> Option<MappedFile>,
     is_program: bool,
 ) -> Option<AllocatorBuilds> {
-    let [dynamic, mut all] = SymbolNames::of(file)?;
+    let [dynamic, mut all] = SymbolNames::dynamic_and_all(file)?;
     let exports_malloc = exports_malloc(&dynamic);
     // A program that exports malloc comes before the hooks of symbols.
     let is_shared = exports_malloc && !is_program;
@@ -120,7 +120,7 @@ pub(super) fn inner_functions(
         _ => None,
     };
     if let Some(debug) = &debug {
-        [_, all] = SymbolNames::of(debug.bytes())?;
+        [_, all] = SymbolNames::dynamic_and_all(debug.bytes())?;
     }
     let mut has_extended_calls = false;
     let mut found: BTreeMap<u64, InnerFunction> = BTreeMap::new();

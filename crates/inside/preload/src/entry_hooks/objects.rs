@@ -20,14 +20,14 @@ type ObjectId = (usize, usize);
 pub(super) struct SearchedObjects {
     searched: BTreeMap<ObjectId, Vec<StubPages>>,
     /// Whether the loader tells of changes.
-    is_told: bool,
+    has_notice: bool,
 }
 
 impl SearchedObjects {
     pub(super) const fn new() -> Self {
         Self {
             searched: BTreeMap::new(),
-            is_told: false,
+            has_notice: false,
         }
     }
 
@@ -93,8 +93,8 @@ impl SearchedObjects {
         if file.segment(Self::search as *const () as usize).is_some() {
             return Vec::new();
         }
-        if !self.is_told && file.segment(loader::notice_function()).is_some() {
-            self.is_told = true;
+        if !self.has_notice && file.segment(loader::notice_function()).is_some() {
+            self.has_notice = true;
             hook_notice(&file);
         }
         let mut pages = Vec::new();

@@ -32,7 +32,8 @@ pub(super) fn lines(all: &[UnhookedAllocator], peak: Option<RssBreakdown>) -> Ve
             UnhookedAllocator::Inside {
                 has_countable_mappings: true,
                 ..
-            } => "; --mmap counts what it maps",
+            }
+            | UnhookedAllocator::Nameless { .. } => "; --mmap counts what it maps",
             _ => "",
         };
         format!("{}{rest}; {remedy}{mappings}", describe_unhooked(one))
