@@ -345,7 +345,7 @@ fn allocators_are_chosen_by_name() {
         assert_eq!(said.code, 3, "{}", said.err);
         assert_eq!(flat(folder.path(), "alloc_objects", "work"), count);
         let is_missing = said.err.contains(") are not recorded");
-        let is_there = said.err.contains(": has the blocks of jemalloc inside");
+        let is_there = said.err.contains(": also recorded: jemalloc inside");
         assert_eq!(
             (is_missing, is_there),
             (count == 0, count != 0),

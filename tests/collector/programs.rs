@@ -296,7 +296,7 @@ fn an_allocator_behind_a_wrapper_is_said() {
     let folder = tempfile::tempdir().unwrap();
     for (allocators, said) in [
         ("none", "nothing was recorded"),
-        ("auto", "blocks of the malloc"),
+        ("auto", "also recorded: the malloc"),
     ] {
         let mut command = std::process::Command::new(heapprof_tests::harness::heapprof());
         command.args([

@@ -302,9 +302,9 @@ fn add_divided(
 }
 
 /// Makes the functions of a recording the holders of the part that they allocated most likely:
-/// malloc's, with Python's if the functions have more than malloc, unless both are far too small
-/// for them, as they are beside another allocator. Then it is the largest of the parts that
-/// allocators have. If the functions have more than their part, each has its share of the part. If
+/// malloc's, with Python's if the functions have more than malloc, and with anonymous mappings if
+/// they have more than both, unless both are far too small for them, as they are beside another
+/// allocator. Then it is the largest of the parts that allocators have. If the functions have more than their part, each has its share of the part. If
 /// the recording knows less than half of the part, or if the holders are Perl's variables, the part
 /// keeps its holders.
 fn add_functions(answer: &mut MemoryAnswer, functions: Option<RecordedFunctions>) {
@@ -335,6 +335,16 @@ fn add_functions(answer: &mut MemoryAnswer, functions: Option<RecordedFunctions>
     if functions.bytes > answer.parts[found].bytes && is_malloc(answer.parts[found].kind) {
         answer.join_python();
         let is_joined = |part: &AnswerPart| part.kind == PartKind::MallocAndPython;
+        found = answer.parts.iter().position(is_joined).unwrap_or(found);
+    }
+    // An allocator that is linked into the program maps its memory itself, and malloc has blocks
+    // beside. Those of malloc have a few bytes more than they were asked for, so an eighth more is
+    // not malloc's.
+    let part = &answer.parts[found];
+    let is_too_small = functions.bytes > part.bytes.saturating_add(part.bytes / 8);
+    if is_too_small || part.kind == PartKind::Anonymous {
+        answer.join_allocators();
+        let is_joined = |part: &AnswerPart| part.kind == PartKind::MallocAndOthers;
         found = answer.parts.iter().position(is_joined).unwrap_or(found);
     }
     let is_perl = answer.is_perl;

@@ -72,8 +72,8 @@ pub(crate) fn describe_hooked(comments: &[String]) -> Option<String> {
     }
     let (last, before) = all.split_last()?;
     Some(match before {
-        [] => format!("has the blocks of {last}, too"),
-        _ => format!("has the blocks of {} and {last}, too", before.join(", ")),
+        [] => format!("also recorded: {last}"),
+        _ => format!("also recorded: {} and {last}", before.join(", ")),
     })
 }
 
@@ -108,10 +108,10 @@ mod tests {
             describe_hooked(&all)
         };
         assert_eq!(described(&[]), None);
-        let one = "has the blocks of jemalloc inside /a, too";
+        let one = "also recorded: jemalloc inside /a";
         assert_eq!(described(&["/a"]).as_deref(), Some(one));
-        let many = "has the blocks of jemalloc inside /a, jemalloc inside /b, jemalloc inside /c \
-                    and 2 more, too";
+        let many = "also recorded: jemalloc inside /a, jemalloc inside /b, jemalloc inside /c and \
+                    2 more";
         let described = described(&["/a", "/b", "/c", "/d", "/e"]);
         assert_eq!(described.as_deref(), Some(many));
     }

@@ -28,7 +28,9 @@ pub(crate) fn note_in(
     let files: Vec<String> = files.map(str::to_string).collect();
     let mut found = namer.survey(files.iter().map(Path::new), rights)?;
     let comments = profile.comment.iter().map(|id| profile.text(*id));
-    let hooked: Vec<_> = comments.filter_map(HookedAllocator::parse_hooked).collect();
+    let comments: Vec<&str> = comments.collect();
+    let parsed = comments.iter().copied();
+    let hooked: Vec<_> = parsed.filter_map(HookedAllocator::parse_hooked).collect();
     found.retain(|one| match one {
         // An allocator in malloc's place may be any.
         UnhookedAllocator::Inside { name, file, .. } => !hooked.iter().any(|(known, hooked)| {
@@ -40,6 +42,19 @@ pub(crate) fn note_in(
         UnhookedAllocator::Called { name, .. } => !hooked.iter().any(|(hooked, _)| hooked == name),
         UnhookedAllocator::SecondLibc { .. } => true,
     });
+    for one in &mut found {
+        let UnhookedAllocator::Inside {
+            name, file, why, ..
+        } = one
+        else {
+            continue;
+        };
+        let mut unhooked = comments
+            .iter()
+            .filter_map(|comment| HookedAllocator::parse_unhooked(comment));
+        let is_it = |(_, of, at): &(&str, &str, &str)| of == name && Path::new(at) == file;
+        *why = unhooked.find(is_it).map(|(why, ..)| why.to_string());
+    }
     for one in &found {
         let comment = format!("{UNSEEN_ALLOCATOR_PREFIX}{}", describe_unhooked(one));
         let comment = profile.strings.intern(&comment);
@@ -56,11 +71,16 @@ pub fn describe_unhooked(unhooked: &UnhookedAllocator) -> String {
             name,
             file,
             function,
+            why,
             ..
-        } => format!(
-            "the blocks of {name} inside {} ({function}) are not recorded",
-            shown(file)
-        ),
+        } => {
+            let why = why.as_deref().map(|why| format!(": {}", printable(why)));
+            format!(
+                "the blocks of {name} inside {} ({function}) are not recorded{}",
+                shown(file),
+                why.unwrap_or_default()
+            )
+        }
         UnhookedAllocator::Nameless { name, file } => format!(
             "{} has {name} inside, but no names of its functions; its blocks are not recorded",
             shown(file)

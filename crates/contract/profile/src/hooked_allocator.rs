@@ -37,6 +37,15 @@ impl HookedAllocator {
             .split_once(" functions of ")?;
         rest.split_once(INSIDE)
     }
+
+    /// Returns the reason, the name and the file of the allocator that is not hooked by a comment;
+    /// `None` for other comments.
+    #[must_use]
+    pub fn parse_unhooked(comment: &str) -> Option<(&str, &str, &str)> {
+        let (rest, file) = comment.strip_prefix(UNHOOKED_PREFIX)?.split_once(INSIDE)?;
+        let (why, name) = rest.rsplit_once(": ")?;
+        Some((why, name, file))
+    }
 }
 
 #[cfg(test)]
@@ -60,6 +69,9 @@ mod tests {
         allocator.functions = Err("mallocx has only 2 bytes".to_string());
         let comment = allocator.to_comment();
         assert_eq!(HookedAllocator::parse_hooked(&comment), None);
+        let found = HookedAllocator::parse_unhooked(&comment);
+        let why = "mallocx has only 2 bytes";
+        assert_eq!(found, Some((why, "jemalloc", "/opt/a b/server")));
         assert_eq!(HookedAllocator::parse_hooked("allocator hooked: "), None);
     }
 }

@@ -31,16 +31,15 @@ pub struct KnownAllocator {
 }
 
 /// Advice to the user: how to see the blocks of an allocator whose functions have no names.
-pub const NAMELESS_REMEDY: &str =
-    "a build with symbols, or with its file for debuggers, is recorded completely";
+pub const NAMELESS_REMEDY: &str = "a build with symbols, or with its names below /usr/lib/debug/.build-id, is recorded completely";
 
 const SHARED_REMEDY: &str =
     "a build without it, or with it as a shared library, is recorded completely";
 
 static JEMALLOC: KnownAllocator = KnownAllocator {
     name: AllocatorFamily::Jemalloc.name(),
-    remedy: "a build without it is recorded completely; MALLOC_CONF=prof:true lets jemalloc \
-             write its own profiles, which heapprof reads",
+    remedy: "a build without it is recorded completely; a jemalloc that was built for that writes \
+             its own profiles (prof:true), which heapprof reads",
     has_countable_mappings: true,
 };
 /// jemalloc's functions that malloc's family does not have, in a build without a prefix.
@@ -112,6 +111,8 @@ pub enum UnhookedAllocator {
         file: PathBuf,
         /// A function of the allocator.
         function: String,
+        /// Why the allocator could not be hooked, if that was tried.
+        why: Option<String>,
     },
     /// The file calls functions of a shared allocator, other than the functions of malloc's family.
     Called {
@@ -215,6 +216,7 @@ impl AllocatorSurvey {
                     has_countable_mappings: allocator.has_countable_mappings,
                     file: file.to_path_buf(),
                     function: function.clone(),
+                    why: None,
                 });
             }
             if let Some(family) = of.nameless {

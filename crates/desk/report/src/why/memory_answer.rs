@@ -83,6 +83,9 @@ pub enum PartKind {
     PythonObjects,
     /// Blocks of malloc and Python's small objects, if their holders are not told apart.
     MallocAndPython,
+    /// Blocks of malloc and of allocators that map their memory themselves, if their holders are
+    /// not told apart.
+    MallocAndOthers,
     /// Private memory of no file, which others than malloc have mapped.
     Anonymous,
     /// The heap of V8, the JavaScript engine.
@@ -119,6 +122,7 @@ impl PartKind {
             Self::Malloc => "malloc",
             Self::PythonObjects => "Python's objects",
             Self::MallocAndPython => "malloc and Python",
+            Self::MallocAndOthers => "malloc and other allocators",
             Self::Anonymous => "anonymous mappings",
             Self::V8Heap => "V8's heap",
             Self::UnseenPrivate => "anonymous memory",
@@ -137,7 +141,8 @@ impl PartKind {
     /// Returns the name of the part in a list of small parts.
     pub(super) fn short_name(self) -> &'static str {
         match self {
-            Self::MallocInUse | Self::Malloc | Self::MallocAndPython => "malloc",
+            Self::MallocInUse | Self::Malloc => "malloc",
+            Self::MallocAndPython | Self::MallocAndOthers => "malloc",
             Self::MallocFree => "free in malloc",
             Self::PythonObjects => "Python",
             Self::Anonymous => "anonymous",
@@ -229,16 +234,31 @@ impl MemoryAnswer {
     /// Joins malloc's part with that of Python's objects, if there are both. The holders and the
     /// detail of malloc's part stay.
     pub fn join_python(&mut self) {
-        let is_python = |part: &AnswerPart| part.kind == PartKind::PythonObjects;
-        let is_malloc =
-            |part: &AnswerPart| matches!(part.kind, PartKind::MallocInUse | PartKind::Malloc);
-        let python = self.parts.iter().position(is_python);
+        self.join(PartKind::PythonObjects, PartKind::MallocAndPython);
+    }
+
+    /// Joins malloc's part with those of Python's objects and of anonymous mappings. The holders and
+    /// the detail of malloc's part stay.
+    pub fn join_allocators(&mut self) {
+        self.join_python();
+        self.join(PartKind::Anonymous, PartKind::MallocAndOthers);
+    }
+
+    /// Joins malloc's part with another one.
+    fn join(&mut self, other: PartKind, joined: PartKind) {
+        let is_malloc = |part: &AnswerPart| {
+            matches!(
+                part.kind,
+                PartKind::MallocInUse | PartKind::Malloc | PartKind::MallocAndPython
+            )
+        };
+        let other = self.parts.iter().position(|part| part.kind == other);
         let malloc = self.parts.iter().position(is_malloc);
-        if let (Some(python), Some(malloc)) = (python, malloc) {
-            let bytes = self.parts[python].bytes;
+        if let (Some(other), Some(malloc)) = (other, malloc) {
+            let bytes = self.parts[other].bytes;
             let part = &mut self.parts[malloc];
-            (part.kind, part.bytes) = (PartKind::MallocAndPython, part.bytes.saturating_add(bytes));
-            self.parts.remove(python);
+            (part.kind, part.bytes) = (joined, part.bytes.saturating_add(bytes));
+            self.parts.remove(other);
             self.sort_parts();
         }
     }
@@ -267,11 +287,16 @@ impl MemoryAnswer {
     pub fn add_growth(&mut self, before: &Self, span: Duration) {
         let mut before = before.clone();
         // One of them may have been joined because of the noise of sampling.
-        let joined = [&*self, &before].map(|of| of.part(PartKind::MallocAndPython).is_some());
-        match joined {
-            [true, false] => before.join_python(),
-            [false, true] => self.join_python(),
-            _ => {}
+        for joined in [PartKind::MallocAndPython, PartKind::MallocAndOthers] {
+            let answer = match [&*self, &before].map(|of| of.part(joined).is_some()) {
+                [true, false] => &mut before,
+                [false, true] => &mut *self,
+                _ => continue,
+            };
+            match joined {
+                PartKind::MallocAndPython => answer.join_python(),
+                _ => answer.join_allocators(),
+            }
         }
         if self.hold.is_some() != before.hold.is_some() {
             let other = "the process could be read only once, so growth is not known";

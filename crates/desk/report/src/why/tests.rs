@@ -145,6 +145,29 @@ fn growth_of_python_is_that_of_joined_parts() {
 }
 
 #[test]
+fn growth_of_other_allocators_is_that_of_joined_parts() {
+    const MIB: u64 = 1 << 20;
+    let apart = |more: u64| MemoryAnswer {
+        parts: vec![
+            part(PartKind::MallocInUse, (40 + more) * MIB, 1),
+            part(PartKind::PythonObjects, 20 * MIB, 1),
+            part(PartKind::Anonymous, (90 + more) * MIB, 1),
+        ],
+        ..MemoryAnswer::default()
+    };
+    let mut joined = apart(0);
+    joined.join_allocators();
+    let mut now = apart(1);
+    now.add_growth(&joined, Duration::from_secs(60));
+    let parts = now.parts.iter();
+    let parts: Vec<_> = parts
+        .map(|part| (part.kind, part.bytes, part.growth))
+        .collect();
+    let expected = (PartKind::MallocAndOthers, 152 * MIB, Some(2 << 20));
+    assert_eq!(parts, [expected]);
+}
+
+#[test]
 fn rows_for_programs_have_all_parts() {
     let answer = answer(2);
     let csv = ReportStyle {

@@ -101,12 +101,10 @@ impl SearchedObjects {
         let debug = || file.debug_file();
         let builds = inner_functions(file.bytes(), debug, object.is_program);
         for ((name, _), functions) in builds.unwrap_or_default() {
-            if !super::choice().contains(name) {
-                continue;
-            }
-            let written = match file.is_loaded() {
-                true => plan_all(&file, &functions),
-                false => Err("its file was replaced".to_string()),
+            let written = match (super::choice().contains(name), file.is_loaded()) {
+                (true, true) => plan_all(&file, &functions),
+                (true, false) => Err("its file was replaced".to_string()),
+                (false, _) => Err("it is not among the chosen allocators".to_string()),
             };
             let written = written.and_then(|plans| Ok(stubs::write(&plans)?));
             let functions = written.as_ref().map(|_| functions.len());

@@ -205,7 +205,7 @@ fn report_profiles(outcome: &RecordingOutcome, main: usize, args: &RecordArgs) {
         && let Some(reason) = details.and_then(|details| own_allocator(of, &details.program))
     {
         messages::note(&reason);
-    } else if let Some(text) = few_samples(next) {
+    } else if let Some(text) = few_samples(next).filter(|_| unhooked.is_empty()) {
         messages::note(&format!("{next_path}: {text}"));
     }
 }

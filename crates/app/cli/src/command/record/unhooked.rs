@@ -58,6 +58,7 @@ mod tests {
             has_countable_mappings: false,
             file: file(),
             function: "mi_malloc_aligned".to_string(),
+            why: None,
         };
         let called = UnhookedAllocator::Called {
             name: "jemalloc",
