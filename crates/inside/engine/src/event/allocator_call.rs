@@ -35,8 +35,13 @@ impl EngineEvents {
         unsafe {
             match (*thread).busy {
                 0 => {
+                    // A signal handler may come at each of these steps, with a call of its own. It
+                    // finds the place of this call when it finds the thread inside an allocator.
                     (*thread).call_countdown = (*thread).countdown;
+                    ((*thread).call_slot, (*thread).call_return) = (frame.slot, caller);
+                    compiler_fence(Ordering::SeqCst);
                     (*thread).busy = INSIDE_ALLOCATOR;
+                    compiler_fence(Ordering::SeqCst);
                     (*thread).countdown = QUIET_COUNTDOWN;
                 }
                 INSIDE_ALLOCATOR
@@ -58,8 +63,12 @@ impl EngineEvents {
         compiler_fence(Ordering::SeqCst);
         // SAFETY: the slot is this thread's own.
         unsafe {
-            // A handler may have come between, whose call on another stack ended before.
+            // A handler may have come between, whose call on another stack ended before. This call
+            // may have made the thread quiet afterwards.
             if (*thread).busy != INSIDE_ALLOCATOR {
+                if (*thread).busy == 0 {
+                    (*thread).countdown = (*thread).countdown.min((*thread).call_countdown);
+                }
                 return;
             }
             (*thread).countdown = (*thread).call_countdown;
@@ -68,6 +77,35 @@ impl EngineEvents {
         if engine.dumping.due.is_pending() {
             engine.dumping.due.run();
         }
+    }
+}
+
+/// Runs `work` as if the thread were not inside an allocator. A signal handler may come meanwhile,
+/// with a call that counts as the outermost one.
+///
+/// # Safety
+/// The slot is this thread's own, and the thread is inside an allocator.
+pub(super) unsafe fn outside_allocator<R>(slot: *mut ThreadSlot, work: impl FnOnce() -> R) -> R {
+    // SAFETY: the caller's contract.
+    unsafe {
+        let (busy, countdown) = ((*slot).busy, (*slot).countdown);
+        let call = (
+            (*slot).call_countdown,
+            (*slot).call_slot,
+            (*slot).call_return,
+        );
+        (*slot).busy = 0;
+        compiler_fence(Ordering::SeqCst);
+        let result = work();
+        compiler_fence(Ordering::SeqCst);
+        (
+            (*slot).call_countdown,
+            (*slot).call_slot,
+            (*slot).call_return,
+        ) = call;
+        compiler_fence(Ordering::SeqCst);
+        ((*slot).busy, (*slot).countdown) = (busy, countdown);
+        result
     }
 }
 

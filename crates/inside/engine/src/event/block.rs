@@ -6,6 +6,7 @@ use heapprof_platform::tls::{self, ThreadSlot};
 
 use crate::drop_counters::count;
 use crate::engine::Engine;
+use crate::event::allocator_call::outside_allocator;
 use crate::event::entry::CountdownState::{GoesOn, RanOut};
 use crate::event::entry::{StateOwnership, ThreadEvent, charge};
 use crate::event::moment;
@@ -436,20 +437,14 @@ fn release_inside(
     by: FreeingAllocator,
 ) -> bool {
     // SAFETY: the slot is this thread's own.
-    let (busy, countdown) = unsafe { ((*slot).busy, (*slot).countdown) };
-    if busy != tls::INSIDE_ALLOCATOR {
+    if unsafe { (*slot).busy } != tls::INSIDE_ALLOCATOR {
         if by == FreeingAllocator::Malloc {
             count(&engine.process.dropped.nested);
         }
         return false;
     }
     // SAFETY: as above. The engine is not at work, and what an allocator frees may be its own.
-    unsafe {
-        (*slot).busy = 0;
-        let was_known = release(engine, address, FreeingAllocator::Other);
-        ((*slot).busy, (*slot).countdown) = (busy, countdown);
-        was_known
-    }
+    unsafe { outside_allocator(slot, || release(engine, address, FreeingAllocator::Other)) }
 }
 
 /// Removes a freed block from the ledger, unless another recording has begun since the event.
