@@ -114,6 +114,16 @@ unsafe fn structures() -> impl Iterator<Item = &'static DebugStructure> {
     })
 }
 
+/// Whether no change of the loader's list is under way.
+///
+/// # Safety
+/// As for [`for_each_object`].
+pub unsafe fn is_consistent() -> bool {
+    const CONSISTENT: i32 = 0;
+    // SAFETY: the caller's contract.
+    unsafe { structures() }.all(|one| one.state == CONSISTENT)
+}
+
 /// Calls `look` for each object in the loader's list, of all namespaces. Returns false and calls
 /// nothing in the middle of a change.
 ///
@@ -121,10 +131,8 @@ unsafe fn structures() -> impl Iterator<Item = &'static DebugStructure> {
 /// No other thread changes the list meanwhile: the process has one thread, or this is below a call
 /// of the [function](notice_function) for changes.
 pub unsafe fn for_each_object(mut look: impl FnMut(ListedObject<'_>)) -> bool {
-    const CONSISTENT: i32 = 0;
     // SAFETY: the caller's contract.
-    let is_whole = unsafe { structures() }.all(|one| one.state == CONSISTENT);
-    if !is_whole {
+    if !unsafe { is_consistent() } {
         return false;
     }
     let mut is_program = true;

@@ -28,8 +28,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use heapprof_allocators::AllocatorChoice;
 use heapprof_engine::{ENGINE, is_inside_engine};
+use heapprof_platform::loader;
 use heapprof_platform::stack_switch::OwnStack;
-use heapprof_platform::sys::EngineFile;
+use heapprof_platform::sys::{self, EngineFile};
 use objects::SearchedObjects;
 use turn::SearchTurn;
 
@@ -67,8 +68,20 @@ pub fn install() {
 
 /// Waits for the end of a search, and lets none begin until [`after_fork`] is called.
 pub fn before_fork() {
-    if choice() != AllocatorChoice::NONE {
-        TURN.begin_fork();
+    if choice() == AllocatorChoice::NONE {
+        return;
+    }
+    TURN.begin_fork();
+    // The child finds the loader's list as it is now. Its loader refuses to work with a list that
+    // is being changed, so a change gets the time to end. It waits for this fork then.
+    const MAX_NAPS: usize = 200;
+    // SAFETY: the structures stay, and each state is one word.
+    let is_consistent = || unsafe { loader::is_consistent() };
+    for _ in 0..MAX_NAPS {
+        if is_consistent() {
+            return;
+        }
+        sys::nap();
     }
 }
 
@@ -80,7 +93,11 @@ pub fn after_fork() {
 /// Hooks the allocators of objects that were loaded. The loader has called the function for changes
 /// of its list.
 fn note_change() {
-    if choice() != AllocatorChoice::NONE && !is_inside_engine() {
+    // A search waits for a fork. In the middle of a change, the child would find the loader's list
+    // so, and its loader would refuse to work.
+    // SAFETY: the loader calls this for changes of its list.
+    let is_consistent = unsafe { loader::is_consistent() };
+    if is_consistent && choice() != AllocatorChoice::NONE && !is_inside_engine() {
         ENGINE.lifecycle().with_guard_and_signals_blocked(update);
     }
 }
