@@ -137,6 +137,51 @@ fn a_call_that_never_ended_delays_nothing() {
     );
 }
 
+/// A signal handler calls the allocator while a hook is at work. What the thread does afterwards is
+/// counted.
+#[test]
+fn handlers_that_allocate_lose_nothing_later() {
+    if !is_supported() {
+        return;
+    }
+    const INTERRUPTED: &str = r#"
+        #include <signal.h>
+        #include <stdio.h>
+        #include <stdlib.h>
+        #include <sys/time.h>
+        static char pool[16 << 20]; static _Atomic size_t used, freed;
+        __attribute__((noinline)) void *je_malloc(size_t n) {
+            if (!n) abort();
+            return pool + (used += 64) % (8 << 20);
+        }
+        __attribute__((noinline)) void je_free(void *p) { if (p) freed++; }
+        __attribute__((noinline)) void *je_calloc(size_t n, size_t m) { return je_malloc(n * m); }
+        static volatile int hits;
+        static void *volatile kept;
+        __attribute__((noinline)) static void in_handler(void) { kept = je_calloc(8, 1); }
+        __attribute__((noinline)) static void busy(void) { je_free(je_malloc(20)); }
+        __attribute__((noinline)) static void later(void) { kept = je_malloc(20); }
+        static void handle(int of) { hits++; je_free(0); in_handler(); }
+        int main(void) {
+            struct itimerval often = { { 0, 100 }, { 0, 100 } }, never = { 0 };
+            signal(SIGALRM, handle);
+            setitimer(ITIMER_REAL, &often, 0);
+            while (hits < 500) busy();
+            setitimer(ITIMER_REAL, &never, 0);
+            for (int i = 0; i < 1000; i++) later();
+            return 3;
+        }
+    "#;
+    let built = build("int main(void) { return 0; }", "gcc");
+    std::fs::write(built.path("work.c"), INTERRUPTED).unwrap();
+    built.run("gcc -O2 -g -w work.c -o work");
+    let folder = tempfile::tempdir().unwrap();
+    let said = recorded(folder.path(), &built, &["--exact"], &[]);
+    assert_eq!(said.code, 3, "{}", said.err);
+    let found = flat(folder.path(), "alloc_objects", "later");
+    assert_eq!(found, 1000, "{}", said.err);
+}
+
 /// The callers of an allocator that the compiler has seen whole keep values in registers, of
 /// integers and of vectors.
 #[test]
@@ -164,7 +209,7 @@ fn callers_keep_their_registers() {
             used += size + (old == 0);
             return p;
         }
-        OWN void je_free(void *p) { freed += ((size_t)p & 1) + 1; }
+        OWN int je_free(void *p) { freed += ((size_t)p & 1) + 1; return freed % 7; }
         typedef double lanes __attribute__((vector_size(32)));
         int main(void) {
             long a = 1, b = 2, c = 3, d = 4;
@@ -177,8 +222,9 @@ fn callers_keep_their_registers() {
                 b += c * i; f += g * i; w += v * 0.001;
                 void *q = je_calloc(2, 50);
                 c ^= d + a; g -= e * 0.25;
-                je_free(p);
+                d += je_free(p);
                 je_free(q);
+                je_free((void *)5);
                 d += i ^ a; e -= 0.125;
             }
             printf("%ld %ld %ld %ld %a %a %a", a, b, c, d, e, f, g);

@@ -14,6 +14,8 @@ use heapprof_engine::{CallSite, ENGINE};
 const MAX_ARGUMENTS: usize = 6;
 /// Number of bytes that no block has: addresses of the processor end there.
 const MAX_SIZE: usize = 1 << 47;
+/// The lowest address that the kernel gives to programs.
+const MIN_ADDRESS: usize = 1 << 16;
 
 /// A function with a jump at its entry.
 #[repr(C)]
@@ -216,8 +218,8 @@ unsafe extern "C" fn keeping_hook() {
     )
 }
 
-/// Makes and records a call of a function that keeps `rax` if it returns nothing. Returns the
-/// result.
+/// Makes and records a call of a function. `rax` is the register before the call, which a function
+/// that returns nothing may leave alone. Returns the result.
 unsafe extern "C" fn call_keeping(
     function: &HookedFunction,
     arguments: &Arguments,
@@ -230,8 +232,7 @@ unsafe extern "C" fn call_keeping(
         match function.call {
             None => {
                 super::note_change();
-                call_function(function, arguments);
-                rax
+                call_function_with(function, arguments, rax)
             }
             Some(
                 AllocatorCall::Allocate { .. }
@@ -247,11 +248,11 @@ unsafe extern "C" fn call_keeping(
             }
             Some(AllocatorCall::Free { .. }) => {
                 let is_outermost = begin(function, arguments, slot, bp);
-                call_function(function, arguments);
+                let result = call_function_with(function, arguments, rax);
                 if is_outermost {
                     ENGINE.events().end_call();
                 }
-                rax
+                result
             }
             _ => resize(function, arguments, slot, bp),
         }
@@ -261,8 +262,12 @@ unsafe extern "C" fn call_keeping(
 /// Whether an argument may be the address of a pointer. A function of the program that has an
 /// allocator's name may have other arguments.
 fn may_point(argument: usize) -> bool {
-    const MIN_ADDRESS: usize = 1 << 16;
-    argument >= MIN_ADDRESS && argument.is_multiple_of(align_of::<usize>())
+    is_address(argument) && argument.is_multiple_of(align_of::<usize>())
+}
+
+/// Whether an argument may be the address of a block.
+fn is_address(argument: usize) -> bool {
+    (MIN_ADDRESS..MAX_SIZE).contains(&argument)
 }
 
 /// Begins a call, as [`EngineEvents::begin_call`](heapprof_engine::EngineEvents::begin_call) does.
@@ -282,7 +287,7 @@ unsafe extern "C" fn begin(
     let is_outermost = begin_call(CallSite { slot, bp });
     if is_outermost && let Some(AllocatorCall::Free { block }) = function.call {
         let address = arguments[usize::from(block)];
-        if address != 0 && ENGINE.events().may_hold(address) {
+        if is_address(address) && ENGINE.events().may_hold(address) {
             ENGINE.events().release_known(address as *mut u8);
         }
     }
@@ -319,7 +324,7 @@ unsafe extern "C" fn end(
 
 /// Records a block that a function has returned, unless it is null.
 fn record(address: usize, size: usize, frame: CallSite) {
-    if address != 0 && size < MAX_SIZE && ENGINE.events().charge(size) {
+    if is_address(address) && size < MAX_SIZE && ENGINE.events().charge(size) {
         ENGINE
             .events()
             .record_allocation(address as *mut u8, size, frame);
@@ -338,6 +343,36 @@ unsafe fn call_function(function: &HookedFunction, arguments: &Arguments) -> usi
         let function = std::mem::transmute::<usize, Function>(function.trampoline);
         function(a, b, c, d, e, f)
     }
+}
+
+/// Calls a function through its trampoline, with a value in `rax`. Returns the value there after the
+/// call.
+///
+/// # Safety
+/// As for [`call_function`].
+unsafe fn call_function_with(
+    function: &HookedFunction,
+    arguments: &Arguments,
+    rax: usize,
+) -> usize {
+    let result;
+    let [a, b, c, d, e, f] = *arguments;
+    // SAFETY: the caller's contract. The compiler aligns the stack for the call.
+    unsafe {
+        std::arch::asm!(
+            "call {trampoline}",
+            trampoline = in(reg) function.trampoline,
+            inlateout("rax") rax => result,
+            in("rdi") a,
+            in("rsi") b,
+            in("rdx") c,
+            in("rcx") d,
+            in("r8") e,
+            in("r9") f,
+            clobber_abi("C"),
+        );
+    }
+    result
 }
 
 /// Makes and records a call that resizes a block.
@@ -380,7 +415,7 @@ unsafe extern "C" fn resize(
                 Some(AllocatorCall::ResizeInPlace { .. }) => result >= size,
                 _ => result != 0,
             };
-            if is_resized && block != 0 {
+            if is_resized && is_address(block) {
                 let block = block as *mut u8;
                 events.reallocate(block, size, frame, || block);
             }
@@ -388,7 +423,7 @@ unsafe extern "C" fn resize(
         }
         _ => return call(),
     };
-    if block != 0 && size < MAX_SIZE {
+    if is_address(block) && size < MAX_SIZE {
         let made = events.reallocate(block as *mut u8, size, frame, || call() as *mut u8);
         return made as usize;
     }
