@@ -26,7 +26,8 @@ __attribute__((noinline)) int work() {
     }
     try {
         volatile size_t too_large = size_t(1) << 62;
-        return new char[too_large] != nullptr;
+        slots[0] = new char[too_large];
+        return 1;
     } catch (const std::bad_alloc &) {
         return 3;
     }

@@ -304,9 +304,9 @@ fn add_divided(
 /// Makes the functions of a recording the holders of the part that they allocated most likely:
 /// malloc's, with Python's if the functions have more than malloc, and with anonymous mappings if
 /// they have more than both, unless both are far too small for them, as they are beside another
-/// allocator. Then it is the largest of the parts that allocators have. If the functions have more than their part, each has its share of the part. If
-/// the recording knows less than half of the part, or if the holders are Perl's variables, the part
-/// keeps its holders.
+/// allocator. Then it is the largest of the parts that allocators have. If the functions have more
+/// than their part, each has its share of the part. If the recording knows less than half of the
+/// part, or if the holders are Perl's variables, the part keeps its holders.
 fn add_functions(answer: &mut MemoryAnswer, functions: Option<RecordedFunctions>) {
     let Some(functions) = functions else {
         return;

@@ -237,8 +237,8 @@ impl MemoryAnswer {
         self.join(PartKind::PythonObjects, PartKind::MallocAndPython);
     }
 
-    /// Joins malloc's part with those of Python's objects and of anonymous mappings. The holders and
-    /// the detail of malloc's part stay.
+    /// Joins malloc's part with those of Python's objects and of anonymous mappings. The holders
+    /// and the detail of malloc's part stay.
     pub fn join_allocators(&mut self) {
         self.join_python();
         self.join(PartKind::Anonymous, PartKind::MallocAndOthers);

@@ -345,8 +345,8 @@ unsafe fn call_function(function: &HookedFunction, arguments: &Arguments) -> usi
     }
 }
 
-/// Calls a function through its trampoline, with a value in `rax`. Returns the value there after the
-/// call.
+/// Calls a function through its trampoline, with a value in `rax`. Returns the value there after
+/// the call.
 ///
 /// # Safety
 /// As for [`call_function`].
