@@ -292,6 +292,7 @@ fn libraries_that_are_loaded_later_are_hooked() {
     }
     let said = recorded(folder.path(), &built, &["--exact"], &[]);
     assert_eq!((said.code, &*said.out), (3, "0\n"), "{}", said.err);
+    assert!(!said.err.contains("not recorded"), "{}", said.err);
     let flat = |of, function| flat(folder.path(), of, function);
     assert_eq!(flat("alloc_objects", "begin"), 1000, "{}", said.err);
     assert_eq!(flat("alloc_objects", "plugin_work"), 2000);

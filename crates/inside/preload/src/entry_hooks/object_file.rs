@@ -1,7 +1,6 @@
 //! The files of loaded objects, mapped to be read.
 
-use std::ffi::{CStr, CString, OsStr};
-use std::os::unix::ffi::OsStrExt as _;
+use std::ffi::{CStr, CString};
 
 use heapprof_platform::loader::ListedObject;
 use heapprof_platform::maps;
@@ -140,14 +139,11 @@ impl ObjectFile {
         (debug.build_id().ok()? == Some(id)).then_some(found)
     }
 
-    /// Returns the path of the file, to be shown.
+    /// Returns the path of the file, to be shown. The kernel knows the whole path; the loader has the
+    /// one that the program gave.
     pub(super) fn shown_path(&self) -> String {
-        let mut buffer = [0; 4096];
-        let path = match &*self.path {
-            path if path == c"/proc/self/exe" => sys::read_link(path, &mut buffer),
-            path => path.to_bytes(),
-        };
-        OsStr::from_bytes(path).to_string_lossy().into_owned()
+        let path = path_at(self.head.0).unwrap_or_else(|| self.path.clone());
+        path.to_string_lossy().into_owned()
     }
 }
 
