@@ -72,11 +72,45 @@ impl EngineEvents {
                 return;
             }
             (*thread).countdown = (*thread).call_countdown;
+            compiler_fence(Ordering::SeqCst);
             (*thread).busy = 0;
         }
         if engine.dumping.due.is_pending() {
             engine.dumping.due.run();
         }
+    }
+}
+
+/// What a thread keeps of the call of an allocator that it is inside.
+struct SavedCall {
+    countdown: u64,
+    slot: usize,
+    caller: usize,
+}
+
+impl SavedCall {
+    /// # Safety
+    /// The slot is this thread's own.
+    unsafe fn from_thread(thread: *mut ThreadSlot) -> Self {
+        // SAFETY: the caller's contract.
+        unsafe {
+            Self {
+                countdown: (*thread).call_countdown,
+                slot: (*thread).call_slot,
+                caller: (*thread).call_return,
+            }
+        }
+    }
+
+    /// # Safety
+    /// The slot is this thread's own.
+    unsafe fn restore(&self, thread: *mut ThreadSlot) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            (*thread).call_countdown = self.countdown;
+            ((*thread).call_slot, (*thread).call_return) = (self.slot, self.caller);
+        }
+        compiler_fence(Ordering::SeqCst);
     }
 }
 
@@ -89,22 +123,18 @@ pub(super) unsafe fn outside_allocator<R>(slot: *mut ThreadSlot, work: impl FnOn
     // SAFETY: the caller's contract.
     unsafe {
         let (busy, countdown) = ((*slot).busy, (*slot).countdown);
-        let call = (
-            (*slot).call_countdown,
-            (*slot).call_slot,
-            (*slot).call_return,
-        );
+        let call = SavedCall::from_thread(slot);
         (*slot).busy = 0;
         compiler_fence(Ordering::SeqCst);
         let result = work();
         compiler_fence(Ordering::SeqCst);
-        (
-            (*slot).call_countdown,
-            (*slot).call_slot,
-            (*slot).call_return,
-        ) = call;
+        // A handler finds the outer call once the thread is inside it again. One that comes just
+        // before changes these fields once more.
+        call.restore(slot);
+        (*slot).busy = busy;
         compiler_fence(Ordering::SeqCst);
-        ((*slot).busy, (*slot).countdown) = (busy, countdown);
+        (*slot).countdown = countdown;
+        call.restore(slot);
         result
     }
 }
