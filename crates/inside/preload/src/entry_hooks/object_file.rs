@@ -139,8 +139,8 @@ impl ObjectFile {
         (debug.build_id().ok()? == Some(id)).then_some(found)
     }
 
-    /// Returns the path of the file, to be shown. The kernel knows the whole path; the loader has the
-    /// one that the program gave.
+    /// Returns the path of the file, to be shown. The kernel knows the whole path; the loader has
+    /// the one that the program gave.
     pub(super) fn shown_path(&self) -> String {
         let path = path_at(self.head.0).unwrap_or_else(|| self.path.clone());
         path.to_string_lossy().into_owned()
