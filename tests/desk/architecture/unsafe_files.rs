@@ -76,6 +76,7 @@ pub(super) const UNSAFE: &[(&str, &[&str])] = &[
             "code/modules",
             "engine",
             "event/allocator_call",
+            "event/outside_allocator",
             "event/reentrancy_guard",
             "event/block",
             "event/unsampled_event",

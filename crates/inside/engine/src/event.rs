@@ -6,6 +6,7 @@ pub(crate) mod block;
 pub(crate) mod entry;
 pub(crate) mod mapping;
 pub(crate) mod moment;
+mod outside_allocator;
 pub(crate) mod reentrancy_guard;
 pub(crate) mod stack;
 pub(crate) mod trace;

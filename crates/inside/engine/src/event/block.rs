@@ -6,10 +6,10 @@ use heapprof_platform::tls::{self, ThreadSlot};
 
 use crate::drop_counters::count;
 use crate::engine::Engine;
-use crate::event::allocator_call::outside_allocator;
 use crate::event::entry::CountdownState::{GoesOn, RanOut};
 use crate::event::entry::{StateOwnership, ThreadEvent, charge};
 use crate::event::moment;
+use crate::event::outside_allocator::outside_allocator;
 use crate::event::stack::{capture, find_stack_number, number_captured, prefetch_captured};
 use crate::ledger::access::OpenLedger;
 use crate::ledger::live::{BlockSpot, LiveBlock, TableFull};
