@@ -6,6 +6,7 @@
 //! function's arguments stay as they are. Only the outermost call of a thread is recorded.
 
 use std::arch::naked_asm;
+use std::arch::x86_64::__cpuid_count;
 
 use heapprof_allocators::AllocatorCall;
 use heapprof_engine::{CallSite, ENGINE};
@@ -15,7 +16,7 @@ const MAX_ARGUMENTS: usize = 6;
 /// Number of bytes that no block has: addresses of the processor end there.
 const MAX_SIZE: usize = 1 << 47;
 /// The lowest address that the kernel gives to programs.
-const MIN_ADDRESS: usize = 1 << 16;
+pub(super) const MIN_ADDRESS: usize = 1 << 16;
 
 /// A function with a jump at its entry.
 #[repr(C)]
@@ -36,13 +37,21 @@ pub(super) fn hook_for(call: Option<AllocatorCall>, keeps_registers: bool) -> Op
         let has_room = saved_vector_state_len().is_some_and(|len| len <= VECTOR_STATE_SPACE);
         return has_room.then_some(keeping_hook as *const () as usize);
     }
-    Some(match call? {
-        AllocatorCall::Allocate { .. }
-        | AllocatorCall::AllocateMany { .. }
-        | AllocatorCall::AllocateInto { .. }
-        | AllocatorCall::Free { .. } => call_hook as *const () as usize,
-        _ => resize_hook as *const () as usize,
+    Some(match resizes(call?) {
+        false => call_hook as *const () as usize,
+        true => resize_hook as *const () as usize,
     })
+}
+
+/// Whether a call resizes a block.
+fn resizes(call: AllocatorCall) -> bool {
+    !matches!(
+        call,
+        AllocatorCall::Allocate { .. }
+            | AllocatorCall::AllocateMany { .. }
+            | AllocatorCall::AllocateInto { .. }
+            | AllocatorCall::Free { .. }
+    )
 }
 
 /// Number of bytes for the vector registers on the stack: all of AVX-512.
@@ -54,23 +63,17 @@ const VECTOR_STATE: u32 = 0b1110_0111;
 /// Returns the number of bytes that `xsave` writes for [`VECTOR_STATE`]; `None` if the processor
 /// does not have it. The places are those of Intel's manual, volume 1, 13.4.
 fn saved_vector_state_len() -> Option<usize> {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::__cpuid_count;
-        const LEGACY_LEN: usize = 512 + 64;
-        const STATE_LEAF: u32 = 0xd;
-        if !std::is_x86_feature_detected!("xsave") {
-            return None;
-        }
-        let end = |part| {
-            let found = __cpuid_count(STATE_LEAF, part);
-            (found.eax + found.ebx) as usize
-        };
-        let parts = (2..u32::BITS).filter(|part| VECTOR_STATE & 1 << part != 0);
-        Some(parts.map(end).max().unwrap_or(0).max(LEGACY_LEN))
+    const LEGACY_LEN: usize = 512 + 64;
+    const STATE_LEAF: u32 = 0xd;
+    if !std::is_x86_feature_detected!("xsave") {
+        return None;
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    None
+    let end = |part| {
+        let found = __cpuid_count(STATE_LEAF, part);
+        (found.eax + found.ebx) as usize
+    };
+    let parts = (2..u32::BITS).filter(|part| VECTOR_STATE & 1 << part != 0);
+    Some(parts.map(end).max().unwrap_or(0).max(LEGACY_LEN))
 }
 
 /// Pushes the address of the function's [`HookedFunction`], and the arguments in the order of
@@ -234,27 +237,15 @@ unsafe extern "C" fn call_keeping(
                 super::note_change();
                 call_function_with(function, arguments, rax)
             }
-            Some(
-                AllocatorCall::Allocate { .. }
-                | AllocatorCall::AllocateMany { .. }
-                | AllocatorCall::AllocateInto { .. },
-            ) => {
+            Some(call) if resizes(call) => resize(function, arguments, slot, bp),
+            Some(_) => {
                 let is_outermost = begin(function, arguments, slot, bp);
-                let result = call_function(function, arguments);
+                let result = call_function_with(function, arguments, rax);
                 match is_outermost {
                     true => end(function, arguments, result, slot, bp),
                     false => result,
                 }
             }
-            Some(AllocatorCall::Free { .. }) => {
-                let is_outermost = begin(function, arguments, slot, bp);
-                let result = call_function_with(function, arguments, rax);
-                if is_outermost {
-                    ENGINE.events().end_call();
-                }
-                result
-            }
-            _ => resize(function, arguments, slot, bp),
         }
     }
 }

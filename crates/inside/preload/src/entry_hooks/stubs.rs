@@ -5,7 +5,7 @@ use heapprof_entry::{EntryPlan, JUMP_LEN, Trampoline, jump};
 use heapprof_platform::sys::{self, EngineFile, PAGE_SIZE};
 use heapprof_platform::{arch, maps};
 
-use super::calls::{HookedFunction, hook_for};
+use super::calls::{HookedFunction, MIN_ADDRESS, hook_for};
 
 /// A jump that is to be written.
 pub(super) struct EntryPatch {
@@ -151,7 +151,7 @@ fn stub_code(function: usize, plan: &EntryPlan, call: Option<AllocatorCall>) -> 
 
 /// Maps memory within reach of all addresses from `first` to `last`.
 fn map_near(first: usize, last: usize, len: usize) -> Option<usize> {
-    let lowest = last.saturating_sub(MAX_DISTANCE).max(1 << 16);
+    let lowest = last.saturating_sub(MAX_DISTANCE).max(MIN_ADDRESS);
     let highest = first.saturating_add(MAX_DISTANCE);
     let mut gaps = Vec::new();
     let mut end = lowest;
