@@ -9,7 +9,6 @@ use heapprof_allocators::{
 use object::Endianness;
 
 use super::object_file::MappedFile;
-use heapprof_platform::arch;
 use memchr::memmem;
 use object::elf::{self, FileHeader64, Sym64};
 use object::read::elf::{ElfFile64, SymbolTable};
@@ -62,16 +61,8 @@ impl<'a> SymbolNames<'a> {
 
     /// Returns the defined functions whose names may be known. There may be millions of others.
     fn functions(&self) -> impl Iterator<Item = (&'a Sym64<Endianness>, &'a str)> {
-        const PREFETCH_DISTANCE: usize = 24;
-        let (names, symbols) = (self.names, self.symbols);
-        symbols.iter().enumerate().filter_map(move |(i, symbol)| {
-            if let Some(later) = symbols.get(i + PREFETCH_DISTANCE) {
-                arch::prefetch(
-                    names
-                        .as_ptr()
-                        .wrapping_add(later.st_name.get(ENDIAN) as usize),
-                );
-            }
+        let names = self.names;
+        self.symbols.iter().filter_map(move |symbol| {
             let kind = symbol.st_type();
             if !matches!(kind, elf::STT_FUNC | elf::STT_GNU_IFUNC) || !is_defined(symbol) {
                 return None;
@@ -95,12 +86,6 @@ fn is_defined(symbol: &Sym64<Endianness>) -> bool {
     symbol.st_shndx.get(ENDIAN) != elf::SHN_UNDEF
 }
 
-/// Whether a file has malloc's name for other files. The hooks of symbols see the calls of a
-/// library's functions of malloc's family.
-fn exports_malloc(dynamic: &SymbolNames<'_>) -> bool {
-    dynamic.functions().any(|(_, name)| name == "malloc")
-}
-
 /// Finds the functions of allocators inside a file that are called past the hooks of symbols, by
 /// allocator and prefix. `debug` opens the file for debuggers, if the file itself is stripped.
 pub(super) fn inner_functions(
@@ -109,8 +94,10 @@ pub(super) fn inner_functions(
     is_program: bool,
 ) -> Option<AllocatorBuilds> {
     let [dynamic, mut all] = SymbolNames::dynamic_and_all(file)?;
-    let exports_malloc = exports_malloc(&dynamic);
-    // A program that exports malloc comes before the hooks of symbols.
+    let exported: Vec<_> = dynamic.functions().collect();
+    // The hooks of symbols see the calls of a library's functions of malloc's family. A program
+    // that exports them comes before these hooks.
+    let exports_malloc = exported.iter().any(|(_, name)| *name == "malloc");
     let is_shared = exports_malloc && !is_program;
     if is_shared {
         all.symbols = &[];
@@ -124,7 +111,7 @@ pub(super) fn inner_functions(
     }
     let mut has_extended_calls = false;
     let mut found: BTreeMap<u64, InnerFunction> = BTreeMap::new();
-    for (symbol, name) in dynamic.functions().chain(all.functions()) {
+    for (symbol, name) in exported.into_iter().chain(all.functions()) {
         if hides_allocators(name) {
             return None;
         }
