@@ -1,7 +1,6 @@
 //! The loaded objects whose allocators were searched. The loader tells when there are others.
 
 use std::collections::BTreeMap;
-use std::ffi::CString;
 
 use heapprof_engine::{ENGINE, HookedAllocator};
 use heapprof_entry::EntryPlan;
@@ -59,35 +58,27 @@ impl SearchedObjects {
         if listed.len() == self.searched.len() {
             return;
         }
-        let mut new = Vec::new();
         let look = |object: ListedObject<'_>| {
-            if !self.searched.contains_key(&(object.base, object.dynamic)) {
-                new.push((
-                    object.path.to_owned(),
-                    ListedObject {
-                        path: c"",
-                        ..object
-                    },
-                ));
+            let id = (object.base, object.dynamic);
+            if self.searched.contains_key(&id) {
+                return;
             }
+            let pages = match was_missed {
+                true => {
+                    note_unhooked("a library was loaded while the program forked");
+                    Vec::new()
+                }
+                false => self.search(&object),
+            };
+            self.searched.insert(id, pages);
         };
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller's contract. A search loads nothing.
         unsafe { loader::for_each_object(look) };
-        for (path, object) in &new {
-            if was_missed {
-                self.searched
-                    .insert((object.base, object.dynamic), Vec::new());
-                note_unhooked("a library was loaded while the program forked");
-                continue;
-            }
-            let pages = self.search(object, path);
-            self.searched.insert((object.base, object.dynamic), pages);
-        }
     }
 
     /// Hooks the allocators of an object. Returns the pages for the hooks.
-    fn search(&mut self, object: &ListedObject<'_>, path: &CString) -> Vec<StubPages> {
-        let Some(file) = ObjectFile::open(&ListedObject { path, ..*object }) else {
+    fn search(&mut self, object: &ListedObject<'_>) -> Vec<StubPages> {
+        let Some(file) = ObjectFile::open(object) else {
             return Vec::new();
         };
         if file.segment(Self::search as *const () as usize).is_some() {
