@@ -2,6 +2,7 @@
 //! and without a call. The structures are those of `link.h`, in glibc and in musl.
 
 use std::ffi::{CStr, c_char};
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
 // glibc's loader exports the structure, and musl's a pointer to it. Each is null elsewhere.
 std::arch::global_asm!(
@@ -61,9 +62,9 @@ struct DebugStructure {
     version: i32,
     first: *const ListEntry,
     notice: usize,
-    state: i32,
+    state: AtomicI32,
     _loader_base: usize,
-    next: *const DebugStructure,
+    next: AtomicPtr<DebugStructure>,
 }
 
 /// The beginning of `struct link_map`.
@@ -99,10 +100,7 @@ pub fn notice_function() -> usize {
 }
 
 /// Returns the loader's structures, one for each namespace.
-///
-/// # Safety
-/// As for [`for_each_object`].
-unsafe fn structures() -> impl Iterator<Item = &'static DebugStructure> {
+fn structures() -> impl Iterator<Item = &'static DebugStructure> {
     const VERSION_WITH_NEXT: i32 = 2;
     // SAFETY: the loader's structures, which it never frees. The last field is only read if it is
     // there.
@@ -110,18 +108,14 @@ unsafe fn structures() -> impl Iterator<Item = &'static DebugStructure> {
     let first = structure(debug_structure() as *const DebugStructure);
     std::iter::successors(first, move |one| match one.version {
         ..VERSION_WITH_NEXT => None,
-        _ => structure(one.next),
+        _ => structure(one.next.load(Ordering::Acquire)),
     })
 }
 
-/// Whether no change of the loader's list is under way.
-///
-/// # Safety
-/// As for [`for_each_object`].
-pub unsafe fn is_consistent() -> bool {
+/// Whether no change of the loader's list is under way at this moment.
+pub fn is_consistent() -> bool {
     const CONSISTENT: i32 = 0;
-    // SAFETY: the caller's contract.
-    unsafe { structures() }.all(|one| one.state == CONSISTENT)
+    structures().all(|one| one.state.load(Ordering::Acquire) == CONSISTENT)
 }
 
 /// Calls `look` for each object in the loader's list, of all namespaces. Returns false and calls
@@ -131,13 +125,11 @@ pub unsafe fn is_consistent() -> bool {
 /// No other thread changes the list meanwhile: the process has one thread, or this is below a call
 /// of the [function](notice_function) for changes.
 pub unsafe fn for_each_object(mut look: impl FnMut(ListedObject<'_>)) -> bool {
-    // SAFETY: the caller's contract.
-    if !unsafe { is_consistent() } {
+    if !is_consistent() {
         return false;
     }
     let mut is_program = true;
-    // SAFETY: the caller's contract.
-    for structure in unsafe { structures() } {
+    for structure in structures() {
         let mut entry = structure.first;
         while !entry.is_null() {
             // SAFETY: an entry of the loader's, which stays for the caller's time, like its name.

@@ -75,10 +75,8 @@ pub fn before_fork() {
     // The child finds the loader's list as it is now. Its loader refuses to work with a list that
     // is being changed, so a change gets the time to end. It waits for this fork then.
     const MAX_NAPS: usize = 200;
-    // SAFETY: the structures stay, and each state is one word.
-    let is_consistent = || unsafe { loader::is_consistent() };
     for _ in 0..MAX_NAPS {
-        if is_consistent() {
+        if loader::is_consistent() {
             return;
         }
         sys::nap();
@@ -95,9 +93,8 @@ pub fn after_fork() {
 fn note_change() {
     // A search waits for a fork. In the middle of a change, the child would find the loader's list
     // so, and its loader would refuse to work.
-    // SAFETY: the loader calls this for changes of its list.
-    let is_consistent = unsafe { loader::is_consistent() };
-    if is_consistent && choice() != AllocatorChoice::NONE && !is_inside_engine() {
+    let is_requested = choice() != AllocatorChoice::NONE;
+    if is_requested && loader::is_consistent() && !is_inside_engine() {
         ENGINE.lifecycle().with_guard_and_signals_blocked(update);
     }
 }
