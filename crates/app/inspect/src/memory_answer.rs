@@ -334,8 +334,7 @@ fn add_functions(answer: &mut MemoryAnswer, functions: Option<RecordedFunctions>
     };
     if functions.bytes > answer.parts[found].bytes && is_malloc(answer.parts[found].kind) {
         answer.join_python();
-        let is_joined = |part: &AnswerPart| part.kind == PartKind::MallocAndPython;
-        found = answer.parts.iter().position(is_joined).unwrap_or(found);
+        found = position_of(answer, PartKind::MallocAndPython).unwrap_or(found);
     }
     // An allocator that is linked into the program maps its memory itself, and malloc has blocks
     // beside. Those of malloc have a few bytes more than they were asked for, so an eighth more is
@@ -344,8 +343,7 @@ fn add_functions(answer: &mut MemoryAnswer, functions: Option<RecordedFunctions>
     let is_too_small = functions.bytes > part.bytes.saturating_add(part.bytes / 8);
     if is_too_small || part.kind == PartKind::Anonymous {
         answer.join_allocators();
-        let is_joined = |part: &AnswerPart| part.kind == PartKind::MallocAndOthers;
-        found = answer.parts.iter().position(is_joined).unwrap_or(found);
+        found = position_of(answer, PartKind::MallocAndOthers).unwrap_or(found);
     }
     let is_perl = answer.is_perl;
     let part = &mut answer.parts[found];
@@ -361,6 +359,11 @@ fn add_functions(answer: &mut MemoryAnswer, functions: Option<RecordedFunctions>
     if is_most && !functions.holders.is_empty() && !is_perl {
         part.holders = scaled_holders(functions.holders, functions.bytes, part.bytes);
     }
+}
+
+/// Returns where a part is among the parts of an answer.
+fn position_of(answer: &MemoryAnswer, kind: PartKind) -> Option<usize> {
+    answer.parts.iter().position(|part| part.kind == kind)
 }
 
 /// The memory of a program that was copied.
