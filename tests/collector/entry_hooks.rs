@@ -124,11 +124,17 @@ const PROGRAM: &str = r#"
     }
 "#;
 
+/// Makes a folder with a source file, which the test builds.
+fn with_source(name: &str, source: &str) -> Built {
+    let built = build("int main(void) { return 0; }", "gcc");
+    std::fs::write(built.path(name), source).unwrap();
+    built
+}
+
 /// Builds a program with an allocator linked in, or in a library of its own.
 fn built(allocator: &str, program: &str, is_library: bool) -> Built {
-    let built = build("int main(void) { return 0; }", "gcc");
+    let built = with_source("work.c", program);
     std::fs::write(built.path("allocator.c"), allocator).unwrap();
-    std::fs::write(built.path("work.c"), program).unwrap();
     if is_library {
         built.run("gcc -O2 -g -shared -fPIC allocator.c -o liballocator.so");
         built.run("gcc -O2 -g work.c -o work -pthread -L. -lallocator -Wl,-rpath,$ORIGIN");
@@ -389,8 +395,7 @@ fn functions_of_a_shared_jemalloc_are_hooked() {
     if !is_supported() {
         return;
     }
-    let built = build("int main(void) { return 0; }", "gcc");
-    std::fs::write(built.path("work.c"), SHARED).unwrap();
+    let built = with_source("work.c", SHARED);
     let linked = Command::new("gcc")
         .args([
             "-O2",

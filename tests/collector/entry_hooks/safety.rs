@@ -3,10 +3,10 @@
 
 use std::process::Command;
 
-use heapprof_tests::built::{build, have};
+use heapprof_tests::built::have;
 use heapprof_tests::harness::Run;
 
-use super::{comments, flat, is_supported, recorded};
+use super::{comments, flat, is_supported, recorded, with_source};
 
 /// An exception passes through the hook of an operator, and a signal handler jumps out of the
 /// allocator. Both leave a call that never ends, and the thread's later calls are counted.
@@ -62,8 +62,7 @@ fn calls_that_never_end_lose_nothing_later() {
             return 3;
         }
     "#;
-    let built = build("int main(void) { return 0; }", "gcc");
-    std::fs::write(built.path("work.cc"), LEAVING).unwrap();
+    let built = with_source("work.cc", LEAVING);
     built.run("g++ -O2 -g work.cc -o work");
     let folder = tempfile::tempdir().unwrap();
     let said = recorded(folder.path(), &built, &["--exact"], &[]);
@@ -121,8 +120,7 @@ fn a_call_that_never_ended_delays_nothing() {
             return 4;
         }
     "#;
-    let built = build("int main(void) { return 0; }", "gcc");
-    std::fs::write(built.path("work.cc"), LEAVING).unwrap();
+    let built = with_source("work.cc", LEAVING);
     built.run("g++ -O2 -g work.cc -o work");
     let folder = tempfile::tempdir().unwrap();
     let said = recorded(folder.path(), &built, &["--exact"], &[]);
@@ -172,8 +170,7 @@ fn handlers_that_allocate_lose_nothing_later() {
             return 3;
         }
     "#;
-    let built = build("int main(void) { return 0; }", "gcc");
-    std::fs::write(built.path("work.c"), INTERRUPTED).unwrap();
+    let built = with_source("work.c", INTERRUPTED);
     built.run("gcc -O2 -g -w work.c -o work");
     let folder = tempfile::tempdir().unwrap();
     let said = recorded(folder.path(), &built, &["--exact"], &[]);
@@ -233,8 +230,7 @@ fn callers_keep_their_registers() {
             return 3;
         }
     "#;
-    let built = build("int main(void) { return 0; }", "gcc");
-    std::fs::write(built.path("work.c"), KEEPING).unwrap();
+    let built = with_source("work.c", KEEPING);
     for options in ["-O2", "-O3 -no-pie", "-O2 -mavx2", "-O2 -mavx512f"] {
         built.run(&format!("gcc {options} -g work.c -o work"));
         let bare = Run::from(Command::new(built.path("work")).output().unwrap());
@@ -279,8 +275,7 @@ fn what_only_resembles_an_allocator_is_left_alone() {
             return 3;
         }
     "#;
-    let built = build("int main(void) { return 0; }", "gcc");
-    std::fs::write(built.path("work.c"), RESEMBLING).unwrap();
+    let built = with_source("work.c", RESEMBLING);
     for options in ["-O2", "-O3 -fno-plt", "-O1 -no-pie"] {
         built.run(&format!("gcc {options} -g work.c -o work"));
         let bare = Run::from(Command::new(built.path("work")).output().unwrap());
