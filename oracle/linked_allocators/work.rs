@@ -5,7 +5,7 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
-struct Counting;
+struct CountingAllocator;
 static TOTALS: [AtomicI64; 4] = [const { AtomicI64::new(0) }; 4];
 thread_local! { static IS_WORKING: Cell<bool> = const { Cell::new(false) }; }
 
@@ -17,7 +17,7 @@ fn count(changes: [i64; 4]) {
     }
 }
 
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let size = layout.size() as i64;
         count([1, size, 1, size]);
@@ -39,7 +39,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 #[inline(never)]
 fn work() -> Vec<Vec<u8>> {

@@ -31,7 +31,8 @@ pub struct KnownAllocator {
 }
 
 /// Advice to the user: how to see the blocks of an allocator whose functions have no names.
-pub const NAMELESS_REMEDY: &str = "a build with symbols, or with its names below /usr/lib/debug/.build-id, is recorded completely";
+pub const NAMELESS_REMEDY: &str = "a build with symbols, or with its names below \
+                                   /usr/lib/debug/.build-id, is recorded completely";
 
 const SHARED_REMEDY: &str =
     "a build without it, or with it as a shared library, is recorded completely";

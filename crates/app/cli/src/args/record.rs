@@ -39,7 +39,7 @@ pub(crate) struct RecordArgs {
     #[arg(long)]
     pub(crate) mmap: bool,
     /// Which allocators inside files to record: auto (all that are known), none, or names
-    #[arg(long, value_name = "WHICH", hide_short_help = true, value_parser = AllocatorChoice::parse)]
+    #[arg(long, value_name = "LIST", hide_short_help = true, value_parser = AllocatorChoice::parse)]
     pub(crate) allocators: Option<AllocatorChoice>,
     /// Record which thread allocated what, as labels `thread` and `tid`
     #[arg(long)]
