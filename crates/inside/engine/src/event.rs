@@ -33,6 +33,10 @@ impl Engine {
 }
 
 impl EngineEvents {
+    /// Offset of a byte in [`ENGINE`](crate::ENGINE) that is not zero if
+    /// [`end_call`](Self::end_call) has something to do after a call that it would end.
+    pub const PENDING_OFFSET: usize = std::mem::offset_of!(Engine, dumping.due.pending);
+
     /// Returns whether and how allocations are recorded now.
     #[inline]
     pub fn mode(self) -> RecordingMode {

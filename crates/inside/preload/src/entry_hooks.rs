@@ -16,6 +16,7 @@
 //! are executable once they are complete.
 
 mod calls;
+mod fast_calls;
 mod functions;
 mod object_file;
 mod objects;

@@ -24,7 +24,7 @@ pub(crate) struct DumpSchedule {
     coarsest: AtomicU64,
     triggers: LockedValue<{ rank::TRIGGERS }, DumpTriggers>,
     /// The pending work: the number of a dump's reason + 1, `SCAN_PENDING`, or [`NOTHING_PENDING`].
-    pending: AtomicU8,
+    pub(crate) pending: AtomicU8,
     dumper: OnceLock<&'static dyn DueDumper>,
     allocated: AtomicU64,
     freed: AtomicU64,

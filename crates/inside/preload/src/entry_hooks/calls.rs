@@ -1,15 +1,18 @@
 //! The code that a jump at the entry of an allocator's function leads to.
 //!
 //! The stub of a function puts the address of its [`HookedFunction`] into r10, which no call passes
-//! an argument in, or pushes it, and jumps to one of three hooks. A hook calls the function through
-//! its trampoline. Two do so from assembly, so that an exception may pass, and so that the
-//! function's arguments stay as they are. Only the outermost call of a thread is recorded.
+//! an argument in, or pushes it, and jumps to one of these hooks, or of those in `fast_calls.rs`. A
+//! hook calls the function through its trampoline. Most do so from assembly, so that an exception
+//! may pass, and so that the function's arguments stay as they are. Only the outermost call of a
+//! thread is recorded.
 
 use std::arch::naked_asm;
 use std::arch::x86_64::__cpuid_count;
 
 use heapprof_allocators::AllocatorCall;
 use heapprof_engine::{CallSite, ENGINE};
+
+use super::fast_calls::{allocation_hook, free_hook};
 
 /// Maximum number of arguments of an allocator's function.
 const MAX_ARGUMENTS: usize = 6;
@@ -37,10 +40,13 @@ pub(super) fn hook_for(call: Option<AllocatorCall>, keeps_registers: bool) -> Op
         let has_room = saved_vector_state_len().is_some_and(|len| len <= VECTOR_STATE_SPACE);
         return has_room.then_some(keeping_hook as *const () as usize);
     }
-    Some(match resizes(call?) {
-        false => call_hook as *const () as usize,
-        true => resize_hook as *const () as usize,
-    })
+    let hook = match call? {
+        AllocatorCall::Allocate { size: 0 } => allocation_hook,
+        AllocatorCall::Free { block: 0 } => free_hook,
+        call if resizes(call) => resize_hook,
+        _ => call_hook,
+    };
+    Some(hook as *const () as usize)
 }
 
 /// Whether a call resizes a block.
@@ -103,7 +109,7 @@ macro_rules! pass_call {
 
 /// Hook of a function that allocates or frees.
 #[unsafe(naked)]
-unsafe extern "C" fn call_hook() {
+pub(super) unsafe extern "C" fn call_hook() {
     naked_asm!(
         ".cfi_startproc",
         save_call!(),
