@@ -4,7 +4,7 @@
 mod x86_64;
 
 pub(crate) use x86_64::registers::{
-    RETURN_ADDRESS, StoppedCall, ThreadRegisters, UnwoundRegisters,
+    MAX_CALL_LEN, RETURN_ADDRESS, StoppedCall, ThreadRegisters, UnwoundRegisters, may_end_with_call,
 };
 pub(crate) use x86_64::stub;
 pub(crate) use x86_64::{IO_PGETEVENTS, SYSTEM_CALL};

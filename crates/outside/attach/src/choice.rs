@@ -240,6 +240,20 @@ impl<'a> SafeThreadSelector<'a> {
         words.is_none_or(|words| words.iter().any(|&word| contains_address(places, word)))
     }
 
+    /// Whether a thread is in one of the ranges `places`, or may return there: its stack has an
+    /// address there that is not only left from an earlier call.
+    fn may_be_in(&self, places: &[Range<u64>], pc: u64, stack: u64) -> bool {
+        let words = self.stack_words(stack, MAX_STACK_SCAN);
+        contains_address(places, pc)
+            || words.is_none_or(|words| {
+                let behind = (stack & !7) + 8;
+                let mut words = words.iter().zip((behind..).step_by(8));
+                words.any(|(&word, sp)| {
+                    contains_address(places, word) && !self.tables.is_left_over(word, sp)
+                })
+            })
+    }
+
     /// Reads the words of a thread's stack, from the address `stack` on, and at most `most` bytes.
     /// Returns `None` if it can't be read.
     fn stack_words(&self, stack: u64, most: u64) -> Option<Vec<u64>> {
@@ -302,7 +316,7 @@ impl<'a> SafeThreadSelector<'a> {
                 .into_iter()
                 .any(|call| contains_address(&self.forbidden_code, call)),
             // The thread runs code without an unwinding table.
-            None => !self.is_in(&self.forbidden_code, pc, stack),
+            None => !self.may_be_in(&self.forbidden_code, pc, stack),
         }
     }
 }
@@ -365,6 +379,23 @@ mod tests {
                 assert_eq!(calls[0], stopped.registers()[16]);
                 let is_code = |at: &u64| process.map_of(*at).is_some_and(|map| map.is_code);
                 assert!(calls.iter().all(is_code), "{calls:x?}");
+                // The addresses that the thread returns to are found where they are.
+                let words = selector.stack_words(stack, MAX_STACK_SCAN).unwrap();
+                let returns: Vec<bool> = words
+                    .iter()
+                    .zip((stack + 8..).step_by(8))
+                    .filter(|(word, _)| calls[1..].contains(word))
+                    .map(|(&word, sp)| selector.tables.is_left_over(word, sp))
+                    .collect();
+                assert!(returns.contains(&false), "{returns:?} {calls:x?}");
+                // The start of a function is no such address, and a return address is none elsewhere.
+                let start = process.symbol("malloc").unwrap().address;
+                assert!(selector.tables.is_left_over(start, stack));
+                assert!(
+                    selector
+                        .tables
+                        .is_left_over(calls[1], process.map_of(stack).unwrap().end - 64)
+                );
                 let at = process.system_call().unwrap();
                 let before = stopped.registers();
                 let own = stopped.call(at, libc::SYS_getpid, [0; 6]).unwrap();

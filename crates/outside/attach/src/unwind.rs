@@ -15,7 +15,7 @@ use gimli::{
 use heapprof_memory::Memory;
 use heapprof_process::maps;
 
-use crate::arch::{RETURN_ADDRESS, UnwoundRegisters};
+use crate::arch::{MAX_CALL_LEN, RETURN_ADDRESS, UnwoundRegisters, may_end_with_call};
 use crate::process::TargetProcess;
 
 /// Maximum number of calls in a stack. A longer stack is not walked to its end.
@@ -72,6 +72,34 @@ impl<'a> EhFrameTables<'a> {
         None
     }
 
+    /// Whether an address on a stack is only left from an earlier call: no call leads there, or the
+    /// calls above it do not. `sp` is the address behind it. If that can't be found out, the address
+    /// counts as one that the thread returns to.
+    pub(crate) fn is_left_over(&self, address: u64, sp: u64) -> bool {
+        let mut state = UnwoundRegisters::at_return(address, sp);
+        let mut context = UnwindContext::new();
+        for _ in 0..MAX_CALLS {
+            if !self.is_behind_call(state.pc) {
+                return true;
+            }
+            match self.step(&state, state.pc.wrapping_sub(1), &mut context) {
+                Some(Some(next)) if next.sp > state.sp => state = next,
+                _ => return false,
+            }
+        }
+        false
+    }
+
+    /// Whether a call may return to an address.
+    fn is_behind_call(&self, address: u64) -> bool {
+        let mut code = [0; MAX_CALL_LEN];
+        let maps = &self.process.maps;
+        let mut code_maps = maps.iter().filter(|map| map.is_code);
+        let is_code = code_maps.any(|map| map.range().contains(&address));
+        let from = address.wrapping_sub(MAX_CALL_LEN as u64);
+        is_code && (!self.process.memory().read(from, &mut code) || may_end_with_call(code))
+    }
+
     /// Returns the caller of a call; `Some(None)` if the call is the outermost one.
     fn step(
         &self,
@@ -105,7 +133,7 @@ impl<'a> EhFrameTables<'a> {
         for (register, value) in &mut kept {
             match row.register(*register) {
                 Some(RegisterRule::Offset(offset)) => {
-                    *value = memory.u64(frame.wrapping_add_signed(offset))?;
+                    *value = Some(memory.u64(frame.wrapping_add_signed(offset))?);
                 }
                 // A call preserves registers that its table does not name.
                 None | Some(RegisterRule::SameValue | RegisterRule::Undefined) => {}

@@ -112,6 +112,21 @@ impl ThreadRegisters {
     }
 }
 
+/// Maximum number of bytes of a call instruction.
+pub(crate) const MAX_CALL_LEN: usize = 7;
+
+/// Whether code may end with a call instruction.
+pub(crate) fn may_end_with_call(code: [u8; MAX_CALL_LEN]) -> bool {
+    const DIRECT_CALL: u8 = 0xe8;
+    const INDIRECT_CALL: u8 = 0xff;
+    /// The field of the second byte that tells a call from the other instructions of the group.
+    const CALL_FIELD: u8 = 2;
+    let pairs = code.windows(2);
+    let mut indirect =
+        pairs.filter(|pair| pair[0] == INDIRECT_CALL && pair[1] >> 3 & 7 == CALL_FIELD);
+    code[MAX_CALL_LEN - 5] == DIRECT_CALL || indirect.next().is_some()
+}
+
 /// The column of an unwinding table that has the location of the return address.
 pub(crate) const RETURN_ADDRESS: Register = X86_64::RA;
 
@@ -120,7 +135,8 @@ pub(crate) const RETURN_ADDRESS: Register = X86_64::RA;
 pub(crate) struct UnwoundRegisters {
     pub(crate) pc: u64,
     pub(crate) sp: u64,
-    pub(crate) saved_registers: [(Register, u64); 6],
+    /// The values are `None` if they are not known.
+    pub(crate) saved_registers: [(Register, Option<u64>); 6],
 }
 
 impl UnwoundRegisters {
@@ -131,14 +147,25 @@ impl UnwoundRegisters {
             pc: registers[16],
             sp: registers[7],
             saved_registers: [
-                (X86_64::RBX, registers[1]),
-                (X86_64::RBP, registers[6]),
-                (X86_64::R12, registers[12]),
-                (X86_64::R13, registers[13]),
-                (X86_64::R14, registers[14]),
-                (X86_64::R15, registers[15]),
+                (X86_64::RBX, Some(registers[1])),
+                (X86_64::RBP, Some(registers[6])),
+                (X86_64::R12, Some(registers[12])),
+                (X86_64::R13, Some(registers[13])),
+                (X86_64::R14, Some(registers[14])),
+                (X86_64::R15, Some(registers[15])),
             ],
         }
+    }
+
+    /// Returns the position of a call of which only the return address and the stack pointer are
+    /// known.
+    pub(crate) fn at_return(pc: u64, sp: u64) -> Self {
+        let mut position = Self::from_letter(&[0; REGISTER_COUNT]);
+        (position.pc, position.sp) = (pc, sp);
+        for (_, value) in &mut position.saved_registers {
+            *value = None;
+        }
+        position
     }
 
     /// Returns the value of a register that a call preserves; `None` for any other register.
@@ -149,7 +176,7 @@ impl UnwoundRegisters {
                 .saved_registers
                 .iter()
                 .find(|kept| kept.0 == other)
-                .map(|kept| kept.1),
+                .and_then(|kept| kept.1),
         }
     }
 }
