@@ -2,6 +2,7 @@
 //! hazard of docs/dev/attach.md. `attach/refused.rs` tests which programs are refused.
 
 mod container;
+mod entries;
 mod python;
 mod refused;
 mod state;

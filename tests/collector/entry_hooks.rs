@@ -11,7 +11,7 @@ use heapprof_tests::fixtures::{json, rows_of};
 use heapprof_tests::harness::{Run, heapprof};
 
 /// An allocator with jemalloc's names and a prefix. Its functions call each other.
-const ALLOCATOR: &str = r#"
+pub(crate) const ALLOCATOR: &str = r#"
     #include <errno.h>
     #include <pthread.h>
     #include <string.h>

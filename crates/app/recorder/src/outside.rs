@@ -14,9 +14,11 @@ use heapprof_files::FileOwner;
 use heapprof_live::{CoreLedger, LiveError, LiveProcess, LiveProcessSummary, SharedLedger};
 use heapprof_profile::{Profile, recording_texts};
 use heapprof_symbolize::SymbolizeOptions;
+use heapprof_text::printable;
 use rustix::fs::fstat;
 use rustix::process::geteuid;
 
+use crate::hooked_allocators::describe_hooked;
 use crate::records;
 use crate::rights::{ProcessNamer, ProcessRights, RightsLedger};
 use crate::root_folder::{FileId, other_root};
@@ -284,6 +286,27 @@ pub fn add_script_comment(profile: &mut Profile, command_line: &[u8]) {
 pub fn add_command_line_comment(profile: &mut Profile, command_line: &[u8]) {
     let whole = recording_texts::command_line(&program(profile), command_line);
     add_comments(profile, whole);
+}
+
+/// Adds the comments about a recording of a program that ran already: how long ago it began, and the
+/// allocators inside files that the library has found there, as comments.
+pub fn add_attachment_comments(profile: &mut Profile, since: Duration, allocators: &[String]) {
+    let since = format!("{:.1} s", since.as_secs_f64());
+    let own = [
+        format!("attached: {since} before the end, while the program ran"),
+        "attached: blocks allocated before are not in it, nor are their frees".to_string(),
+    ];
+    let allocators = allocators
+        .iter()
+        .map(|comment| printable(comment).into_owned());
+    add_comments(profile, own.into_iter().chain(allocators));
+}
+
+/// Describes the allocators inside files that a profile has the blocks of; `None` if there are
+/// none.
+pub fn describe_allocators(profile: &Profile) -> Option<String> {
+    let comments = profile.comment.iter().map(|&text| profile.text(text));
+    describe_hooked(&comments.map(str::to_string).collect::<Vec<_>>())
 }
 
 /// Returns the program of a profile, from the profile's comments.

@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 /// Magic bytes at the start of an attachment's region.
 pub const LETTER_MAGIC: [u8; 16] = *b"heapprof region\n";
 /// Version of this layout. A letter of any other version is refused.
-pub const LETTER_VERSION: u32 = 4;
+pub const LETTER_VERSION: u32 = 5;
 /// Number of bytes of code at the start of the region. The letter follows.
 pub const CODE_LEN: usize = 4096;
 /// Offset of the saved processor state from the beginning of the letter. The length of the state
@@ -26,7 +26,7 @@ pub const REGION_LEN: usize = 384 << 10;
 pub mod request {
     /// Request: begin a recording.
     pub const ATTACH: u32 = 1;
-    /// Request: end the recording, and restore every slot (pointer to an allocation function).
+    /// Request: end the recording, and restore every slot (pointer to a function).
     pub const DETACH: u32 = 2;
 }
 
@@ -85,6 +85,17 @@ pub mod failure {
     pub const FORKED: u32 = 12;
     /// Reason: the program has sandboxed itself, so no further system calls may be made in it.
     pub const SANDBOXED: u32 = 10;
+}
+
+/// Reasons why slots of malloc's family were changed, and not the functions' entries. The value 0
+/// means that the entries have jumps.
+pub mod slots_reason {
+    /// Reason: the library can't write to the program's code.
+    pub const CODE_NOT_WRITABLE: u32 = 1;
+    /// Reason: a function of malloc's family can't have a jump.
+    pub const NO_JUMP: u32 = 2;
+    /// Reason: the attacher can't write jumps.
+    pub const NOT_WANTED: u32 = 3;
 }
 
 /// Number of registers in a letter: rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, r8 to r15, rip, and the
@@ -153,8 +164,30 @@ pub struct AttachLetter {
     pub errno: AtomicU32,
     /// Whether the attacher has taken the file in [`file`](Self::file).
     pub is_file_taken: AtomicU32,
-    /// Number of the program's slots (pointers to allocation functions) that lead to the library.
+    /// Number of the program's slots (pointers to functions) that lead to the library.
     pub slots: AtomicU32,
+    /// Whether the attacher can write jumps to the entries of functions, so that the slots of
+    /// malloc's family need not change.
+    pub may_write_entries: u32,
+    /// Which allocators inside files get jumps, as the bits of a choice.
+    pub allocators: u32,
+    /// Why the slots of malloc's family lead to the library, and not jumps at the functions'
+    /// entries: one of [`slots_reason`], or 0.
+    pub slots_reason: AtomicU32,
+    /// Number of objects that were loaded when the library planned the jumps.
+    pub object_count: AtomicU32,
+    /// Sum of the addresses of these objects.
+    pub object_sum: AtomicU64,
+    /// Address of a byte that the attacher sets to 1 if other objects are loaded when it writes
+    /// the jumps.
+    pub missed_at: AtomicU64,
+    /// Address of the [table](crate::entry_patch) of jumps; 0 if there is none.
+    pub entry_patches: AtomicU64,
+    /// Address of the text with the allocators inside files that were found, a comment of a
+    /// profile in each line.
+    pub allocator_text: AtomicU64,
+    /// Number of bytes of this text.
+    pub allocator_text_len: AtomicU64,
     /// Whether an attacher has attached to the program, or to a program from which it was forked.
     pub is_attached: AtomicU32,
     /// Id of the attacher: the process that is attached to the program. 0 if there is none.

@@ -1,7 +1,11 @@
 //! Attaching to a program that was not started with the library: the attaching process writes a
-//! letter (`heapprof-abi`), and this module answers it by changing the program's import slots.
+//! letter (`heapprof-abi`), and this module answers it.
 //!
-//! * `attach/slots.rs`: the slots through which objects call malloc.
+//! Allocators get jumps at the entries of their functions (`entry_hooks.rs`), which the attaching
+//! process writes. Other functions are reached through the import slots of objects, which this
+//! module changes. If the code can't be written, malloc is reached through slots, too.
+//!
+//! * `attach/slots.rs`: the slots through which objects call functions.
 //! * `attach/hooks.rs`: the hooks that the slots are pointed at.
 //! * `attach/opened_objects.rs`: objects that are loaded later.
 
@@ -13,8 +17,9 @@ use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use heapprof_abi::letter::{
-    AttachLetter, LETTER_VERSION, failure, progress, request, stopped_call,
+    AttachLetter, LETTER_VERSION, failure, progress, request, slots_reason, stopped_call,
 };
+use heapprof_allocators::AllocatorChoice;
 use heapprof_engine::{
     DumpOutput, ENGINE, FrameChoice, LedgerRecipient, LedgerTaker, MAX_PERIOD, RecordingMode,
     RecordingOptions,
@@ -24,7 +29,7 @@ use heapprof_platform::sys;
 use self::hooks::HOOKS;
 use self::slots::{ImportSlot, SettledObjects};
 use crate::loader_objects::{LoaderObject, each_object};
-use crate::{allocator, atfork, end, operators, real_functions, start};
+use crate::{allocator, atfork, end, entry_hooks, operators, real_functions, start};
 use heapprof_providers::{interpreters, python};
 
 /// Maximum time in milliseconds to wait until the attaching process takes the ledger's file. It is
@@ -51,6 +56,12 @@ pub struct AttachState {
     behind: [AtomicUsize; HOOKS.len()],
     /// Whether the library that defines malloc defines C++'s operators, too.
     has_operators: AtomicBool,
+    /// The first object that defines malloc: its base, and the address of its dynamic section.
+    malloc_object: [AtomicUsize; 2],
+    /// Whether this object is the program itself.
+    is_own_malloc: AtomicBool,
+    /// Whether malloc's family is reached by jumps at its entries, and not through slots.
+    uses_entries: AtomicBool,
     /// The letter that is being answered; null if there is none.
     letter: AtomicPtr<AttachLetter>,
 }
@@ -63,6 +74,9 @@ pub static ATTACH_STATE: AttachState = AttachState {
     is_ready: AtomicBool::new(false),
     behind: [const { AtomicUsize::new(0) }; HOOKS.len()],
     has_operators: AtomicBool::new(false),
+    malloc_object: [const { AtomicUsize::new(0) }; 2],
+    is_own_malloc: AtomicBool::new(false),
+    uses_entries: AtomicBool::new(false),
     letter: AtomicPtr::new(std::ptr::null_mut()),
 };
 
@@ -155,13 +169,15 @@ impl AttachState {
         }
         self.prepare()?;
         start::set_attached(opened_objects::at_allocation);
+        let jump_count = self.prepare_entries(letter)?;
         let led = self.with_slots(MAX_LOCK_ATTEMPTS, || {
             self.is_there.store(true, Ordering::Relaxed);
             self.lead()
         });
         let led = led.ok_or(failure::BUSY)?;
         letter.slots.store(led, Ordering::Relaxed);
-        if led == 0 {
+        if led == 0 && jump_count == 0 {
+            entry_hooks::end_for_attacher();
             self.give_back()?;
             return Err(failure::NO_SLOTS);
         }
@@ -175,6 +191,7 @@ impl AttachState {
         let started = start::begin_recording(options);
         self.letter.store(std::ptr::null_mut(), Ordering::Release);
         if !started {
+            entry_hooks::end_for_attacher();
             python::PYTHON_OBJECTS.give_back();
             self.give_back()?;
             return Err(failure::NOT_BEGUN);
@@ -182,10 +199,48 @@ impl AttachState {
         Ok(())
     }
 
+    /// Prepares jumps at the entries of allocators, which the attaching process writes. Returns
+    /// their number. If malloc's family can't have any, its slots are to be changed.
+    fn prepare_entries(&self, letter: &AttachLetter) -> Result<usize, u32> {
+        let relaxed = Ordering::Relaxed;
+        let [base, dynamic] = &self.malloc_object;
+        let malloc_object = (base.load(relaxed), dynamic.load(relaxed));
+        let choice = u8::try_from(letter.allocators).map(AllocatorChoice::from_bits);
+        let plan = match (letter.may_write_entries, choice) {
+            (0, _) | (_, Err(_)) => Err(slots_reason::NOT_WANTED),
+            (_, Ok(choice)) => entry_hooks::prepare_for_attacher(choice, malloc_object)
+                .ok_or(slots_reason::CODE_NOT_WRITABLE),
+        };
+        let reason = match &plan {
+            Ok(plan) if plan.hooks_malloc => 0,
+            Ok(_) => slots_reason::NO_JUMP,
+            Err(reason) => *reason,
+        };
+        self.uses_entries.store(reason == 0, relaxed);
+        letter.slots_reason.store(reason, relaxed);
+        if reason != 0 && self.is_own_malloc.load(relaxed) {
+            entry_hooks::end_for_attacher();
+            return Err(failure::OWN_MALLOC);
+        }
+        let Ok(plan) = plan else {
+            letter.entry_patches.store(0, relaxed);
+            return Ok(0);
+        };
+        letter.entry_patches.store(plan.table as u64, relaxed);
+        let count = u32::try_from(plan.object_count).unwrap_or(u32::MAX);
+        letter.object_count.store(count, relaxed);
+        letter.object_sum.store(plan.object_sum as u64, relaxed);
+        letter.missed_at.store(plan.missed_mark as u64, relaxed);
+        show_allocators(letter);
+        Ok(plan.jump_count)
+    }
+
     fn detach(&self, letter: &AttachLetter) -> Result<(), u32> {
         if !self.is_there() && !self.is_child.load(Ordering::Relaxed) {
             return Err(failure::NOT_ATTACHED);
         }
+        entry_hooks::end_for_attacher();
+        show_allocators(letter);
         ENGINE.lifecycle().stop();
         python::PYTHON_OBJECTS.give_back();
         let given = self.give_back()?;
@@ -218,7 +273,7 @@ impl AttachState {
 
     /// Finds the first definition of each hooked function, as the loader does.
     fn find(&self) -> Result<(), u32> {
-        let (mut own_malloc, mut malloc_in, mut news_in) = (false, 0, 0);
+        let (mut malloc_in, mut news_in) = (0, 0);
         let own = (&raw const ATTACH_STATE) as u64;
         let mut number = 0;
         each_object(|shown| {
@@ -236,7 +291,12 @@ impl AttachState {
                 behind.store(found as usize, Ordering::Relaxed);
                 match hook.name {
                     name if name == c"malloc" => {
-                        own_malloc = shown.is_executable;
+                        self.is_own_malloc
+                            .store(shown.is_executable, Ordering::Relaxed);
+                        let found = [shown.object.base, shown.object.dynamic];
+                        for (word, found) in self.malloc_object.iter().zip(found) {
+                            word.store(found as usize, Ordering::Relaxed);
+                        }
                         malloc_in = number;
                     }
                     name if name == c"_Znwm" => news_in = number,
@@ -244,9 +304,6 @@ impl AttachState {
                 }
             }
         });
-        if own_malloc {
-            return Err(failure::OWN_MALLOC);
-        }
         if malloc_in == 0 {
             return Err(failure::NO_SLOTS);
         }
@@ -327,7 +384,11 @@ impl AttachState {
         let ImportSlot { hook, leads_to, .. } = slot;
         let ours = hook.ours as *const c_void as u64;
         let behind = self.real_function(hook.name) as u64;
-        if behind == 0 || hook.is_operator && !self.has_operators.load(Ordering::Relaxed) {
+        let has_jump = hook.is_allocator && self.uses_entries.load(Ordering::Relaxed);
+        if has_jump
+            || behind == 0
+            || hook.is_operator && !self.has_operators.load(Ordering::Relaxed)
+        {
             return None;
         }
         // A slot that was not used yet leads into its own object, which then asks the loader.
@@ -364,6 +425,16 @@ impl AttachState {
         });
         given.ok_or(failure::BUSY)
     }
+}
+
+/// Shows the attaching process the allocators inside files that were found.
+fn show_allocators(letter: &AttachLetter) {
+    // The process reads it when the letter is answered, and each letter has its own.
+    let text = Box::leak(ENGINE.dumps().hooked_allocator_text().into_boxed_str());
+    let at = text.as_ptr() as u64;
+    letter.allocator_text.store(at, Ordering::Relaxed);
+    let len = text.len() as u64;
+    letter.allocator_text_len.store(len, Ordering::Relaxed);
 }
 
 /// Converts a letter's request to recording options.
@@ -427,6 +498,7 @@ unsafe extern "C" fn after_fork_in_child() {
         ATTACH_STATE.is_child.store(true, Ordering::Relaxed);
     }
     start::scan_at_next_allocation(false);
+    entry_hooks::end_in_child();
     python::PYTHON_OBJECTS.give_back();
     end::forget_end();
     ENGINE.forks().in_child();

@@ -11,6 +11,9 @@
 //! objects, and after it has mapped an object, before it runs any code of it. This function gets a
 //! jump, too.
 //!
+//! If a process attaches to a running program, all threads have to be stopped when the jumps are
+//! written. So the library only prepares them (`patch_table.rs`), and the process writes them.
+//!
 //! What is written: the text of the functions, through /proc/self/mem, so that no page is writable
 //! and executable at once; and pages of stubs and trampolines within reach of the functions, which
 //! are executable once they are complete.
@@ -20,6 +23,7 @@ mod fast_calls;
 mod functions;
 mod object_file;
 mod objects;
+mod patch_table;
 mod plan;
 mod stubs;
 mod turn;
@@ -32,8 +36,10 @@ use heapprof_engine::{ENGINE, is_inside_engine};
 use heapprof_platform::loader;
 use heapprof_platform::stack_switch::OwnStack;
 use heapprof_platform::sys::{self, EngineFile};
-use objects::SearchedObjects;
+use objects::{CopiedObject, SearchedObjects};
 use turn::SearchTurn;
+
+use crate::loader_objects::each_object;
 
 /// The allocators inside files that are to be hooked, as bits.
 static CHOICE: AtomicU8 = AtomicU8::new(AllocatorChoice::NONE.to_bits());
@@ -65,6 +71,76 @@ pub fn install() {
     if choice() != AllocatorChoice::NONE && has_one_thread() {
         ENGINE.lifecycle().with_guard_and_signals_blocked(update);
     }
+}
+
+/// What is prepared for a process that attaches.
+pub struct AttacherPlan {
+    /// Address of the table of jumps.
+    pub table: usize,
+    /// Number of jumps.
+    pub jump_count: usize,
+    /// Address of the mark that objects may be loaded without a search.
+    pub missed_mark: usize,
+    /// Number of loaded objects.
+    pub object_count: usize,
+    /// Sum of the addresses of these objects and of their dynamic sections.
+    pub object_sum: usize,
+    /// Whether the function malloc that the program's symbols lead to is among the functions.
+    pub hooks_malloc: bool,
+}
+
+/// Prepares hooks for a process that attaches, which writes the jumps. `malloc_object` has the
+/// address of the first object that defines malloc, and of its dynamic section. Returns `None` if
+/// the program's code can't be written, or if another thread searches objects for long.
+pub fn prepare_for_attacher(
+    choice: AllocatorChoice,
+    malloc_object: (usize, usize),
+) -> Option<AttacherPlan> {
+    if !stubs::can_write_code() || !TURN.begin_search() {
+        return None;
+    }
+    request(choice);
+    let table = patch_table::begin_use();
+    let (mut listed, mut object_sum) = (Vec::new(), 0_usize);
+    each_object(|object| {
+        let id = (object.base as usize, object.object.dynamic as usize);
+        object_sum = object_sum.wrapping_add(id.0).wrapping_add(id.1);
+        listed.push(CopiedObject {
+            id,
+            path: object.path.to_owned(),
+            is_program: object.is_executable,
+        });
+    });
+    let mut hooks_malloc = false;
+    if let Ok(mut objects) = OBJECTS.try_lock() {
+        STACK.run(|| objects.prepare_for_attacher(&listed));
+        hooks_malloc = objects.hooks_malloc_of(malloc_object);
+    }
+    TURN.end();
+    Some(AttacherPlan {
+        table,
+        jump_count: patch_table::len(),
+        missed_mark: WAS_MISSED.as_ptr() as usize,
+        object_count: listed.len(),
+        object_sum,
+        hooks_malloc,
+    })
+}
+
+/// Ends the search for objects that are loaded later. The process that attached takes the jumps
+/// away.
+pub fn end_for_attacher() {
+    let has_turn = TURN.begin_search();
+    end();
+    if has_turn {
+        TURN.end();
+    }
+}
+
+/// Forgets a search that another thread made when this process was forked.
+pub fn end_in_child() {
+    end();
+    TURN.end();
 }
 
 /// Waits for the end of a search, and lets none begin until [`after_fork`] is called.

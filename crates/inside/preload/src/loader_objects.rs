@@ -14,6 +14,8 @@ use heapprof_memory::loaded_modules::LoadedObject;
 pub struct LoaderObject<'a> {
     pub object: LoadedObject,
     pub headers: &'a [libc::Elf64_Phdr],
+    /// The path of the file as the loader knows it.
+    pub path: &'a CStr,
     /// What is added to the addresses in the object's file.
     pub base: u64,
     /// Whether the object is the program's executable.
@@ -52,12 +54,18 @@ pub fn each_until(mut look: LoaderObjectVisitor<'_>) {
             // SAFETY: the object's headers, which stay for as long as this call.
             false => unsafe { std::slice::from_raw_parts(info.dlpi_phdr, count) },
         };
+        let path = match info.dlpi_name.is_null() {
+            true => c"",
+            // SAFETY: the loader's text, which stays as long.
+            false => unsafe { CStr::from_ptr(info.dlpi_name) },
+        };
         let base = info.dlpi_addr;
         let dynamic = headers.iter().find(|of| of.p_type == libc::PT_DYNAMIC);
         let dynamic = dynamic.map_or(0, |of| base.wrapping_add(of.p_vaddr));
         let mut shown = LoaderObject {
             object: LoadedObject::at(base, dynamic),
             headers,
+            path,
             base,
             is_executable: false,
         };

@@ -13,8 +13,8 @@ use crate::Memory;
 pub struct LoadedObject {
     /// The difference between an address of the object in memory and the address in its file.
     pub base: u64,
-    /// Address of the object's dynamic section.
-    dynamic: u64,
+    /// Address of the object's dynamic section; 0 if it has none.
+    pub dynamic: u64,
 }
 
 /// A symbol that a loaded object defines.

@@ -6,5 +6,6 @@ mod x86_64;
 pub(crate) use x86_64::registers::{
     MAX_CALL_LEN, RETURN_ADDRESS, StoppedCall, ThreadRegisters, UnwoundRegisters, may_end_with_call,
 };
+pub(crate) use x86_64::signal_frame;
 pub(crate) use x86_64::stub;
 pub(crate) use x86_64::{IO_PGETEVENTS, SYSTEM_CALL};

@@ -1,9 +1,8 @@
 //! Replaces `target.rs` on machines other than x86-64, where no program can be attached to.
 
 use std::convert::Infallible;
-use std::time::Duration;
 
-use crate::attach_options::{AttachOptions, AttachOutcome};
+use crate::attach_options::{AttachOptions, AttachOutcome, DetachOutcome};
 use crate::error::AttachError;
 
 /// A program that can be attached to: there is none on this kind of machine.
@@ -35,7 +34,7 @@ impl AttachTarget {
     ///
     /// # Errors
     /// None.
-    pub fn detach(self) -> Result<(u32, Duration), AttachError> {
+    pub fn detach(self) -> Result<DetachOutcome, AttachError> {
         match self.0 {}
     }
 }

@@ -98,6 +98,9 @@ pub enum AttachError {
     /// No thread could be diverted safely within this number of seconds.
     #[error("none of its threads reached a safe place within {0} seconds; try again")]
     NoSafeThread(u64),
+    /// The threads could not all be stopped at once within this number of seconds.
+    #[error("its threads could not all be stopped at once within {0} seconds")]
+    NotAllStopped(u64),
     /// The diverted thread did not come back within this number of seconds.
     #[error("the diverted thread has not finished after {0} seconds; it will finish by itself")]
     NoAnswer(u64),

@@ -3,8 +3,9 @@
 //! One thread of the program is stopped by ptrace, at an instruction where it has taken no lock
 //! that loading needs. The thread maps a region, and is resumed. The stub and the library are
 //! written into the region, and the thread is diverted to the stub. There it loads the library, and
-//! then resumes its work. The loaded library redirects the program's slots (pointers to functions
-//! of malloc) to itself. No instruction of the program is changed, and no other thread is stopped.
+//! then resumes its work. The loaded library prepares hooks for the entries of allocators. Then all
+//! threads are stopped for a moment, and jumps to the hooks are written. If the program's code
+//! can't be written, the library redirects the program's slots (pointers to functions of malloc).
 //! docs/dev/attach.md explains the purpose of each step.
 //!
 //! The program's data is not trusted. This crate must not depend on reports, SQLite or the command
@@ -21,6 +22,8 @@ mod c_library;
 mod child_process;
 #[cfg(target_arch = "x86_64")]
 mod choice;
+#[cfg(target_arch = "x86_64")]
+mod entries;
 #[cfg(target_arch = "x86_64")]
 mod filter;
 #[cfg(all(test, target_arch = "x86_64"))]
@@ -42,6 +45,8 @@ mod program_file;
 #[cfg(target_arch = "x86_64")]
 mod region;
 #[cfg(target_arch = "x86_64")]
+mod signal_frames;
+#[cfg(target_arch = "x86_64")]
 mod suspended_thread;
 #[cfg_attr(not(target_arch = "x86_64"), path = "elsewhere.rs")]
 mod target;
@@ -50,7 +55,7 @@ mod thread;
 #[cfg(target_arch = "x86_64")]
 mod unwind;
 
-pub use attach_options::{AttachOptions, AttachOutcome};
+pub use attach_options::{AttachOptions, AttachOutcome, DetachOutcome, SlotsReason};
 pub use error::AttachError;
 #[cfg(target_arch = "x86_64")]
 pub use suspended_thread::SuspendedThread;

@@ -183,6 +183,24 @@ impl TargetProcess {
         self.memory.memory()
     }
 
+    /// Reads the process's mappings as they are now.
+    pub(crate) fn read_maps(&self) -> Result<Vec<u8>, AttachError> {
+        read(self.pid, "maps")
+    }
+
+    /// Returns the number of the objects that are loaded now, and the sum of their addresses and of
+    /// those of their dynamic sections.
+    pub(crate) fn loaded_objects(&self) -> (u32, u64) {
+        let executable = self.objects.first().copied();
+        let all = executable.into_iter().flat_map(|executable| {
+            loaded_modules::objects_from_executable(self.memory(), executable)
+        });
+        all.take(MAX_OBJECTS).fold((0, 0), |(count, sum), object| {
+            let sum = u64::wrapping_add(sum, object.base);
+            (count + 1, sum.wrapping_add(object.dynamic))
+        })
+    }
+
     /// Finds the loader, and the objects that it has loaded.
     fn find_loader(&mut self) -> Result<(), AttachError> {
         const AT_BASE: u64 = 7;

@@ -5,19 +5,20 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use heapprof_abi::letter::{
-    AttachLetter, LETTER_VERSION, LIBRARY_PATH_PREFIX, failure, progress, request,
+    AttachLetter, LETTER_VERSION, LIBRARY_PATH_PREFIX, failure, progress, request, slots_reason,
 };
+use heapprof_memory::Memory;
 use heapprof_process::{is_there, start_ticks, status};
 
 use crate::arch::stub;
-use crate::attach_options::{AttachOptions, AttachOutcome};
+use crate::attach_options::{AttachOptions, AttachOutcome, DetachOutcome, SlotsReason};
 use crate::c_library::CLibrary;
 use crate::choice::SafeThreadSelector;
 use crate::error::AttachError;
 use crate::loader_functions::LoaderFunctions;
 use crate::process::{TargetProcess, has_filter, is_ours};
 use crate::region::{AttachRegion, field, map};
-use crate::{child_process, filter, late_library, musl, process_file};
+use crate::{child_process, entries, filter, late_library, musl, process_file};
 
 /// How long a diverted thread may take to come back.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -129,12 +130,11 @@ impl AttachTarget {
         run_in_own_thread(|| self.attach_here(library, wish))
     }
 
-    /// Detaches from the program: stops recording, and restores the program's slots. Returns the
-    /// number of slots, and how long the thread that restored them was suspended.
+    /// Detaches from the program: stops recording, and restores the program's code and slots.
     ///
     /// # Errors
     /// There may be no attachment, or detaching may be impossible now.
-    pub fn detach(self) -> Result<(u32, Duration), AttachError> {
+    pub fn detach(self) -> Result<DetachOutcome, AttachError> {
         run_in_own_thread(|| self.detach_here())
     }
 
@@ -192,22 +192,59 @@ impl AttachTarget {
             (field!(frames), wished.frames),
             (field!(by_thread), u32::from(wished.by_thread)),
             (field!(log), u32::from(wished.logs)),
+            (field!(allocators), wished.allocators.to_bits().into()),
+            (field!(may_write_entries), 1),
             (field!(request), request::ATTACH),
         ] {
             region.write(memory, at, &value.to_ne_bytes())?;
         }
         region.write(memory, field!(period), &period.to_ne_bytes())?;
         self.sign(region)?;
-        let (kept, held) = self.send(region, &choice, thread, wished.trusts_filter)?;
-        let slots = region.u32(memory, field!(slots))?;
+        let send = || self.send(region, &choice, thread, wished.trusts_filter);
+        let (mut kept, mut held) = send()?;
+        let mut reason = match region.u32(memory, field!(slots_reason))? {
+            0 => None,
+            slots_reason::NO_JUMP => Some(SlotsReason::NoJump),
+            _ => Some(SlotsReason::CodeNotWritable),
+        };
+        let stopped_for = match entries::write(&self.process, region) {
+            Ok(written) => written.stopped_for,
+            Err(error) => {
+                // Without jumps, nothing would be recorded.
+                reason = Some(SlotsReason::NotWritten(error.to_string()));
+                let write = |at, value: u32| region.write(memory, at, &value.to_ne_bytes());
+                write(field!(request), request::DETACH)?;
+                send()?;
+                write(field!(request), request::ATTACH)?;
+                write(field!(may_write_entries), 0)?;
+                (kept, held) = send()?;
+                Duration::ZERO
+            }
+        };
         let left_by = before.filter(|before| before.is_attached);
         let left_by = left_by.and_then(|before| before.owner);
         Ok(AttachOutcome {
             shared_ledger: kept,
-            slots,
+            slots_reason: reason,
+            allocators: self.allocators(region)?,
             suspended_for: held,
+            stopped_for,
             left_by,
         })
+    }
+
+    /// Reads the allocators that the library has found, as comments of a profile.
+    fn allocators(&self, region: AttachRegion) -> Result<Vec<String>, AttachError> {
+        const MAX_TEXT_LEN: u64 = 1 << 20;
+        let memory = self.process.memory();
+        let at = region.u64(memory, field!(allocator_text))?;
+        let len = region.u64(memory, field!(allocator_text_len))?;
+        let mut text = vec![0; len.min(MAX_TEXT_LEN) as usize];
+        if !memory.read(at, &mut text) {
+            return Ok(Vec::new());
+        }
+        let text = String::from_utf8_lossy(&text);
+        Ok(text.lines().map(str::to_string).collect())
     }
 
     /// Makes a thread of the program map the region. If the region exists, the thread only maps
@@ -248,19 +285,26 @@ impl AttachTarget {
         Ok([tid.into(), at])
     }
 
-    fn detach_here(&self) -> Result<(u32, Duration), AttachError> {
+    fn detach_here(&self) -> Result<DetachOutcome, AttachError> {
         let region = self.region.ok_or(AttachError::NotAttached)?;
         let memory = self.process.memory();
         let choice = SafeThreadSelector::new(&self.process, self.region)?;
         self.wait_for_last(region, &choice)?;
         let before = self.previous_attachment(region)?;
-        if !before.is_attached {
+        let mut slots = 0;
+        if before.is_attached {
+            region.write(memory, field!(request), &request::DETACH.to_ne_bytes())?;
+            // The calls that attaching needed were allowed.
+            self.send(region, &choice, before.thread, true)?;
+            slots = region.u32(memory, field!(slots))?;
+        } else if !before.is_loaded || !entries::are_there(&self.process, region) {
             return Err(AttachError::NotAttached);
         }
-        region.write(memory, field!(request), &request::DETACH.to_ne_bytes())?;
-        // The calls that attaching needed were allowed.
-        let (_, held) = self.send(region, &choice, before.thread, true)?;
-        Ok((region.u32(memory, field!(slots))?, held))
+        let restored = entries::restore(&self.process, region)?;
+        Ok(DetachOutcome {
+            restored: slots + restored.count,
+            allocators: self.allocators(region)?,
+        })
     }
 
     /// Reads the previous attachment from the letter.

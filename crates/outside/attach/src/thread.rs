@@ -194,6 +194,12 @@ impl StoppedThread {
         self.registers.place()
     }
 
+    /// Resumes the thread at another instruction. The thread must not be in a system call.
+    pub(crate) fn move_to(&mut self, at: u64) -> io::Result<()> {
+        self.registers.set_next_instruction(at);
+        self.write(&self.registers)
+    }
+
     /// Returns the number and the first argument of the system call in which the thread was
     /// stopped; `None` if it was stopped elsewhere.
     pub(crate) fn call_in_kernel(&self) -> Option<(i64, u64)> {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use heapprof_recorder::AllocatorChoice;
 
 use super::record::{FrameSelection, period, time};
 use super::{FileModeArgs, LogArgs};
@@ -31,8 +32,11 @@ pub(crate) struct AttachArgs {
     /// Which frames to keep in stacks with an interpreter such as Perl
     #[arg(long, value_enum, default_value_t = FrameSelection::Script, value_name = "WHICH")]
     pub(crate) frames: FrameSelection,
-    /// Put the whole command line of the program into the profile, with the passwords that it may
-    /// contain
+    /// Which allocators inside files to record: auto (all that are known), none, or names
+    #[arg(long, value_name = "LIST", default_value_t = AllocatorChoice::ALL)]
+    #[arg(value_parser = AllocatorChoice::parse)]
+    pub(crate) allocators: AllocatorChoice,
+    /// Put the whole command line of the program into the profile, with its passwords
     #[arg(long)]
     pub(crate) command_line: bool,
     /// Take a system call filter that can't be read to allow what attach needs, as those of Docker,

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use heapprof_attach::{AttachError, AttachOptions, AttachOutcome, AttachTarget};
+use heapprof_attach::{AttachError, AttachOptions, AttachOutcome, AttachTarget, DetachOutcome};
 use heapprof_files::{FileOwner, check_writable};
 use heapprof_live::{LiveProcess, LogSource, SharedLedger};
 use heapprof_process::{is_there, status};
 use heapprof_profile::{EarlyEnds, Profile, recording_texts};
 use heapprof_recorder::log::EventLogWriter;
 use heapprof_recorder::outside::{
-    OutsideProcess, add_command_line_comment, add_script_comment, command_line,
+    OutsideProcess, add_attachment_comments, add_command_line_comment, add_script_comment,
+    command_line, describe_allocators,
 };
 use heapprof_recorder::rights::RightsLedger;
 use heapprof_report::{early_ends, unseen_frees};
@@ -67,6 +68,7 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
         frames: args.frames.number(),
         by_thread: args.threads,
         logs: args.log.log.is_some(),
+        allocators: args.allocators,
         trusts_filter: args.trust_filter,
     };
     // With a handler, a write beyond the limit of file sizes is an error. Without a handler, the
@@ -82,7 +84,7 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
     recording.report_start(args);
     let over = recording.wait(args.time, &mut signals);
     let profile = recording.end(over)?;
-    let lacking = describe_missing_parts(&profile, args.is_exact());
+    let lines = describe_coverage(&profile, args.is_exact());
     let written = write(&profile, pid, output, mode);
     // The log ends after the profile is written: its reader may not read on, and the profile does
     // not wait for that.
@@ -97,7 +99,7 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
         }
     }
     recording.say(over, written?);
-    for text in lacking {
+    for text in lines {
         messages::note(&format!("process {pid}: {text}"));
     }
     Ok(())
@@ -118,16 +120,18 @@ fn find_only_process(processes: &[String], command: &str) -> Result<u32> {
 
 pub(super) fn detach(processes: &[String]) -> Result<()> {
     let pid = find_only_process(processes, "attach --stop")?;
-    let (slots, _) = leave(pid).with_context(|| format!("process {pid}"))?;
+    let restored = leave(pid)
+        .with_context(|| format!("process {pid}"))?
+        .restored;
     messages::note(&format!(
-        "process {pid} is no longer recorded; its {slots} references to malloc and related \
+        "process {pid} is no longer recorded; {restored} of its functions and references to \
          functions are restored"
     ));
     Ok(())
 }
 
 /// Detaches from a program. Retries while no thread of the program is at a safe place.
-fn leave(pid: u32) -> Result<(u32, Duration), AttachError> {
+fn leave(pid: u32) -> Result<DetachOutcome, AttachError> {
     let library = preload::bytes().unwrap_or_default();
     let mut tried = 0;
     loop {
@@ -182,11 +186,8 @@ impl AttachedRecording {
         let Some(mut log) = log else {
             return Ok(());
         };
-        let logged = match self
-            .ledger_process
-            .as_ref()
-            .and_then(OutsideProcess::ledger_file)
-        {
+        let ledger_process = self.ledger_process.as_ref();
+        let logged = match ledger_process.and_then(OutsideProcess::ledger_file) {
             Some(kept) => kept.try_clone().map(LogSource::SharedLedger),
             // The program was attached to before, or can have no ledger file.
             None => {
@@ -195,11 +196,8 @@ impl AttachedRecording {
         };
         let logged = logged.map_err(anyhow::Error::from);
         let begun = logged.and_then(|logged| log.begin(logged, self.pid, self.rights.clone()));
-        if begun.is_err() {
-            let _ = leave(self.pid);
-        }
-        let of_process = || format!("process {}: --log", self.pid);
-        begun.with_context(of_process)?;
+        let begun = begun.inspect_err(|_| drop(leave(self.pid)));
+        begun.with_context(|| format!("process {}: --log", self.pid))?;
         self.log = Some(log);
         Ok(())
     }
@@ -213,6 +211,11 @@ impl AttachedRecording {
                  is gone"
             ));
         }
+        if let Some(reason) = &self.attached.slots_reason {
+            messages::note(&format!(
+                "{reason}, so calls through pointers that it has copied before are not recorded"
+            ));
+        }
         let how = match args.is_exact() {
             true => "every allocation".to_string(),
             false => format!("a sample every {}", bytes(args.period as i64)),
@@ -221,13 +224,13 @@ impl AttachedRecording {
             Some(time) => format!("for {} s", time.as_secs_f64()),
             None => "until Ctrl-C".to_string(),
         };
-        let held = self.attached.suspended_for.as_secs_f64() * 1e3;
+        let times = [self.attached.suspended_for, self.attached.stopped_for];
+        let [one, all] = times.map(|time| time.as_secs_f64() * 1e3);
         messages::note(&format!(
-            "{} ({}): recording {how} {until}; one thread was suspended for {held:.1} ms; read it \
-             as pid:{}",
+            "{} ({pid}): recording {how} {until}; it was stopped for {all:.1} ms, and one thread \
+             for {one:.1} ms more; read it as pid:{pid}",
             heapprof_text::printable(&name),
-            self.pid,
-            self.pid
+            pid = self.pid,
         ));
     }
 
@@ -282,7 +285,6 @@ impl AttachedRecording {
     /// Ends the recording, and returns its last profile. Detaches from the program, unless the
     /// program has ended or another process has already detached from it.
     fn end(&mut self, over: AttachEndReason) -> Result<Profile> {
-        let of_process = || format!("process {}", self.pid);
         let read = match over {
             AttachEndReason::TimeLimit
             | AttachEndReason::Interrupted
@@ -291,23 +293,22 @@ impl AttachedRecording {
                 Err(anyhow::anyhow!("it has ended"))
             }
         };
-        if matches!(
-            over,
-            AttachEndReason::TimeLimit | AttachEndReason::Interrupted
-        ) && let Err(error) = leave(self.pid)
-            && is_there(self.pid)
-        {
-            messages::note(&format!(
-                "process {}: {error}; it is still recorded: heapprof attach --stop {} tries again",
-                self.pid, self.pid
-            ));
+        if let AttachEndReason::TimeLimit | AttachEndReason::Interrupted = over {
+            match leave(self.pid) {
+                Ok(outcome) => self.attached.allocators = outcome.allocators,
+                Err(error) if is_there(self.pid) => messages::note(&format!(
+                    "process {}: {error}; heapprof attach --stop {} tries again to detach",
+                    self.pid, self.pid
+                )),
+                Err(_) => {}
+            }
         }
         let read = match (read, &mut self.ledger_process) {
             (Ok(profile), _) => Ok(profile),
             (Err(_), Some(kept)) => kept.read(),
             (Err(error), None) => self.last.take().ok_or(error),
         };
-        let mut profile = read.with_context(of_process)?;
+        let mut profile = read.with_context(|| format!("process {}", self.pid))?;
         if matches!(
             over,
             AttachEndReason::ProgramEnded | AttachEndReason::ProgramReplaced
@@ -318,14 +319,11 @@ impl AttachedRecording {
         if self.tells_command_line {
             add_command_line_comment(&mut profile, &self.command_line);
         }
-        let since = format!("{:.1} s", self.began.elapsed().as_secs_f64());
-        for comment in [
-            format!("attached: {since} before the end, while the program ran"),
-            "attached: blocks allocated before are not in it, nor are their frees".to_string(),
-        ] {
-            let comment = profile.strings.intern(&comment);
-            profile.comment.push(comment);
-        }
+        add_attachment_comments(
+            &mut profile,
+            self.began.elapsed(),
+            &self.attached.allocators,
+        );
         Ok(profile)
     }
 
@@ -350,8 +348,9 @@ impl AttachedRecording {
     }
 }
 
-/// Describes which parts a profile lacks, according to its comments. Each text is one line.
-fn describe_missing_parts(profile: &Profile, is_exact: bool) -> Vec<String> {
+/// Describes which allocators inside files a profile has, and what it lacks, according to its
+/// comments. Each text is one line.
+fn describe_coverage(profile: &Profile, is_exact: bool) -> Vec<String> {
     let comments = || profile.comment.iter().map(|&text| profile.text(text));
     let column = profile.find_sample_type("alloc_space").ok();
     let allocated = column.map(|column| {
@@ -360,11 +359,7 @@ fn describe_missing_parts(profile: &Profile, is_exact: bool) -> Vec<String> {
     });
     let ends = early_ends(&EarlyEnds::from_comments(comments()), allocated);
     let unseen = unseen_frees(recording_texts::unseen_frees(comments())).filter(|_| is_exact);
-    let unseen = unseen.map(|text| {
-        format!(
-            "{text}: the program frees through pointers that it got before heapprof attached, or \
-             through calls that heapprof does not see"
-        )
-    });
-    unseen.into_iter().chain(ends).collect()
+    let unseen = unseen.map(|text| format!("{text}: it frees in ways that heapprof does not see"));
+    let hooked = describe_allocators(profile);
+    hooked.into_iter().chain(unseen).chain(ends).collect()
 }

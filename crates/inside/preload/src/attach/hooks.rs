@@ -29,11 +29,11 @@ macro_rules! hooks {
             $(stringify!($frees),)* $(stringify!($makes),)* $(stringify!($deletes),)*
             $(stringify!($news),)* $(stringify!($other),)*
         ].len()] = [
-            $(hook(name!($frees), $frees, true, false),)*
-            $(hook(name!($makes), $makes, false, false),)*
-            $(hook(name!($deletes), $deletes, true, true),)*
-            $(hook(name!($news), $news, false, true),)*
-            $(hook(name!($other), $other, false, false),)*
+            $(hook(name!($frees), $frees, true, false, true),)*
+            $(hook(name!($makes), $makes, false, false, true),)*
+            $(hook(name!($deletes), $deletes, true, true, true),)*
+            $(hook(name!($news), $news, false, true, true),)*
+            $(hook(name!($other), $other, false, false, false),)*
         ];
     };
 }
@@ -43,12 +43,14 @@ const fn hook(
     ours: unsafe extern "C" fn(),
     frees: bool,
     is_operator: bool,
+    is_allocator: bool,
 ) -> SlotHook {
     SlotHook {
         name,
         ours,
         frees,
         is_operator,
+        is_allocator,
     }
 }
 

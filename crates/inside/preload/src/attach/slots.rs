@@ -26,6 +26,9 @@ pub struct SlotHook {
     /// Whether the function is a C++ operator. Operators are hooked only if the library that
     /// defines malloc defines them, too.
     pub is_operator: bool,
+    /// Whether the function is an allocator's. Its slots do not change if there are jumps at the
+    /// entries of malloc's family.
+    pub is_allocator: bool,
 }
 
 /// An import slot of an object.
@@ -350,6 +353,7 @@ mod tests {
         ours: no_parent,
         frees: false,
         is_operator: false,
+        is_allocator: false,
     }];
 
     // What is called with an object can't unwind, so nothing is asserted there.

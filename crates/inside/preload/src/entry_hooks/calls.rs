@@ -8,11 +8,14 @@
 
 use std::arch::naked_asm;
 use std::arch::x86_64::__cpuid_count;
+use std::ffi::c_void;
 
 use heapprof_allocators::AllocatorCall;
 use heapprof_engine::{CallSite, ENGINE};
+use heapprof_providers::python;
 
 use super::fast_calls::{allocation_hook, free_hook};
+use crate::start;
 
 /// Maximum number of arguments of an allocator's function.
 const MAX_ARGUMENTS: usize = 6;
@@ -285,7 +288,10 @@ unsafe extern "C" fn begin(
     if is_outermost && let Some(AllocatorCall::Free { block }) = function.call {
         let address = arguments[usize::from(block)];
         if is_address(address) && ENGINE.events().may_hold(address) {
-            ENGINE.events().release_known(address as *mut u8);
+            let block = address as *mut u8;
+            if !python::is_released(block) {
+                ENGINE.events().release_known(block);
+            }
         }
     }
     is_outermost
@@ -322,6 +328,11 @@ unsafe extern "C" fn end(
 /// Records a block that a function has returned, unless it is null.
 fn record(address: usize, size: usize, frame: CallSite) {
     if is_address(address) && size < MAX_SIZE && ENGINE.events().charge(size) {
+        if !start::is_done() {
+            // A process has attached, and slots of new objects are to be changed.
+            // SAFETY: the frame's slot holds the hook's return address.
+            start::at_first_allocation(unsafe { (frame.slot as *const *const c_void).read() });
+        }
         ENGINE
             .events()
             .record_allocation(address as *mut u8, size, frame);
@@ -421,6 +432,7 @@ unsafe extern "C" fn resize(
         _ => return call(),
     };
     if is_address(block) && size < MAX_SIZE {
+        python::note_realloc(block as *mut u8);
         let made = events.reallocate(block as *mut u8, size, frame, || call() as *mut u8);
         return made as usize;
     }

@@ -29,11 +29,22 @@ pub(super) struct InnerFunction {
     pub function: AllocatorFunction,
     /// Why the function can't be hooked, whatever its code is.
     pub refusal: Option<&'static str>,
+    /// Whether hooks of symbols would see its calls.
+    pub is_reached_by_symbol: bool,
     pub place: FunctionPlace,
 }
 
 /// The functions of one build of an allocator: its family, and the prefix of their names.
 pub(super) type AllocatorBuilds = BTreeMap<(&'static str, &'static str), Vec<InnerFunction>>;
+
+/// Which functions of a file are hooked at their entries.
+#[derive(Clone, Copy)]
+pub(super) struct HookedFunctions {
+    /// Whether the file is the program itself, whose functions come before hooks of symbols.
+    pub is_program: bool,
+    /// Whether the library has hooks of symbols, which see the calls of a library's malloc.
+    pub has_symbol_hooks: bool,
+}
 
 /// The symbols of a file, and the bytes with their names.
 struct SymbolNames<'a> {
@@ -86,24 +97,25 @@ fn is_defined(symbol: &Sym64<Endianness>) -> bool {
     symbol.st_shndx.get(ENDIAN) != elf::SHN_UNDEF
 }
 
-/// Finds the functions of allocators inside a file that are called past the hooks of symbols, by
-/// allocator and prefix. `debug` opens the file for debuggers, if the file itself is stripped.
+/// Finds the functions of allocators inside a file that are hooked at their entries, by allocator
+/// and prefix. `debug` opens the file for debuggers, if the file itself is stripped.
 pub(super) fn inner_functions(
     file: &[u8],
     debug: impl FnOnce() -> Option<MappedFile>,
-    is_program: bool,
+    wanted: HookedFunctions,
 ) -> Option<AllocatorBuilds> {
     let [dynamic, mut all] = SymbolNames::dynamic_and_all(file)?;
     let exported: Vec<_> = dynamic.functions().collect();
     // The hooks of symbols see the calls of a library's functions of malloc's family. A program
     // that exports them comes before these hooks.
     let exports_malloc = exported.iter().any(|(_, name)| *name == "malloc");
-    let is_shared = exports_malloc && !is_program;
-    if is_shared {
+    let is_library = exports_malloc && !wanted.is_program;
+    let is_shared = is_library && wanted.has_symbol_hooks;
+    if is_library {
         all.symbols = &[];
     }
     let debug = match all.symbols {
-        [] if !is_shared => debug(),
+        [] if !is_library => debug(),
         _ => None,
     };
     if let Some(debug) = &debug {
@@ -130,6 +142,11 @@ pub(super) fn inner_functions(
                 _ if is_clone => Some("its arguments are not those of the source"),
                 _ => None,
             },
+            is_reached_by_symbol: is_library
+                && matches!(
+                    function.family,
+                    AllocatorFamily::Malloc | AllocatorFamily::Operators
+                ),
             place: FunctionPlace {
                 start,
                 size: symbol.st_size.get(ENDIAN),
@@ -172,7 +189,7 @@ pub(super) fn inner_functions(
         };
         builds.entry(build).or_default().push(inner);
     }
-    builds.retain(|_, functions| is_shared || is_allocator(functions));
+    builds.retain(|_, functions| is_library || is_allocator(functions));
     Some(builds)
 }
 

@@ -5,15 +5,15 @@ use heapprof_platform::sys;
 
 use super::functions::{FunctionPlace, InnerFunction};
 use super::object_file::ObjectFile;
-use super::stubs::EntryPatch;
+use super::stubs::PlannedHook;
 
 /// Plans the jumps of all functions of an allocator. A function that can't have one is left out if
 /// it calls another one: its calls are recorded there.
 pub(super) fn plan_all(
     object: &ObjectFile,
     functions: &[InnerFunction],
-) -> Result<Vec<EntryPatch>, String> {
-    let (mut patches, mut refused, mut starts) = (Vec::new(), Vec::new(), Vec::new());
+) -> Result<Vec<PlannedHook>, String> {
+    let (mut hooks, mut refused, mut starts) = (Vec::new(), Vec::new(), Vec::new());
     for inner in functions {
         let code = code_of(object, &inner.name, inner.place)?;
         let plan = match inner.refusal {
@@ -24,7 +24,7 @@ pub(super) fn plan_all(
             Ok(plan) => {
                 starts.push(code.start);
                 let call = Some(inner.function.call);
-                patches.push(EntryPatch { plan, call });
+                hooks.push(PlannedHook { plan, call });
             }
             Err(why) => refused.push((inner, code, why)),
         }
@@ -34,7 +34,7 @@ pub(super) fn plan_all(
         .find(|(_, code, _)| !calls_one_of(code, &starts));
     match wrong {
         Some((inner, _, why)) => Err(format!("{} can't be hooked: {why}", inner.name)),
-        None => Ok(patches),
+        None => Ok(hooks),
     }
 }
 

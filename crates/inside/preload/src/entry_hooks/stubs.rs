@@ -1,14 +1,18 @@
 //! Stubs and trampolines within reach of the functions, and the jumps to them.
 
+use heapprof_abi::entry_patch::{ENTRY_JUMP_LEN, EntryPatch, NO_INSTRUCTION};
 use heapprof_allocators::AllocatorCall;
 use heapprof_entry::{EntryPlan, JUMP_LEN, Trampoline, jump};
 use heapprof_platform::sys::{self, EngineFile, PAGE_SIZE};
 use heapprof_platform::{arch, maps};
 
 use super::calls::{HookedFunction, MIN_ADDRESS, hook_for};
+use super::patch_table;
 
-/// A jump that is to be written.
-pub(super) struct EntryPatch {
+const _: () = assert!(JUMP_LEN == ENTRY_JUMP_LEN);
+
+/// A function that is to be hooked.
+pub(super) struct PlannedHook {
     pub plan: EntryPlan,
     /// What a call of the function does; `None` if the loader calls it for changes of its list.
     pub call: Option<AllocatorCall>,
@@ -26,6 +30,7 @@ impl StubPages {
     /// # Safety
     /// No thread runs in them, and no jump leads there any more.
     pub(super) unsafe fn unmap(self) {
+        patch_table::remove(self.at..self.at + self.len);
         // SAFETY: the caller's contract.
         unsafe { sys::unmap(self.at as *mut u8, self.len) };
     }
@@ -42,52 +47,97 @@ const _: () = assert!(size_of::<HookedFunction>() <= STUB_OFFSET);
 /// instructions may lie further away than the function.
 const MAX_DISTANCE: usize = 7 << 28;
 
-/// Writes the jumps of all functions of an allocator, or none. Returns the pages with the stubs.
-///
-/// # Errors
-/// A reason to show.
-pub(super) fn write(patches: &[EntryPatch]) -> Result<StubPages, &'static str> {
-    let pushes_address = |patch: &EntryPatch| patch.plan.pushes_return_address();
-    if patches.iter().any(pushes_address) && arch::has_shadow_stack() {
-        return Err("one of its first instructions is a call, and there is a shadow stack");
-    }
-    let memory = EngineFile::open(c"/proc/self/mem", libc::O_RDWR, 0);
-    let memory = memory.map_err(|_| "/proc/self/mem can't be written")?;
-    let places = patches.iter().map(|patch| patch.plan.at as usize);
-    let first = places.clone().min().unwrap_or_default();
-    let last = places.max().unwrap_or_default();
-    let len = (patches.len() * STUB_SPACE).next_multiple_of(PAGE_SIZE);
-    let at = map_near(first, last, len).ok_or("there is no room for code near it")?;
-    let pages = StubPages { at, len };
-    let written = fill(&pages, patches).and_then(|jumps| write_jumps(&memory, &jumps, patches));
-    if let Err(why) = written {
-        // SAFETY: no jump leads there.
-        unsafe { pages.unmap() };
-        return Err(why);
-    }
-    Ok(pages)
+/// The stubs and trampolines of the functions of an allocator, to which no jump leads yet.
+pub(super) struct PreparedHooks {
+    pages: StubPages,
+    jumps: Vec<EntryPatch>,
 }
 
-/// The address of a jump, and its bytes.
-type Jump = (u64, [u8; JUMP_LEN]);
+impl PreparedHooks {
+    /// Prepares all functions of an allocator.
+    ///
+    /// # Errors
+    /// A reason to show.
+    pub(super) fn new(hooks: &[PlannedHook]) -> Result<Self, &'static str> {
+        let pushes_address = |hook: &PlannedHook| hook.plan.pushes_return_address();
+        if hooks.iter().any(pushes_address) && arch::has_shadow_stack() {
+            return Err("one of its first instructions is a call, and there is a shadow stack");
+        }
+        let places = hooks.iter().map(|hook| hook.plan.at as usize);
+        let first = places.clone().min().unwrap_or_default();
+        let last = places.max().unwrap_or_default();
+        let len = (hooks.len() * STUB_SPACE).next_multiple_of(PAGE_SIZE);
+        let at = map_near(first, last, len).ok_or("there is no room for code near it")?;
+        let pages = StubPages { at, len };
+        match fill(&pages, hooks) {
+            Ok(jumps) => Ok(Self { pages, jumps }),
+            Err(why) => {
+                // SAFETY: no jump leads there.
+                unsafe { pages.unmap() };
+                Err(why)
+            }
+        }
+    }
+
+    /// Writes all jumps, or none. No other thread may run in the first instructions of one of these
+    /// functions.
+    ///
+    /// # Errors
+    /// A reason to show.
+    pub(super) fn write(self) -> Result<StubPages, &'static str> {
+        // An attacher that leaves takes away what is in its table.
+        let stored = match patch_table::is_in_use() {
+            true => self.hand_over(),
+            false => Ok(()),
+        };
+        let written = stored.and_then(|()| write_jumps(&self.jumps));
+        self.finish(written)
+    }
+
+    /// Leaves all jumps to the attacher, or none.
+    ///
+    /// # Errors
+    /// A reason to show.
+    pub(super) fn leave_to_attacher(self) -> Result<StubPages, &'static str> {
+        let stored = self.hand_over();
+        self.finish(stored)
+    }
+
+    fn hand_over(&self) -> Result<(), &'static str> {
+        let is_stored = patch_table::add(&self.jumps);
+        is_stored
+            .then_some(())
+            .ok_or("heapprof attach can't write more jumps")
+    }
+
+    fn finish(self, done: Result<(), &'static str>) -> Result<StubPages, &'static str> {
+        if let Err(why) = done {
+            restore(&self.jumps);
+            // SAFETY: no jump leads there.
+            unsafe { self.pages.unmap() };
+            return Err(why);
+        }
+        Ok(self.pages)
+    }
+}
 
 /// Fills the pages of stubs. Returns the jumps to them.
-fn fill(pages: &StubPages, patches: &[EntryPatch]) -> Result<Vec<Jump>, &'static str> {
+fn fill(pages: &StubPages, hooks: &[PlannedHook]) -> Result<Vec<EntryPatch>, &'static str> {
     let mut jumps = Vec::new();
-    for (patch, at) in patches.iter().zip((pages.at..).step_by(STUB_SPACE)) {
+    for (hook, at) in hooks.iter().zip((pages.at..).step_by(STUB_SPACE)) {
         let trampoline = at + TRAMPOLINE_OFFSET;
-        let moved = Trampoline::new(&patch.plan, trampoline as u64);
+        let moved = Trampoline::new(&hook.plan, trampoline as u64);
         let moved = moved.map_err(|_| "its instructions can't be moved")?;
         if moved.code.len() > STUB_SPACE - TRAMPOLINE_OFFSET {
             return Err("its instructions can't be moved");
         }
-        let code = stub_code(at, &patch.plan, patch.call);
+        let code = stub_code(at, &hook.plan, hook.call);
         let code = code.ok_or("its callers may keep values in registers")?;
         // SAFETY: the memory was just mapped for this, and has room for all three.
         unsafe {
             (at as *mut HookedFunction).write(HookedFunction {
                 trampoline,
-                call: patch.call,
+                call: hook.call,
             });
             let copy = |from: &[u8], to: usize| {
                 std::ptr::copy_nonoverlapping(from.as_ptr(), to as *mut u8, from.len());
@@ -95,11 +145,14 @@ fn fill(pages: &StubPages, patches: &[EntryPatch]) -> Result<Vec<Jump>, &'static
             copy(&code, at + STUB_OFFSET);
             copy(&moved.code, trampoline);
         }
-        let to = jump(patch.plan.at, (at + STUB_OFFSET) as u64);
-        jumps.push((
-            patch.plan.at,
-            to.ok_or("there is no room for code near it")?,
-        ));
+        let to = jump(hook.plan.at, (at + STUB_OFFSET) as u64);
+        jumps.push(EntryPatch {
+            at: hook.plan.at,
+            trampoline: trampoline as u64,
+            original: hook.plan.original,
+            jump: to.ok_or("there is no room for code near it")?,
+            moved: moved_offsets(&moved),
+        });
     }
     // SAFETY: all stubs are complete, and nobody writes to them any more.
     if !unsafe { sys::make_executable(pages.at, pages.len) } {
@@ -108,21 +161,50 @@ fn fill(pages: &StubPages, patches: &[EntryPatch]) -> Result<Vec<Jump>, &'static
     Ok(jumps)
 }
 
-/// Writes all jumps, or none.
-fn write_jumps(
-    memory: &EngineFile,
-    jumps: &[Jump],
-    patches: &[EntryPatch],
-) -> Result<(), &'static str> {
-    for (written, (at, bytes)) in jumps.iter().enumerate() {
-        if !memory.write_at(bytes, *at) {
-            for patch in &patches[..written] {
-                memory.write_at(&patch.plan.original, patch.plan.at);
-            }
-            return Err("its code can't be written");
+/// Returns where the instructions of a jump's bytes are in a trampoline.
+fn moved_offsets(trampoline: &Trampoline) -> [u8; ENTRY_JUMP_LEN] {
+    let mut offsets = [NO_INSTRUCTION; ENTRY_JUMP_LEN];
+    for (old, new) in &trampoline.offsets {
+        if let (Some(offset), Ok(new)) = (offsets.get_mut(usize::from(*old)), u8::try_from(*new)) {
+            *offset = new;
         }
     }
-    Ok(())
+    offsets
+}
+
+fn open_memory() -> Option<EngineFile> {
+    EngineFile::open(c"/proc/self/mem", libc::O_RDWR, 0).ok()
+}
+
+/// Whether the program's code can be written.
+pub(super) fn can_write_code() -> bool {
+    let at = can_write_code as *const () as usize;
+    let mut code = [0];
+    sys::read_memory(at, &mut code) == code.len()
+        && open_memory().is_some_and(|memory| memory.write_at(&code, at as u64))
+}
+
+/// Writes all jumps, or the first ones.
+fn write_jumps(jumps: &[EntryPatch]) -> Result<(), &'static str> {
+    let memory = open_memory().ok_or("/proc/self/mem can't be written")?;
+    let mut written = jumps.iter();
+    match written.all(|jump| memory.write_at(&jump.jump, jump.at)) {
+        true => Ok(()),
+        false => Err("its code can't be written"),
+    }
+}
+
+/// Puts the code back where jumps were written.
+fn restore(jumps: &[EntryPatch]) {
+    let Some(memory) = open_memory() else {
+        return;
+    };
+    for jump in jumps {
+        let mut code = [0; ENTRY_JUMP_LEN];
+        if sys::read_memory(jump.at as usize, &mut code) == code.len() && code == jump.jump {
+            memory.write_at(&jump.original, jump.at);
+        }
+    }
 }
 
 /// Returns the code that passes a function's [`HookedFunction`] to its hook, and no return address.

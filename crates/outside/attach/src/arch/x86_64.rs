@@ -1,6 +1,7 @@
-//! x86-64: the stub, registers, and the system call instruction.
+//! x86-64: the stub, registers, signal frames, and the system call instruction.
 
 pub(crate) mod registers;
+pub(crate) mod signal_frame;
 pub(crate) mod stub;
 
 /// The instruction that makes a system call.

@@ -39,6 +39,11 @@ impl ThreadRegisters {
         (self.0.rip, self.0.rsp)
     }
 
+    /// Sets the address of the thread's next instruction.
+    pub(crate) fn set_next_instruction(&mut self, at: u64) {
+        self.0.rip = at;
+    }
+
     /// Returns the system call in which the thread was stopped; `None` if it was stopped elsewhere.
     pub(crate) fn stopped_call(&self) -> Option<StoppedCall> {
         let number = self.0.orig_rax as i64;

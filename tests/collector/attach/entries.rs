@@ -1,0 +1,174 @@
+//! Jumps at the entries of a running program's allocator: all calls are recorded, whatever leads to
+//! them, the code is as before afterwards, and no thread notices that it changes.
+
+use std::os::unix::fs::FileExt;
+use std::process::Command;
+
+use heapprof_tests::built::{Built, build, have};
+use heapprof_tests::harness::root;
+use heapprof_tests::needs;
+
+use super::{Attach, Waiting, compilers, total};
+use crate::entry_hooks::ALLOCATOR;
+
+const POINTERS: &str = include_str!("../../attach/pointers.c");
+
+fn pointers(compiler: &str) -> Built {
+    build(POINTERS, &format!("{compiler} -O1 -g -pthread"))
+}
+
+/// Tests that calls through pointers that were copied before are recorded, and that frees of older
+/// blocks are no leaks.
+#[test]
+fn calls_through_copied_pointers_are_recorded() {
+    for compiler in compilers() {
+        let built = pointers(compiler);
+        let mut program = Waiting::new(&built.path("program"), "");
+        for times in [1, 3, 0, 2] {
+            let said = program.attached(times);
+            assert_eq!(said.code, 0, "{}", said.err);
+            let expected = 50 * times as i64;
+            assert_eq!(program.total("alloc_objects"), expected, "{compiler}");
+            let in_use = if times == 0 { 0 } else { 10 };
+            assert_eq!(program.total("inuse_objects"), in_use, "{compiler}");
+            assert_eq!(program.total("inuse_space"), 1000 * in_use, "{compiler}");
+        }
+        assert_eq!(program.end().code(), Some(7), "{compiler}");
+    }
+}
+
+/// Tests that an allocator inside the program is recorded, unless that is not wanted.
+#[test]
+fn an_allocator_inside_a_running_program_is_recorded() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let source = format!(
+        "{ALLOCATOR}\n{}",
+        POINTERS.replace("#define _GNU_SOURCE", "")
+    );
+    let built = build(&source, "gcc -D_GNU_SOURCE -DINNER -O1 -g -pthread");
+    let mut program = Waiting::new(&built.path("program"), "");
+    for (choice, expected) in [("auto", 100), ("jemalloc", 100)] {
+        let options = ["--exact", "--allocators", choice];
+        let attach = Attach::begin(program.folder.path(), &program.pid(), &options);
+        program.work();
+        program.work();
+        let said = attach.leave();
+        assert_eq!(said.code, 0, "{}", said.err);
+        assert_eq!(program.total("alloc_objects"), expected, "{choice}");
+        let shown = format!(
+            "also recorded: jemalloc inside {}",
+            built.path("program").display()
+        );
+        assert!(said.err.contains(&shown), "{}", said.err);
+    }
+    assert_eq!(program.end().code(), Some(7));
+    let mut program = Waiting::new(&built.path("program"), "");
+    let options = ["--exact", "--allocators", "none"];
+    let attach = Attach::begin(program.folder.path(), &program.pid(), &options);
+    program.work();
+    let said = attach.leave();
+    assert_eq!(program.total("alloc_objects"), 0, "{}", said.err);
+}
+
+/// Returns the code of all files in a process's memory, as it differs from the files: the path and
+/// the number of bytes.
+fn changed_code(pid: &str) -> Vec<(String, usize)> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let memory = std::fs::File::open(format!("/proc/{pid}/mem")).unwrap();
+    let mut changed = Vec::new();
+    for line in maps.lines().filter(|line| line.contains("r-xp")) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let Some(path) = words
+            .get(5)
+            .filter(|path| path.starts_with("/usr/") || path.starts_with("/tmp"))
+        else {
+            continue;
+        };
+        let (from, to) = words[0].split_once('-').unwrap();
+        let [from, to, offset] =
+            [from, to, words[2]].map(|text| u64::from_str_radix(text, 16).unwrap());
+        let mut loaded = vec![0; (to - from) as usize];
+        memory.read_exact_at(&mut loaded, from).unwrap();
+        let file = std::fs::read(path).unwrap();
+        let file = &file[offset as usize..];
+        let differs = loaded.iter().zip(file).filter(|(a, b)| a != b).count();
+        if differs > 0 {
+            changed.push((path.to_string(), differs));
+        }
+    }
+    changed
+}
+
+#[test]
+fn the_code_is_as_before_afterwards() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = pointers("gcc");
+    let mut program = Waiting::new(&built.path("program"), "");
+    let pid = program.pid();
+    for _ in 0..2 {
+        assert_eq!(changed_code(&pid), []);
+        let attach = Attach::begin(program.folder.path(), &pid, &[]);
+        program.work();
+        let changed = changed_code(&pid);
+        // libc's malloc, and the loader's function for debuggers.
+        let files: Vec<&str> = changed
+            .iter()
+            .filter_map(|(path, _)| path.rsplit('/').next())
+            .collect();
+        assert!(files.contains(&"libc.so.6"), "{changed:?}");
+        assert!(files.len() <= 2, "{changed:?}");
+        assert!(
+            changed.iter().all(|(_, bytes)| *bytes <= 5 * 20),
+            "{changed:?}"
+        );
+        let said = attach.leave();
+        assert_eq!(said.code, 0, "{}", said.err);
+        program.work();
+    }
+    assert_eq!(changed_code(&pid), []);
+    assert_eq!(program.end().code(), Some(7));
+}
+
+/// Tests that a thread goes on which a signal has interrupted between the instructions that a jump
+/// replaces.
+#[test]
+fn an_interrupted_thread_goes_on_behind_the_jump() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = pointers("gcc");
+    let source = std::fs::read_to_string(root().join("tests/attach/interrupter.c")).unwrap();
+    let interrupter = build(&source, "gcc -O1 -g");
+    for _ in 0..5 {
+        let mut program = Waiting::new(&built.path("program"), "interrupted");
+        let place = program.answer();
+        let words: Vec<&str> = place.split_whitespace().collect();
+        let done = Command::new(interrupter.path("program"))
+            .args(&words)
+            .output()
+            .unwrap();
+        if done.status.code() == Some(3) {
+            needs::miss("hardware breakpoints", "ptrace with debug registers");
+            return;
+        }
+        assert!(done.status.success(), "{done:?}");
+        let offset: i64 = String::from_utf8(done.stdout)
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap();
+        assert!((1..5).contains(&offset), "{offset}");
+        assert_eq!(program.answer(), "interrupted\n");
+        let attach = Attach::begin(program.folder.path(), &program.pid(), &["--exact"]);
+        program.work();
+        let said = attach.leave();
+        assert_eq!(said.code, 0, "{}", said.err);
+        assert!(total(program.folder.path(), "p.pb.gz", "alloc_objects") >= 999);
+        program.work();
+        assert_eq!(program.end().code(), Some(7));
+    }
+}
