@@ -72,6 +72,29 @@ fn an_allocator_inside_a_running_program_is_recorded() {
     assert_eq!(program.total("alloc_objects"), 0, "{}", said.err);
 }
 
+/// Tests that a program is recorded which has its own malloc. The thread that loads the library
+/// waits for input then, and the loader calls this malloc.
+#[test]
+fn a_program_with_a_malloc_of_its_own_is_recorded() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let malloc = ALLOCATOR.replace("je_", "");
+    let source = format!("{malloc}\n{}", POINTERS.replace("#define _GNU_SOURCE", ""));
+    let built = build(
+        &source,
+        "gcc -D_GNU_SOURCE -O1 -g -pthread -fno-builtin -rdynamic",
+    );
+    let mut program = Waiting::new(&built.path("program"), "");
+    for times in [2, 1] {
+        let said = program.attached(times);
+        assert_eq!(said.code, 0, "{}", said.err);
+        assert_eq!(program.total("alloc_objects"), 50 * times as i64);
+        assert_eq!(program.total("inuse_space"), 10_000);
+    }
+    assert_eq!(program.end().code(), Some(7));
+}
+
 /// Returns the code of all files in a process's memory, as it differs from the files: the path and
 /// the number of bytes.
 fn changed_code(pid: &str) -> Vec<(String, usize)> {

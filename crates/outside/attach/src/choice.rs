@@ -50,6 +50,32 @@ const RESUMING_CALLS: [i64; 13] = [
     libc::SYS_flock,
 ];
 
+/// System calls in which a thread waits, and which no allocator makes: read, readv, poll, ppoll,
+/// select, pselect6, epoll_wait, epoll_pwait, epoll_pwait2, wait4, waitid, pause, rt_sigsuspend,
+/// rt_sigtimedwait, accept, accept4, recvfrom, recvmsg, recvmmsg, restart_syscall.
+const CALLS_OUTSIDE_ALLOCATORS: [i64; 20] = [
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_poll,
+    libc::SYS_ppoll,
+    libc::SYS_select,
+    libc::SYS_pselect6,
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_wait4,
+    libc::SYS_waitid,
+    libc::SYS_pause,
+    libc::SYS_rt_sigsuspend,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_restart_syscall,
+];
+
 /// The activity of a thread, as far as it is known without stopping the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ThreadActivity {
@@ -68,6 +94,9 @@ pub(crate) struct SafeThreadSelector<'a> {
     forbidden_code: Vec<Range<u64>>,
     /// The code that may run with a lock, if the program uses musl.
     musl: Option<LockingCode>,
+    /// Whether the program has its own malloc. Then a thread is only safe in a system call that no
+    /// allocator makes.
+    has_own_malloc: bool,
     ends: Option<Range<u64>>,
     loader: Vec<Range<u64>>,
     tables: EhFrameTables<'a>,
@@ -103,6 +132,7 @@ impl<'a> SafeThreadSelector<'a> {
             process,
             forbidden_code: code.into_iter().chain(ours).collect(),
             musl,
+            has_own_malloc: process.has_malloc(),
             ends,
             loader,
             tables: EhFrameTables::new(process),
@@ -311,7 +341,16 @@ impl<'a> SafeThreadSelector<'a> {
                 && is_known
                 && is_read().is_some_and(|words| !musl.is_on_stack(&words));
         }
+        let waits_outside = || {
+            let call = stopped.call_in_kernel();
+            call.is_some_and(|(number, _)| CALLS_OUTSIDE_ALLOCATORS.contains(&number))
+        };
+        if self.has_own_malloc && !waits_outside() {
+            return false;
+        }
         match self.tables.calls(&stopped.registers()) {
+            // A signal may have interrupted the program's allocator.
+            None if self.has_own_malloc => false,
             Some(calls) => !calls
                 .into_iter()
                 .any(|call| contains_address(&self.forbidden_code, call)),

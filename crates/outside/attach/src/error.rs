@@ -81,7 +81,7 @@ pub enum AttachError {
     )]
     ForkedFromAttached,
     /// The program defines its own malloc.
-    #[error("it has its own malloc, whose calls can't be recorded; build it with heapprof-alloc")]
+    #[error("it has its own malloc, whose functions can't be hooked; build it with heapprof-alloc")]
     OwnMalloc,
     /// Nothing in the program calls malloc through the loader.
     #[error("nothing in it calls malloc through the loader")]

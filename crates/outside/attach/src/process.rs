@@ -276,7 +276,8 @@ impl TargetProcess {
     }
 
     /// Returns the code in which a diverted thread of glibc must not be, and to which it must not
-    /// return: the loader, the allocator, and the functions that start threads and fork.
+    /// return: the loader, the allocator, unless it is the program's own, and the functions that
+    /// start threads and fork.
     pub(crate) fn forbidden_code(&self) -> Vec<Range<u64>> {
         /// Number of bytes of glibc's allocator code before its first exported function.
         const ALLOCATOR_MARGIN: u64 = 20 << 10;
@@ -293,8 +294,10 @@ impl TargetProcess {
         };
         let mut all = self.code_of(self.loader);
         let libc = glibc.and_then(|glibc| glibc.symbol(memory, "__libc_malloc"));
+        // What a program with its own malloc calls is not told apart from its other code.
         if let Some(malloc) = self.symbol("malloc")
             && libc.map(|of| of.address) != Some(malloc.address)
+            && !self.has_malloc()
         {
             all.extend(self.code_of(malloc.address));
         }

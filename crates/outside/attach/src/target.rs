@@ -89,7 +89,8 @@ impl AttachTarget {
         let loader = LoaderFunctions::find(&process)?;
         let errno_at = function("__errno_location")?;
         function("malloc")?;
-        if process.has_malloc() {
+        // It is not known of musl where a thread may be in such an allocator.
+        if process.has_malloc() && process.c_library == CLibrary::Musl {
             return Err(AttachError::OwnMalloc);
         }
         // The kernel sends a signal to a process that exceeds this limit.
