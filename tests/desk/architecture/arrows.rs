@@ -42,7 +42,10 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ("interpreters/perl", &["memory"]),
     ("interpreters/python", &["memory"]),
     ("outside/process", &[]),
-    ("outside/attach", &["abi", "memory", "process"]),
+    (
+        "outside/attach",
+        &["abi", "allocators", "memory", "process"],
+    ),
     ("outside/live", &["abi", "memory", "process", "profile"]),
     (
         "outside/fork",

@@ -288,8 +288,8 @@ pub fn add_command_line_comment(profile: &mut Profile, command_line: &[u8]) {
     add_comments(profile, whole);
 }
 
-/// Adds the comments about a recording of a program that ran already: how long ago it began, and the
-/// allocators inside files that the library has found there, as comments.
+/// Adds the comments about a recording of a program that ran already: how long ago it began, and
+/// the allocators inside files that the library has found there, as comments.
 pub fn add_attachment_comments(profile: &mut Profile, since: Duration, allocators: &[String]) {
     let since = format!("{:.1} s", since.as_secs_f64());
     let own = [

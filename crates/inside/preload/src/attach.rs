@@ -29,7 +29,7 @@ use heapprof_platform::sys;
 use self::hooks::HOOKS;
 use self::slots::{ImportSlot, SettledObjects};
 use crate::loader_objects::{LoaderObject, each_object};
-use crate::{allocator, atfork, end, entry_hooks, operators, real_functions, start};
+use crate::{allocator, atfork, end, entry_hooks, operators, real_functions, start, start_state};
 use heapprof_providers::{interpreters, python};
 
 /// Maximum time in milliseconds to wait until the attaching process takes the ledger's file. It is
@@ -164,11 +164,11 @@ impl AttachState {
         if self.is_child.load(Ordering::Relaxed) {
             return Err(failure::FORKED);
         }
-        if !start::is_attached() && ENGINE.lifecycle().was_started() {
+        if !start_state::is_attached() && ENGINE.lifecycle().was_started() {
             return Err(failure::ALREADY_RECORDING);
         }
         self.prepare()?;
-        start::set_attached(opened_objects::at_allocation);
+        start_state::set_attached(opened_objects::at_allocation);
         let jump_count = self.prepare_entries(letter)?;
         let led = self.with_slots(MAX_LOCK_ATTEMPTS, || {
             self.is_there.store(true, Ordering::Relaxed);
@@ -405,7 +405,7 @@ impl AttachState {
     fn give_back(&self) -> Result<u32, u32> {
         let given = self.with_slots(MAX_LOCK_ATTEMPTS, || {
             self.is_there.store(false, Ordering::Relaxed);
-            start::scan_at_next_allocation(false);
+            start_state::scan_at_next_allocation(false);
             let mut given = 0;
             let settled = SettledObjects::now();
             for frees in [false, true] {
@@ -497,7 +497,7 @@ unsafe extern "C" fn after_fork_in_child() {
     if ATTACH_STATE.is_there.swap(false, Ordering::Relaxed) {
         ATTACH_STATE.is_child.store(true, Ordering::Relaxed);
     }
-    start::scan_at_next_allocation(false);
+    start_state::scan_at_next_allocation(false);
     entry_hooks::end_in_child();
     python::PYTHON_OBJECTS.give_back();
     end::forget_end();

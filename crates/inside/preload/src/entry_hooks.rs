@@ -21,6 +21,7 @@
 mod calls;
 mod fast_calls;
 mod functions;
+mod hook_choice;
 mod object_file;
 mod objects;
 mod patch_table;

@@ -7,7 +7,7 @@ use heapprof_engine::{CallSite, ENGINE};
 
 use crate::hook::{hook, label};
 use crate::real_functions::{ALIGNED_ALLOC, RealFunctions, fail, real};
-use crate::start;
+use crate::{start, start_state};
 use heapprof_providers::python::note_realloc;
 
 /// Makes an allocation that the countdown selected, and records it.
@@ -17,7 +17,7 @@ pub fn record_allocation(
     frame: CallSite,
     make: impl FnOnce(&RealFunctions) -> *mut u8,
 ) -> *mut u8 {
-    if !start::is_done() {
+    if !start_state::is_done() {
         // SAFETY: the frame's slot holds the hook's return address.
         start::at_first_allocation(unsafe { (frame.slot as *const *const c_void).read() });
     }

@@ -38,6 +38,7 @@ mod real_functions;
 mod sandbox;
 mod signals;
 mod start;
+mod start_state;
 mod thread_local;
 mod unwinder;
 mod wiretap;

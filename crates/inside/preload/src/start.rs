@@ -2,7 +2,6 @@
 //! first.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
 use heapprof_engine::{ENGINE, RecordingOptions, is_inside_engine};
 use heapprof_platform::{sys, weak};
@@ -11,55 +10,9 @@ use heapprof_providers::{interpreters, perl, python};
 use crate::messages::{report, report_misunderstood, say};
 use crate::{
     allocator, end, entry_hooks, environment, identity, imports, late_start, ledger_hooks, mark,
-    mmap_hooks, own_variables, real_functions, sandbox, signals, thread_local, wiretap,
+    mmap_hooks, own_variables, real_functions, sandbox, signals, start_state, thread_local,
+    wiretap,
 };
-
-static START_STATE: AtomicU8 = AtomicU8::new(NOT_STARTED);
-const NOT_STARTED: u8 = 0;
-const STARTING: u8 = 1;
-const STARTED: u8 = 2;
-/// State: the library has [started](STARTED), and must scan for new objects, whose slots are to be
-/// pointed at the hooks.
-const SCAN_PENDING: u8 = 3;
-
-/// The function that scans for new objects; null unless a process has attached to a program that
-/// was started without the library.
-static OBJECT_SCANNER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
-
-/// Marks the library as started, because a process attached. `look` is the function that scans for
-/// new objects.
-pub fn set_attached(look: fn()) {
-    OBJECT_SCANNER.store(look as *mut (), Ordering::Release);
-    START_STATE.store(STARTED, Ordering::Release);
-}
-
-/// Returns the function that scans for new objects, if a process attached.
-fn object_scanner() -> Option<fn()> {
-    let look = OBJECT_SCANNER.load(Ordering::Acquire);
-    // SAFETY: it is null, or what `set_attached` stored.
-    (!look.is_null()).then(|| unsafe { std::mem::transmute::<*mut (), fn()>(look) })
-}
-
-/// Whether a process has attached to this program, which was started without the library.
-pub fn is_attached() -> bool {
-    object_scanner().is_some()
-}
-
-/// Sets whether the next allocation that the countdown selects scans for new objects.
-pub fn scan_at_next_allocation(looks: bool) {
-    let (from, to) = if looks {
-        (STARTED, SCAN_PENDING)
-    } else {
-        (SCAN_PENDING, STARTED)
-    };
-    let _ = START_STATE.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
-}
-
-/// Whether the library has started and no scan is pending.
-#[inline(always)]
-pub fn is_done() -> bool {
-    START_STATE.load(Ordering::Relaxed) == STARTED
-}
 
 /// Starts the library, unless libc is not initialized yet. `caller` is the return address of the
 /// allocation. If a process has attached, scans for new objects instead.
@@ -68,8 +21,8 @@ pub fn at_first_allocation(caller: *const c_void) {
     if is_inside_engine() {
         return;
     }
-    if let Some(look) = object_scanner() {
-        return look();
+    if start_state::scan_objects() {
+        return;
     }
     imports::bind();
     // The allocation may come from a resolver, which chooses a function while the loader binds
@@ -88,15 +41,11 @@ fn begin_once(caller: *const c_void) {
             stay_idle();
             return;
         }
-        if ready
-            && START_STATE
-                .compare_exchange(NOT_STARTED, STARTING, Ordering::AcqRel, Ordering::Acquire)
-                .is_ok()
-        {
+        if ready && start_state::begin() {
             if begin() && !real_functions::is_libc(caller) {
                 end::register();
             }
-            START_STATE.store(STARTED, Ordering::Release);
+            start_state::finish();
         }
     });
 }
@@ -104,12 +53,7 @@ fn begin_once(caller: *const c_void) {
 /// Marks the library as started without starting anything, in a program whose libc is not known.
 /// Reports this to `record`.
 fn stay_idle() {
-    let relaxed = Ordering::Relaxed;
-    if START_STATE
-        .compare_exchange(NOT_STARTED, STARTED, Ordering::AcqRel, relaxed)
-        .is_ok()
-        && !is_secure()
-    {
+    if start_state::skip() && !is_secure() {
         environment::report_unrecorded("its C library is neither glibc nor musl");
     }
 }
@@ -121,7 +65,7 @@ static CONSTRUCTOR: extern "C" fn() = constructor;
 extern "C" fn constructor() {
     thread_local::prepare();
     imports::bind();
-    if START_STATE.load(Ordering::Relaxed) == NOT_STARTED && late_start::is_loaded_so() {
+    if !start_state::has_begun() && late_start::is_loaded_so() {
         return;
     }
     begin_early();
@@ -137,7 +81,7 @@ pub fn begin_early() {
     if !weak::is_known_libc() {
         return;
     }
-    if is_done() && !is_secure() {
+    if start_state::is_done() && !is_secure() {
         ENGINE.lifecycle().with_reentrancy_guard(|| {
             interpreters::scan_at_start();
             entry_hooks::install();

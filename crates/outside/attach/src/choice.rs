@@ -427,7 +427,7 @@ mod tests {
                     .map(|(&word, sp)| selector.tables.is_left_over(word, sp))
                     .collect();
                 assert!(returns.contains(&false), "{returns:?} {calls:x?}");
-                // The start of a function is no such address, and a return address is none elsewhere.
+                // The start of a function is no such address, nor is a return address elsewhere.
                 let start = process.symbol("malloc").unwrap().address;
                 assert!(selector.tables.is_left_over(start, stack));
                 assert!(

@@ -73,8 +73,8 @@ impl<'a> EhFrameTables<'a> {
     }
 
     /// Whether an address on a stack is only left from an earlier call: no call leads there, or the
-    /// calls above it do not. `sp` is the address behind it. If that can't be found out, the address
-    /// counts as one that the thread returns to.
+    /// calls above it do not. `sp` is the address behind it. If that can't be found out, the
+    /// address counts as one that the thread returns to.
     pub(crate) fn is_left_over(&self, address: u64, sp: u64) -> bool {
         let mut state = UnwoundRegisters::at_return(address, sp);
         let mut context = UnwindContext::new();

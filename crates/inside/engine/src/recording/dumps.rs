@@ -89,8 +89,8 @@ impl EngineDumps {
         self.0.dumping.hooked_allocators.add(found)
     }
 
-    /// Returns the allocators inside files that were [added](Self::add_hooked_allocator), as comments
-    /// of a profile, one in each line.
+    /// Returns the allocators inside files that were [added](Self::add_hooked_allocator), as
+    /// comments of a profile, one in each line.
     pub fn hooked_allocator_text(self) -> String {
         let mut text = String::new();
         for found in self.0.dumping.hooked_allocators.iter() {

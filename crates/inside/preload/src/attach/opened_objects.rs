@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::ATTACH_STATE;
 use super::slots::has_new_objects;
-use crate::start;
+use crate::start_state;
 
 /// Number of allocations that must still check for a new object.
 static SCANS_LEFT: AtomicU32 = AtomicU32::new(0);
@@ -22,7 +22,7 @@ const LATE_SCAN: u32 = MAX_SCANS - 1000;
 /// Makes the next allocations check for a new object.
 pub fn expect() {
     SCANS_LEFT.store(MAX_SCANS, Ordering::Relaxed);
-    start::scan_at_next_allocation(true);
+    start_state::scan_at_next_allocation(true);
 }
 
 /// Runs before dlopen: makes the next allocations check for a new object.
@@ -42,7 +42,7 @@ pub fn at_allocation() {
     let left = SCANS_LEFT.fetch_sub(1, Ordering::Relaxed);
     if left <= 1 {
         SCANS_LEFT.store(0, Ordering::Relaxed);
-        start::scan_at_next_allocation(false);
+        start_state::scan_at_next_allocation(false);
     }
     // An object without a read-only part may have been shown before it was filled.
     match left {

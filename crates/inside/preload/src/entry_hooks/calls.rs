@@ -8,14 +8,12 @@
 
 use std::arch::naked_asm;
 use std::arch::x86_64::__cpuid_count;
-use std::ffi::c_void;
 
 use heapprof_allocators::AllocatorCall;
 use heapprof_engine::{CallSite, ENGINE};
 use heapprof_providers::python;
 
-use super::fast_calls::{allocation_hook, free_hook};
-use crate::start;
+use crate::start_state;
 
 /// Maximum number of arguments of an allocator's function.
 const MAX_ARGUMENTS: usize = 6;
@@ -36,24 +34,8 @@ pub(super) struct HookedFunction {
 /// The arguments of a call, in the order in which they are passed.
 type Arguments = [usize; MAX_ARGUMENTS];
 
-/// Returns the hook for a function that does this. It restores all registers if the function's
-/// callers rely on that; `None` if the processor can't do so.
-pub(super) fn hook_for(call: Option<AllocatorCall>, keeps_registers: bool) -> Option<usize> {
-    if keeps_registers {
-        let has_room = saved_vector_state_len().is_some_and(|len| len <= VECTOR_STATE_SPACE);
-        return has_room.then_some(keeping_hook as *const () as usize);
-    }
-    let hook = match call? {
-        AllocatorCall::Allocate { size: 0 } => allocation_hook,
-        AllocatorCall::Free { block: 0 } => free_hook,
-        call if resizes(call) => resize_hook,
-        _ => call_hook,
-    };
-    Some(hook as *const () as usize)
-}
-
 /// Whether a call resizes a block.
-fn resizes(call: AllocatorCall) -> bool {
+pub(super) fn resizes(call: AllocatorCall) -> bool {
     !matches!(
         call,
         AllocatorCall::Allocate { .. }
@@ -68,6 +50,11 @@ const VECTOR_STATE_SPACE: usize = 2816;
 /// The parts of the processor's state that a hook's code may change: those of x87, SSE, AVX and
 /// AVX-512, as bits of XCR0.
 const VECTOR_STATE: u32 = 0b1110_0111;
+
+/// Whether the processor can save what [`keeping_hook`] restores.
+pub(super) fn can_keep_registers() -> bool {
+    saved_vector_state_len().is_some_and(|len| len <= VECTOR_STATE_SPACE)
+}
 
 /// Returns the number of bytes that `xsave` writes for [`VECTOR_STATE`]; `None` if the processor
 /// does not have it. The places are those of Intel's manual, volume 1, 13.4.
@@ -151,7 +138,7 @@ pub(super) unsafe extern "C" fn call_hook() {
 
 /// Hook of a function that resizes a block.
 #[unsafe(naked)]
-unsafe extern "C" fn resize_hook() {
+pub(super) unsafe extern "C" fn resize_hook() {
     naked_asm!(
         ".cfi_startproc",
         save_call!(),
@@ -168,7 +155,7 @@ unsafe extern "C" fn resize_hook() {
 /// Hook of a function whose callers rely on the registers that it leaves alone. It restores all of
 /// them but the result's. The stub has pushed the address of the [`HookedFunction`].
 #[unsafe(naked)]
-unsafe extern "C" fn keeping_hook() {
+pub(super) unsafe extern "C" fn keeping_hook() {
     naked_asm!(
         ".cfi_startproc
         .cfi_adjust_cfa_offset 8",
@@ -328,10 +315,8 @@ unsafe extern "C" fn end(
 /// Records a block that a function has returned, unless it is null.
 fn record(address: usize, size: usize, frame: CallSite) {
     if is_address(address) && size < MAX_SIZE && ENGINE.events().charge(size) {
-        if !start::is_done() {
-            // A process has attached, and slots of new objects are to be changed.
-            // SAFETY: the frame's slot holds the hook's return address.
-            start::at_first_allocation(unsafe { (frame.slot as *const *const c_void).read() });
+        if !start_state::is_done() {
+            start_state::scan_objects();
         }
         ENGINE
             .events()

@@ -6,7 +6,8 @@ use heapprof_entry::{EntryPlan, JUMP_LEN, Trampoline, jump};
 use heapprof_platform::sys::{self, EngineFile, PAGE_SIZE};
 use heapprof_platform::{arch, maps};
 
-use super::calls::{HookedFunction, MIN_ADDRESS, hook_for};
+use super::calls::{HookedFunction, MIN_ADDRESS};
+use super::hook_choice::hook_for;
 use super::patch_table;
 
 const _: () = assert!(JUMP_LEN == ENTRY_JUMP_LEN);
