@@ -9,6 +9,7 @@
 //! at any moment at which heapprof is killed.
 
 use std::collections::{BTreeMap, HashSet};
+use std::io;
 use std::time::{Duration, Instant};
 
 use heapprof_abi::entry_patch::{ENTRY_JUMP_LEN, EntryPatch, EntryPatchRecord, MAX_ENTRY_PATCHES};
@@ -21,7 +22,7 @@ use crate::process::TargetProcess;
 use crate::region::{AttachRegion, field};
 use crate::signal_frames::StackSearch;
 use crate::suspended_thread::has_signals;
-use crate::thread::StoppedThread;
+use crate::thread::{StoppedThread, StoppingThread};
 
 /// Time in which all threads have to be stopped at once.
 const STOP_ALL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -142,22 +143,34 @@ fn stop_all(process: &TargetProcess) -> Result<Option<StoppedThreads>, AttachErr
         return Ok(None);
     }
     for _ in 0..MAX_STOP_ROUNDS {
-        let mut is_complete = true;
+        let has_ended = |tid| matches!(thread_state(process.pid, tid), None | Some('Z' | 'X'));
+        let is_gone = |tid, error: &io::Error| match error.raw_os_error() {
+            Some(libc::ESRCH) => true,
+            // A thread that is ending can't be stopped.
+            Some(libc::EPERM) => has_ended(tid),
+            _ => false,
+        };
+        // All are asked first: the others run while one is waited for.
+        let (mut asked, mut is_complete) = (Vec::new(), true);
         for tid in process.threads() {
-            let has_ended = || matches!(thread_state(process.pid, tid), None | Some('Z' | 'X'));
-            if stopped.contains_key(&tid) || has_ended() {
+            if stopped.contains_key(&tid) || has_ended(tid) {
                 continue;
             }
             is_complete = false;
-            match StoppedThread::new(tid, false, || is_busy(tid)) {
+            match StoppingThread::new(tid) {
+                Ok(thread) => asked.push((tid, thread)),
+                Err(error) if is_gone(tid, &error) => {}
+                Err(error) => return Err(AttachError::KernelError("ptrace", error)),
+            }
+        }
+        for (tid, thread) in asked {
+            match thread.wait(false, || is_busy(tid)) {
                 Ok(Some(mut thread)) => {
                     thread.prepare_restart(|before| process.is_call(before), || has_signals(tid));
                     stopped.insert(tid, thread);
                 }
                 Ok(None) => return Ok(None),
-                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
-                // A thread that is ending can't be stopped.
-                Err(error) if error.raw_os_error() == Some(libc::EPERM) && has_ended() => {}
+                Err(error) if is_gone(tid, &error) => {}
                 Err(error) => return Err(AttachError::KernelError("ptrace", error)),
             }
         }

@@ -64,6 +64,10 @@ struct RestartedCall {
     class: u32,
 }
 
+/// A thread that was asked to stop.
+#[derive(Debug)]
+pub(crate) struct StoppingThread(pid_t);
+
 /// A stopped thread. The thread is resumed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct StoppedThread {
@@ -121,26 +125,28 @@ fn wait(tid: pid_t, until: Instant) -> io::Result<Option<(i32, i32)>> {
     }
 }
 
-impl StoppedThread {
-    /// Stops a thread. Returns `None` if it can't be stopped now. After such a failure, another
-    /// attempt is possible only when the calling thread has ended.
-    ///
-    /// `is_held` returns whether the thread is in the kernel and can't be interrupted. If
-    /// `needs_to_run` is true, a thread that SIGSTOP has stopped is resumed first. If it is false,
-    /// such a thread stays stopped.
+impl StoppingThread {
+    /// Asks a thread to stop, and does not wait for it.
     ///
     /// # Errors
     /// The thread may be gone, or belong to another user.
-    pub(crate) fn new(
-        tid: u32,
-        needs_to_run: bool,
-        is_held: impl Fn() -> bool,
-    ) -> io::Result<Option<Self>> {
+    pub(crate) fn new(tid: u32) -> io::Result<Self> {
         let tid = pid_t::try_from(tid).map_err(|_| io::ErrorKind::NotFound)?;
         // With this option, stops at system calls differ from signals.
         let options = libc::PTRACE_O_TRACESYSGOOD as usize;
         ptrace(libc::PTRACE_SEIZE, tid, 0, options)?;
         ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0)?;
+        Ok(Self(tid))
+    }
+
+    /// Waits until the thread has stopped. The arguments and the results are those of
+    /// [`StoppedThread::new`].
+    pub(crate) fn wait(
+        self,
+        needs_to_run: bool,
+        is_held: impl Fn() -> bool,
+    ) -> io::Result<Option<StoppedThread>> {
+        let Self(tid) = self;
         let until = Instant::now() + STOP_TIMEOUT;
         loop {
             let Some((signal, event)) = wait(tid, Instant::now() + QUICK_STOP_TIMEOUT)? else {
@@ -166,7 +172,7 @@ impl StoppedThread {
             ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0)?;
             ptrace(libc::PTRACE_CONT, tid, 0, signal as usize)?;
         }
-        let mut stopped = Self {
+        let mut stopped = StoppedThread {
             tid,
             registers: ThreadRegisters::zeroed(),
             is_changed: false,
@@ -175,6 +181,25 @@ impl StoppedThread {
         };
         stopped.registers = stopped.read()?;
         Ok(Some(stopped))
+    }
+}
+
+impl StoppedThread {
+    /// Stops a thread. Returns `None` if it can't be stopped now. After such a failure, another
+    /// attempt is possible only when the calling thread has ended.
+    ///
+    /// `is_held` returns whether the thread is in the kernel and can't be interrupted. If
+    /// `needs_to_run` is true, a thread that SIGSTOP has stopped is resumed first. If it is false,
+    /// such a thread stays stopped.
+    ///
+    /// # Errors
+    /// The thread may be gone, or belong to another user.
+    pub(crate) fn new(
+        tid: u32,
+        needs_to_run: bool,
+        is_held: impl Fn() -> bool,
+    ) -> io::Result<Option<Self>> {
+        StoppingThread::new(tid)?.wait(needs_to_run, is_held)
     }
 
     fn read(&self) -> io::Result<ThreadRegisters> {
