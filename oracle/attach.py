@@ -7,12 +7,15 @@ Each program does work whose results it, or its client, checks. It must end as i
 heapprof. Programs that are not installed are named and left out.
 """
 
+import json
+import mmap
 import os
 import pathlib
 import random
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -103,6 +106,38 @@ def attach(pid, *words):
             [HEAPPROF, "attach", str(pid), *words, "-o", folder + "/p.pb.gz"],
             capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
         return done.returncode, done.stderr
+
+
+def attach_and_count(pid, read_counts):
+    """Attaches until interrupted. Returns what was said, and what is wrong with the number of
+    recorded allocations: the program's own counts before and after are its bounds."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = folder + "/p.pb.gz"
+        _, done_before = read_counts()
+        running = subprocess.Popen([HEAPPROF, "attach", str(pid), "--exact", "-o", file],
+                                   stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
+        said = ""
+        while "recording every" not in said:
+            line = running.stderr.readline()
+            if not line:
+                return running.wait(), said, None
+            said += line
+        begun_inside, _ = read_counts()
+        time.sleep(0.05)
+        _, done_inside = read_counts()
+        running.send_signal(signal.SIGINT)
+        said += running.stderr.read()
+        code = running.wait()
+        begun_after, _ = read_counts()
+        if code:
+            return code, said, None
+        top = subprocess.run([HEAPPROF, "top", "-n", "0", "-t", "alloc_objects", "--focus", "work",
+                              "--all-code", "-f", "json", file], capture_output=True, text=True)
+        rows = json.loads(top.stdout)["rows"]
+        seen = max((row["cum"] for row in rows if row["function"] == "work"), default=0)
+        least, most = done_inside - begun_inside, begun_after - done_before
+        wrong = None if least <= seen <= most else f"{seen} requests, and not {least} to {most}"
+        return code, said, wrong
 
 
 class Program:
@@ -272,6 +307,20 @@ def checks_itself(folder):
     return program
 
 
+def pressed(threads):
+    def start(folder):
+        built, file = folder + "/pressed", folder + "/counts"
+        source = str(ROOT / "oracle/attach_pressed.c")
+        subprocess.run(["cc", "-O1", "-g", "-pthread", "-o", built, source], check=True)
+        program = Program([built, str(threads), file])
+        program.process.stdout.readline()
+        counts = mmap.mmap(os.open(file, os.O_RDONLY), 16, prot=mmap.PROT_READ)
+        program.read_counts = lambda: struct.unpack("QQ", counts[:16])
+        program.check = lambda: []
+        return program
+    return start
+
+
 PROGRAMS = {
     "redis": (redis, ["redis-server", "redis-benchmark"]),
     "nginx": (nginx, ["nginx", "ab"]),
@@ -280,6 +329,9 @@ PROGRAMS = {
     "java": (java, ["java", "javac"]),
     "postgres": (postgres, ["postgres", "pgbench"]),
     "checks_itself": (checks_itself, ["cc"]),
+    "1 thread": (pressed(1), ["cc"]),
+    "8 threads": (pressed(8), ["cc"]),
+    "64 threads": (pressed(64), ["cc"]),
 }
 
 
@@ -289,21 +341,26 @@ def rounds(name):
     if missing:
         print(f"{name}: left out: there is no {', '.join(missing)}")
         return 0, 0, 0
-    refused, wrong, held, others = 0, [], [], []
+    refused, wrong, held, stopped, others = 0, [], [], [], []
     began = time.time()
     with tempfile.TemporaryDirectory() as folder:
         program = start(folder)
         for n in range(ROUNDS):
             mode = ["--exact"] if n % 3 else ["--period", "4KiB"]
-            code, said = attach(program.pid(), *mode, "--for", "50ms")
-            found = re.search(r"suspended for ([\d.]+) ms", said)
+            if n % 3 and hasattr(program, "read_counts"):
+                code, said, lost = attach_and_count(program.pid(), program.read_counts)
+                wrong += [lost] if lost else []
+            else:
+                code, said = attach(program.pid(), *mode, "--for", "50ms")
+            found = re.search(r"stopped for ([\d.]+) ms, and one thread for ([\d.]+) ms", said)
             if found:
-                held.append(float(found[1]))
+                stopped.append(float(found[1]))
+                held.append(float(found[2]))
             if "safe place" in said:
                 refused += 1
             elif code:
                 others.append(said.strip()[-300:])
-            if "still recorded" in said:
+            if "tries again" in said or "slots" in said or "not recorded" in said:
                 others.append(said.strip()[-300:])
         wrong += program.check()
         wrong += program.finish()
@@ -313,11 +370,14 @@ def rounds(name):
                 wrong.append(line)
             if "rounds" in line:
                 note = line
-    held.sort()
-    middle = held[len(held) // 2] if held else 0
+    def shown(times):
+        times = sorted(times) or [0]
+        of = lambda part: times[min(len(times) - 1, int(part * len(times)))]
+        return f"{of(0.5):.1f} ms (median), {of(0.99):.1f} ms (99 %), {times[-1]:.1f} ms (longest)"
+
     print(f"{name}: {ROUNDS} rounds in {time.time() - began:.0f} s, {refused} refused, "
-          f"{len(others)} failed, {len(wrong)} wrong; held {middle:.1f} ms (median), "
-          f"{held[-1] if held else 0:.1f} ms (longest) {note}", flush=True)
+          f"{len(others)} failed, {len(wrong)} wrong; all threads stopped {shown(stopped)}; "
+          f"one thread {shown(held)} {note}", flush=True)
     for one in (wrong + others)[:5]:
         print("   ", one, flush=True)
     return ROUNDS, refused, len(wrong) + len(others)

@@ -174,6 +174,16 @@ def main():
             subprocess.run(["cc", "-O1", "-fno-builtin", "-no-pie", "-fno-pie", "-o", built, source, path],
                            check=True)
             programs["C, " + name] = Lines(built)
+    pointers = str(pathlib.Path(__file__).resolve().parent / "attach_pointers.cc")
+    for name, words in [("expat", ["-DEXPAT", "-lexpat"]), ("zlib", ["-DZLIB", "-lz"]),
+                        ("SQLite", ["-DSQLITE", "-lsqlite3"]), ("virtual functions", [])]:
+        built = f"{folder}/{name.split()[0]}"
+        done = subprocess.run(["c++", "-O1", "-fno-builtin", "-o", built, pointers, *words],
+                              capture_output=True, text=True)
+        if done.returncode:
+            print(f"copied pointers, {name}: left out: {done.stderr.splitlines()[0]}")
+        else:
+            programs["copied pointers, " + name] = Lines(built)
     if shutil.which("redis-server"):
         programs["redis"] = Redis()
     failed = 0
@@ -185,11 +195,17 @@ def main():
         pid = program.start([])
         attach = subprocess.Popen([HEAPPROF, "attach", str(pid), "--exact", "-o", folder + "/a.pb.gz"],
                                   stderr=subprocess.PIPE, text=True)
-        attach.stderr.readline()
+        while "recording every" not in (line := attach.stderr.readline()):
+            if not line:
+                raise SystemExit(f"{name}: attach has ended")
         attached = counts(pid, program.work)
         attach.terminate()
+        said = attach.stderr.read()
         attach.wait(30)
         program.stop()
+        if "not recorded" in said or "does not see" in said:
+            print(f"{name}: {said}")
+            failed += 1
         differs = sorted(recorded)[1] - sorted(attached)[1]
         failed += abs(differs) > 0
         print(f"{name}: recorded {recorded}, attached {attached}, difference {differs}", flush=True)
