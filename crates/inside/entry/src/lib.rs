@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod code;
+mod filter;
 mod plan;
 mod refusal;
 #[cfg(test)]
@@ -28,6 +29,7 @@ mod tests;
 mod trampoline;
 
 pub use code::FunctionCode;
+pub use filter::branch_by_filter;
 pub use plan::{EntryPlan, calls_one_of};
 pub use refusal::EntryRefusal;
 pub use trampoline::Trampoline;

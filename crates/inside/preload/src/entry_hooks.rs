@@ -26,6 +26,7 @@ mod object_file;
 mod objects;
 mod patch_table;
 mod plan;
+mod stub_code;
 mod stubs;
 mod turn;
 

@@ -1,11 +1,8 @@
-//! The hooks of functions that allocate or free most often: few instructions, unless the call is
-//! recorded.
+//! The hook of functions that allocate most often: few instructions, unless the call is recorded.
 //!
-//! They do what the hooks of `calls.rs` do, and jump there if there is more to do. An allocation
+//! It does what the hook in `calls.rs` does, and jumps there if there is more to do. An allocation
 //! that the countdown does not select sets the thread's marks of a call, and the countdown that
-//! counts after it; the call then returns to the hook, which takes the marks away. A free looks up
-//! one byte by the address. If it is zero, no recorded block is there, and the function is called
-//! as if it had no hook.
+//! counts after it; the call then returns to the hook, which takes the marks away.
 
 use std::arch::naked_asm;
 use std::mem::offset_of;
@@ -87,20 +84,13 @@ unsafe extern "C" fn end_unrecorded_call() {
     ENGINE.events().end_call();
 }
 
-/// Hook of a function that frees its first argument. The stub has put the address of the function's
-/// [`HookedFunction`](super::calls::HookedFunction) into r10.
-#[unsafe(naked)]
-pub(super) unsafe extern "C" fn free_hook() {
-    naked_asm!(
-        ".cfi_startproc",
-        "mov rax, rdi",
-        "shr rax, 4",
-        "movzx eax, ax",
-        "lea r11, [rip + heapprof_filter]",
-        "cmp byte ptr [r11 + rax], 0",
-        "jne {call_hook}",
-        "jmp qword ptr [r10]",
-        ".cfi_endproc",
-        call_hook = sym call_hook,
-    )
+unsafe extern "C" {
+    #[link_name = "heapprof_filter"]
+    safe static FILTER: u8;
+}
+
+/// Returns the address of the bytes that tell whether a recorded block may begin at an address: that
+/// of 16 bytes each, from the address's fifth bit on.
+pub(super) fn filter_address() -> usize {
+    (&raw const FILTER).addr()
 }

@@ -7,8 +7,8 @@ use heapprof_platform::sys::{self, EngineFile, PAGE_SIZE};
 use heapprof_platform::{arch, maps};
 
 use super::calls::{HookedFunction, MIN_ADDRESS};
-use super::hook_choice::hook_for;
 use super::patch_table;
+use super::stub_code::{MAX_STUB_LEN, StubPlace, stub_code};
 
 const _: () = assert!(JUMP_LEN == ENTRY_JUMP_LEN);
 
@@ -38,11 +38,11 @@ impl StubPages {
 }
 
 /// Number of bytes for one function: its [`HookedFunction`], its stub and its trampoline.
-const STUB_SPACE: usize = 224;
+const STUB_SPACE: usize = 256;
 /// Where the stub begins.
 const STUB_OFFSET: usize = 32;
 /// Where the trampoline begins.
-const TRAMPOLINE_OFFSET: usize = 64;
+const TRAMPOLINE_OFFSET: usize = STUB_OFFSET + MAX_STUB_LEN;
 const _: () = assert!(size_of::<HookedFunction>() <= STUB_OFFSET);
 /// The largest distance of a stub from its function. A jump reaches 2 GiB, and operands of moved
 /// instructions may lie further away than the function.
@@ -132,8 +132,14 @@ fn fill(pages: &StubPages, hooks: &[PlannedHook]) -> Result<Vec<EntryPatch>, &'s
         if moved.code.len() > STUB_SPACE - TRAMPOLINE_OFFSET {
             return Err("its instructions can't be moved");
         }
-        let code = stub_code(at, &hook.plan, hook.call);
+        let stub = StubPlace {
+            function: at,
+            stub: at + STUB_OFFSET,
+            trampoline,
+        };
+        let code = stub_code(stub, hook.plan.keeps_registers, hook.call);
         let code = code.ok_or("its callers may keep values in registers")?;
+        debug_assert!(code.len() <= MAX_STUB_LEN);
         // SAFETY: the memory was just mapped for this, and has room for all three.
         unsafe {
             (at as *mut HookedFunction).write(HookedFunction {
@@ -206,30 +212,6 @@ fn restore(jumps: &[EntryPatch]) {
             memory.write_at(&jump.original, jump.at);
         }
     }
-}
-
-/// Returns the code that passes a function's [`HookedFunction`] to its hook, and no return address.
-fn stub_code(function: usize, plan: &EntryPlan, call: Option<AllocatorCall>) -> Option<Vec<u8>> {
-    let keeps_registers = plan.keeps_registers || call.is_none();
-    let hook = hook_for(call, keeps_registers)?;
-    let bytes = function.to_le_bytes();
-    let mut code = Vec::with_capacity(TRAMPOLINE_OFFSET - STUB_OFFSET);
-    if keeps_registers {
-        // push LOW; mov dword ptr [rsp+4], HIGH
-        let (low, high) = bytes.split_at(4);
-        code.push(0x68);
-        code.extend(low);
-        code.extend([0xc7, 0x44, 0x24, 0x04]);
-        code.extend(high);
-    } else {
-        // mov r10, FUNCTION
-        code.extend([0x49, 0xba]);
-        code.extend(bytes);
-    }
-    // jmp [rip]; HOOK
-    code.extend([0xff, 0x25, 0, 0, 0, 0]);
-    code.extend(hook.to_le_bytes());
-    Some(code)
 }
 
 /// Maps memory within reach of all addresses from `first` to `last`.
