@@ -1,6 +1,7 @@
 //! Hooks at the entries of an allocator that is linked into the program or its library: what is
 //! counted, and what the program does, is the same as without it.
 
+mod hazards;
 mod safety;
 
 use std::path::Path;

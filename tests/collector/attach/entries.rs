@@ -95,6 +95,61 @@ fn a_program_with_a_malloc_of_its_own_is_recorded() {
     assert_eq!(program.end().code(), Some(7));
 }
 
+/// Tests that code which the program has changed itself is left alone: another tool may have hooked
+/// it, or a debugger may have a breakpoint there.
+#[test]
+fn code_that_was_changed_is_left_alone() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    const CHANGED: &str = r#"
+        #include <sys/mman.h>
+        static void *other(size_t size) { return je_calloc(1, size); }
+        __attribute__((constructor)) static void change(void) {
+            char *at = (char *)je_malloc;
+            char *page = (char *)((unsigned long)at & ~4095UL);
+            int all = PROT_READ | PROT_WRITE | PROT_EXEC;
+            if (mprotect(page, 8192, all)) __builtin_trap();
+            int distance = (int)((char *)other - at - 5);
+            *at = (char)0xe9;
+            __builtin_memcpy(at + 1, &distance, 4);
+            if (mprotect(page, 8192, PROT_READ | PROT_EXEC)) __builtin_trap();
+        }
+    "#;
+    // je_calloc has memory of its own, so that je_malloc can lead there.
+    let allocator = ALLOCATOR
+        .replace(
+            "void *je_malloc(size_t size) {",
+            "void *first_malloc(size_t size) {",
+        )
+        .replace("void *p = je_malloc(", "void *p = first_malloc(")
+        .replace(
+            "__attribute__((noinline)) void je_free",
+            "__attribute__((noinline, aligned(64))) void *je_malloc(size_t size) {
+                 return first_malloc(size);
+             }
+             __attribute__((noinline)) void je_free",
+        )
+        .replace(
+            "#include <errno.h>",
+            "#include <errno.h>\n#include <stddef.h>",
+        );
+    let pointers = POINTERS.replace("#define _GNU_SOURCE", "");
+    let source = format!("{allocator}\n{pointers}\n{CHANGED}")
+        .replace("align <= 16 ? je_malloc", "align <= 16 ? first_malloc");
+    let built = build(
+        &source,
+        "gcc -D_GNU_SOURCE -DINNER -O1 -g -pthread -fno-optimize-sibling-calls",
+    );
+    let mut program = Waiting::new(&built.path("program"), "");
+    let said = program.attached(2);
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert_eq!(program.total("alloc_objects"), 0, "{}", said.err);
+    let info = program.run(&["info", "p.pb.gz"]).out;
+    assert!(info.contains("je_malloc was changed in memory"), "{info}");
+    assert_eq!(program.end().code(), Some(7));
+}
+
 /// Returns the code of all files in a process's memory, as it differs from the files: the path and
 /// the number of bytes.
 fn changed_code(pid: &str) -> Vec<(String, usize)> {
