@@ -273,15 +273,18 @@ unsafe extern "C" fn begin(
 ) -> bool {
     let is_outermost = begin_call(CallSite { slot, bp });
     if is_outermost && let Some(AllocatorCall::Free { block }) = function.call {
-        let address = arguments[usize::from(block)];
-        if is_address(address) && ENGINE.events().may_hold(address) {
-            let block = address as *mut u8;
-            if !python::is_released(block) {
-                ENGINE.events().release_known(block);
-            }
-        }
+        // SAFETY: the program frees this block.
+        unsafe { record_free(arguments[usize::from(block)]) };
     }
     is_outermost
+}
+
+/// Records the free of a block.
+pub(super) unsafe extern "C" fn record_free(address: usize) {
+    let block = address as *mut u8;
+    if is_address(address) && ENGINE.events().may_hold(address) && !python::is_released(block) {
+        ENGINE.events().release_known(block);
+    }
 }
 
 /// Ends a call at `slot`, and records its block. Returns what the function has returned.
@@ -313,7 +316,7 @@ unsafe extern "C" fn end(
 }
 
 /// Records a block that a function has returned, unless it is null.
-fn record(address: usize, size: usize, frame: CallSite) {
+pub(super) fn record(address: usize, size: usize, frame: CallSite) {
     if is_address(address) && size < MAX_SIZE && ENGINE.events().charge(size) {
         if !start_state::is_done() {
             start_state::scan_objects();

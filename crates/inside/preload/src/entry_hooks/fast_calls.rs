@@ -1,17 +1,45 @@
-//! The hook of functions that allocate most often: few instructions, unless the call is recorded.
+//! The hooks of functions that are called most often: few instructions, unless the call is recorded.
 //!
-//! It does what the hook in `calls.rs` does, and jumps there if there is more to do. An allocation
-//! that the countdown does not select sets the thread's marks of a call, and the countdown that
-//! counts after it; the call then returns to the hook, which takes the marks away.
+//! An allocation sets the thread's marks of a call, as the engine's `begin_call` does, and the
+//! countdown that counts after it. The call then returns to the hook, which takes the marks away,
+//! and records the block if the countdown has run out. If the thread is inside an allocator or the
+//! engine already, the hook in `calls.rs` does the work.
+//!
+//! A free is recorded, and then the function is called as if it had no hook. What it frees itself
+//! is not known to the engine.
 
 use std::arch::naked_asm;
 use std::mem::offset_of;
 
-use heapprof_engine::{ENGINE, EngineEvents};
+use heapprof_engine::{CallSite, ENGINE, EngineEvents};
 use heapprof_platform::tls::{INSIDE_ALLOCATOR, QUIET_COUNTDOWN, ThreadSlot};
 use heapprof_platform::{late_block, slot_site};
 
-use super::calls::call_hook;
+use super::calls::{call_hook, record, record_free};
+
+/// Assembly that sets the marks of a call. rax is the distance of the thread's slot from the thread
+/// pointer, and r11 the countdown after the call.
+macro_rules! set_marks {
+    () => {
+        "mov qword ptr fs:[rax + {call_countdown}], r11
+        mov r11, qword ptr [rsp]
+        mov qword ptr fs:[rax + {call_slot}], rsp
+        mov qword ptr fs:[rax + {call_return}], r11
+        mov dword ptr fs:[rax + {inner_calls}], 0
+        mov dword ptr fs:[rax + {busy}], {inside}
+        movabs r11, {quiet}
+        mov qword ptr fs:[rax + {countdown}], r11"
+    };
+}
+
+/// Assembly that takes the marks of a call away. rcx is the distance of the thread's slot.
+macro_rules! take_marks_away {
+    () => {
+        "mov r11, qword ptr fs:[rcx + {call_countdown}]
+        mov qword ptr fs:[rcx + {countdown}], r11
+        mov dword ptr fs:[rcx + {busy}], 0"
+    };
+}
 
 /// Hook of a function that returns a block, with the number of bytes as its first argument. The
 /// stub has put the address of the function's
@@ -20,35 +48,25 @@ use super::calls::call_hook;
 pub(super) unsafe extern "C" fn allocation_hook() {
     naked_asm!(
         ".cfi_startproc",
+        // rax is the distance of the thread's slot from the thread pointer.
         "3: mov rax, qword ptr [rip + heapprof_tls@GOTTPOFF]",
-        "add rax, qword ptr fs:[0]",
-        "4: cmp dword ptr [rax + {busy}], 0",
+        "4: cmp dword ptr fs:[rax + {busy}], 0",
         "jne {call_hook}",
-        "mov r11, qword ptr [rax + {countdown}]",
+        "mov r11, qword ptr fs:[rax + {countdown}]",
         "stc",
         "sbb r11, rdi",
-        "jb {call_hook}",
-        // A signal handler may come at each of these steps, as in the engine's `begin_call`.
-        "mov qword ptr [rax + {call_countdown}], r11",
-        "mov r11, qword ptr [rsp]",
-        "mov qword ptr [rax + {call_slot}], rsp",
-        "mov qword ptr [rax + {call_return}], r11",
-        "mov dword ptr [rax + {busy}], {inside}",
-        "mov qword ptr [rax + {call_slot}], rsp",
-        "mov qword ptr [rax + {call_return}], r11",
-        "mov dword ptr [rax + {inner_calls}], 0",
-        "movabs r11, {quiet}",
-        "mov qword ptr [rax + {countdown}], r11",
+        "jb 6f",
+        // A signal handler may come at each of these steps, with a call of its own, and leave its
+        // place here. Then a call inside this one may count, too.
+        set_marks!(),
         "push rax",
         ".cfi_adjust_cfa_offset 8",
         "call qword ptr [r10]",
         "pop rcx",
         ".cfi_adjust_cfa_offset -8",
-        "cmp dword ptr [rcx + {busy}], {inside}",
+        "cmp dword ptr fs:[rcx + {busy}], {inside}",
         "jne 2f",
-        "mov r11, qword ptr [rcx + {call_countdown}]",
-        "mov qword ptr [rcx + {countdown}], r11",
-        "mov dword ptr [rcx + {busy}], 0",
+        take_marks_away!(),
         "cmp byte ptr [rip + {engine} + {pending}], 0",
         "jne 2f",
         "ret",
@@ -58,9 +76,44 @@ pub(super) unsafe extern "C" fn allocation_hook() {
         "pop rax",
         ".cfi_adjust_cfa_offset -8",
         "ret",
+        // The countdown has run out, and stays as it was until the block is recorded.
+        "6: mov r11, qword ptr fs:[rax + {countdown}]",
+        set_marks!(),
+        "sub rsp, 8",
+        "push rdi",
+        "push rax",
+        ".cfi_adjust_cfa_offset 24",
+        "call qword ptr [r10]",
+        "pop rcx",
+        "pop rsi",
+        ".cfi_adjust_cfa_offset -16",
+        "mov qword ptr [rsp], rax",
+        "cmp dword ptr fs:[rcx + {busy}], {inside}",
+        "jne 7f",
+        take_marks_away!(),
+        "8: mov rdi, rax",
+        "lea rdx, [rsp + 8]",
+        "mov rcx, rbp",
+        "call {record}",
+        "pop rax",
+        ".cfi_adjust_cfa_offset -8",
+        "ret",
+        "7:",
+        ".cfi_adjust_cfa_offset 8",
+        "push rsi",
+        "push rsi",
+        ".cfi_adjust_cfa_offset 16",
+        "call {end}",
+        "pop rsi",
+        "pop rsi",
+        ".cfi_adjust_cfa_offset -16",
+        "mov rax, qword ptr [rsp]",
+        "jmp 8b",
+        ".cfi_adjust_cfa_offset -8",
         "5:",
         late_block!("rax"),
         "lea rax, [rax + heapprof_tls@DTPOFF]",
+        "sub rax, qword ptr fs:[0]",
         "jmp 4b",
         ".cfi_endproc",
         slot_site!("3b", "5b"),
@@ -75,13 +128,48 @@ pub(super) unsafe extern "C" fn allocation_hook() {
         engine = sym ENGINE,
         pending = const EngineEvents::PENDING_OFFSET,
         call_hook = sym call_hook,
-        end = sym end_unrecorded_call,
+        end = sym end_call,
+        record = sym record_block,
     )
 }
 
-/// Ends a call that was left by a signal handler, or after which a dump is due.
-unsafe extern "C" fn end_unrecorded_call() {
+/// Ends a call whose marks a signal handler has taken away, or after which a dump is due.
+unsafe extern "C" fn end_call() {
     ENGINE.events().end_call();
+}
+
+/// Records a block that a function has returned to the call at `slot`.
+unsafe extern "C" fn record_block(address: usize, size: usize, slot: usize, bp: usize) {
+    record(address, size, CallSite { slot, bp });
+}
+
+/// Hook of a function that frees its first argument. The stub has put the address of the function's
+/// [`HookedFunction`](super::calls::HookedFunction) into r10.
+#[unsafe(naked)]
+pub(super) unsafe extern "C" fn free_hook() {
+    naked_asm!(
+        ".cfi_startproc",
+        "push r10
+        push r9
+        push r8
+        push rcx
+        push rdx
+        push rsi
+        push rdi
+        .cfi_adjust_cfa_offset 56
+        call {record}
+        pop rdi
+        pop rsi
+        pop rdx
+        pop rcx
+        pop r8
+        pop r9
+        pop r10
+        .cfi_adjust_cfa_offset -56
+        jmp qword ptr [r10]",
+        ".cfi_endproc",
+        record = sym record_free,
+    )
 }
 
 unsafe extern "C" {

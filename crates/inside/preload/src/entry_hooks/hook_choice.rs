@@ -3,7 +3,7 @@
 use heapprof_allocators::AllocatorCall;
 
 use super::calls::{call_hook, can_keep_registers, keeping_hook, resize_hook, resizes};
-use super::fast_calls::allocation_hook;
+use super::fast_calls::{allocation_hook, free_hook};
 
 /// Returns the address of the hook for a function that does this; `None` stands for the loader's
 /// function for changes of its list. The hook restores all registers if the function's callers rely
@@ -13,6 +13,7 @@ pub(super) fn hook_for(call: Option<AllocatorCall>, keeps_registers: bool) -> Op
         _ if keeps_registers && !can_keep_registers() => return None,
         _ if keeps_registers => keeping_hook,
         Some(AllocatorCall::Allocate { size: 0 }) => allocation_hook,
+        Some(AllocatorCall::Free { block: 0 }) => free_hook,
         Some(call) if resizes(call) => resize_hook,
         Some(_) => call_hook,
         None => return None,
