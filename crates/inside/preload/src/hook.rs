@@ -48,25 +48,37 @@ pub(crate) use label;
 macro_rules! announce {
     () => {
         "push rdi
+        .cfi_adjust_cfa_offset 8
         push rsi
+        .cfi_adjust_cfa_offset 8
         push rdx
+        .cfi_adjust_cfa_offset 8
         push rcx
+        .cfi_adjust_cfa_offset 8
         push r8
+        .cfi_adjust_cfa_offset 8
         push r9
+        .cfi_adjust_cfa_offset 8
         push rax
-        .cfi_adjust_cfa_offset 56
+        .cfi_adjust_cfa_offset 8
         call {before}
         lea rdi, [rip + {table} + {at}]
         call {real}
         mov r11, rax
         pop rax
+        .cfi_adjust_cfa_offset -8
         pop r9
+        .cfi_adjust_cfa_offset -8
         pop r8
+        .cfi_adjust_cfa_offset -8
         pop rcx
+        .cfi_adjust_cfa_offset -8
         pop rdx
+        .cfi_adjust_cfa_offset -8
         pop rsi
+        .cfi_adjust_cfa_offset -8
         pop rdi
-        .cfi_adjust_cfa_offset -56
+        .cfi_adjust_cfa_offset -8
         jmp r11"
     };
 }

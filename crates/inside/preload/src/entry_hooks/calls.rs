@@ -77,13 +77,19 @@ fn saved_vector_state_len() -> Option<usize> {
 macro_rules! save_call {
     () => {
         "push r10
+        .cfi_adjust_cfa_offset 8
         push r9
+        .cfi_adjust_cfa_offset 8
         push r8
+        .cfi_adjust_cfa_offset 8
         push rcx
+        .cfi_adjust_cfa_offset 8
         push rdx
+        .cfi_adjust_cfa_offset 8
         push rsi
+        .cfi_adjust_cfa_offset 8
         push rdi
-        .cfi_adjust_cfa_offset 56"
+        .cfi_adjust_cfa_offset 8"
     };
 }
 
@@ -161,9 +167,11 @@ pub(super) unsafe extern "C" fn keeping_hook() {
         .cfi_adjust_cfa_offset 8",
         save_call!(),
         "push r11
+        .cfi_adjust_cfa_offset 8
         push rax
+        .cfi_adjust_cfa_offset 8
         push rbp
-        .cfi_adjust_cfa_offset 24
+        .cfi_adjust_cfa_offset 8
         .cfi_offset rbp, -96
         mov rbp, rsp
         .cfi_def_cfa_register rbp",
@@ -195,18 +203,26 @@ pub(super) unsafe extern "C" fn keeping_hook() {
         "mov rsp, rbp
         .cfi_def_cfa_register rsp
         pop rbp
-        pop rax
-        pop r11
-        .cfi_adjust_cfa_offset -24
+        .cfi_adjust_cfa_offset -8
         .cfi_restore rbp
+        pop rax
+        .cfi_adjust_cfa_offset -8
+        pop r11
+        .cfi_adjust_cfa_offset -8
         pop rdi
+        .cfi_adjust_cfa_offset -8
         pop rsi
+        .cfi_adjust_cfa_offset -8
         pop rdx
+        .cfi_adjust_cfa_offset -8
         pop rcx
+        .cfi_adjust_cfa_offset -8
         pop r8
+        .cfi_adjust_cfa_offset -8
         pop r9
+        .cfi_adjust_cfa_offset -8
         pop r10
-        .cfi_adjust_cfa_offset -56
+        .cfi_adjust_cfa_offset -8
         lea rsp, [rsp + 8]
         .cfi_adjust_cfa_offset -8
         ret",

@@ -1,4 +1,5 @@
-//! The hooks of functions that are called most often: few instructions, unless the call is recorded.
+//! The hooks of functions that are called most often: few instructions, unless the call is
+//! recorded.
 //!
 //! An allocation sets the thread's marks of a call, as the engine's `begin_call` does, and the
 //! countdown that counts after it. The call then returns to the hook, which takes the marks away,
@@ -80,13 +81,16 @@ pub(super) unsafe extern "C" fn allocation_hook() {
         "6: mov r11, qword ptr fs:[rax + {countdown}]",
         set_marks!(),
         "sub rsp, 8",
+        ".cfi_adjust_cfa_offset 8",
         "push rdi",
+        ".cfi_adjust_cfa_offset 8",
         "push rax",
-        ".cfi_adjust_cfa_offset 24",
+        ".cfi_adjust_cfa_offset 8",
         "call qword ptr [r10]",
         "pop rcx",
+        ".cfi_adjust_cfa_offset -8",
         "pop rsi",
-        ".cfi_adjust_cfa_offset -16",
+        ".cfi_adjust_cfa_offset -8",
         "mov qword ptr [rsp], rax",
         "cmp dword ptr fs:[rcx + {busy}], {inside}",
         "jne 7f",
@@ -101,12 +105,14 @@ pub(super) unsafe extern "C" fn allocation_hook() {
         "7:",
         ".cfi_adjust_cfa_offset 8",
         "push rsi",
+        ".cfi_adjust_cfa_offset 8",
         "push rsi",
-        ".cfi_adjust_cfa_offset 16",
+        ".cfi_adjust_cfa_offset 8",
         "call {end}",
         "pop rsi",
+        ".cfi_adjust_cfa_offset -8",
         "pop rsi",
-        ".cfi_adjust_cfa_offset -16",
+        ".cfi_adjust_cfa_offset -8",
         "mov rax, qword ptr [rsp]",
         "jmp 8b",
         ".cfi_adjust_cfa_offset -8",
@@ -150,22 +156,34 @@ pub(super) unsafe extern "C" fn free_hook() {
     naked_asm!(
         ".cfi_startproc",
         "push r10
+        .cfi_adjust_cfa_offset 8
         push r9
+        .cfi_adjust_cfa_offset 8
         push r8
+        .cfi_adjust_cfa_offset 8
         push rcx
+        .cfi_adjust_cfa_offset 8
         push rdx
+        .cfi_adjust_cfa_offset 8
         push rsi
+        .cfi_adjust_cfa_offset 8
         push rdi
-        .cfi_adjust_cfa_offset 56
+        .cfi_adjust_cfa_offset 8
         call {record}
         pop rdi
+        .cfi_adjust_cfa_offset -8
         pop rsi
+        .cfi_adjust_cfa_offset -8
         pop rdx
+        .cfi_adjust_cfa_offset -8
         pop rcx
+        .cfi_adjust_cfa_offset -8
         pop r8
+        .cfi_adjust_cfa_offset -8
         pop r9
+        .cfi_adjust_cfa_offset -8
         pop r10
-        .cfi_adjust_cfa_offset -56
+        .cfi_adjust_cfa_offset -8
         jmp qword ptr [r10]",
         ".cfi_endproc",
         record = sym record_free,
@@ -177,8 +195,8 @@ unsafe extern "C" {
     safe static FILTER: u8;
 }
 
-/// Returns the address of the bytes that tell whether a recorded block may begin at an address: that
-/// of 16 bytes each, from the address's fifth bit on.
+/// Returns the address of the bytes that tell whether a recorded block may begin at an address, by
+/// the address's bits 4 to 19.
 pub(super) fn filter_address() -> usize {
     (&raw const FILTER).addr()
 }
