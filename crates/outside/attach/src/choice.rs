@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use heapprof_memory::Memory;
 use heapprof_process::{is_there, run_state, status};
 
+use crate::arch::signal_frame::{CODE_SEGMENT, SEGMENT_AFTER_PC};
 use crate::c_library::CLibrary;
 use crate::error::AttachError;
 use crate::musl::{self, LockingCode};
@@ -52,8 +53,8 @@ const RESUMING_CALLS: [i64; 13] = [
 
 /// System calls in which a thread waits, and which no allocator makes: read, readv, poll, ppoll,
 /// select, pselect6, epoll_wait, epoll_pwait, epoll_pwait2, wait4, waitid, pause, rt_sigsuspend,
-/// rt_sigtimedwait, accept, accept4, recvfrom, recvmsg, recvmmsg, restart_syscall.
-const CALLS_OUTSIDE_ALLOCATORS: [i64; 20] = [
+/// rt_sigtimedwait, accept, accept4, recvfrom, recvmsg, recvmmsg.
+const CALLS_OUTSIDE_ALLOCATORS: [i64; 19] = [
     libc::SYS_read,
     libc::SYS_readv,
     libc::SYS_poll,
@@ -73,7 +74,6 @@ const CALLS_OUTSIDE_ALLOCATORS: [i64; 20] = [
     libc::SYS_recvfrom,
     libc::SYS_recvmsg,
     libc::SYS_recvmmsg,
-    libc::SYS_restart_syscall,
 ];
 
 /// The activity of a thread, as far as it is known without stopping the thread.
@@ -271,15 +271,19 @@ impl<'a> SafeThreadSelector<'a> {
     }
 
     /// Whether a thread is in one of the ranges `places`, or may return there: its stack has an
-    /// address there that is not only left from an earlier call.
+    /// address there that is not only left from an earlier call, or that the kernel has saved for
+    /// the end of a signal handler.
     fn may_be_in(&self, places: &[Range<u64>], pc: u64, stack: u64) -> bool {
         let words = self.stack_words(stack, MAX_STACK_SCAN);
         contains_address(places, pc)
             || words.is_none_or(|words| {
                 let behind = (stack & !7) + 8;
-                let mut words = words.iter().zip((behind..).step_by(8));
-                words.any(|(&word, sp)| {
-                    contains_address(places, word) && !self.tables.is_left_over(word, sp)
+                let mut all = words.iter().zip((behind..).step_by(8)).enumerate();
+                all.any(|(i, (&word, sp))| {
+                    let segment = words.get(i + SEGMENT_AFTER_PC);
+                    let is_saved = segment.is_some_and(|word| word & 0xffff == CODE_SEGMENT);
+                    contains_address(places, word)
+                        && (is_saved || !self.tables.is_left_over(word, sp))
                 })
             })
     }

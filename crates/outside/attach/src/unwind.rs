@@ -73,13 +73,17 @@ impl<'a> EhFrameTables<'a> {
     }
 
     /// Whether an address on a stack is only left from an earlier call: no call leads there, or the
-    /// calls above it do not. `sp` is the address behind it. If that can't be found out, the
-    /// address counts as one that the thread returns to.
+    /// calls above it lead out of all code. `sp` is the address behind it. If that can't be found
+    /// out, the address counts as one that the thread returns to.
     pub(crate) fn is_left_over(&self, address: u64, sp: u64) -> bool {
         let mut state = UnwoundRegisters::at_return(address, sp);
         let mut context = UnwindContext::new();
+        if !self.is_behind_call(address) {
+            return true;
+        }
         for _ in 0..MAX_CALLS {
-            if !self.is_behind_call(state.pc) {
+            // The oldest call, and a signal handler's end, are behind no call.
+            if !self.is_code(state.pc) {
                 return true;
             }
             match self.step(&state, state.pc.wrapping_sub(1), &mut context) {
@@ -90,14 +94,17 @@ impl<'a> EhFrameTables<'a> {
         false
     }
 
+    fn is_code(&self, address: u64) -> bool {
+        let mut code_maps = self.process.maps.iter().filter(|map| map.is_code);
+        code_maps.any(|map| map.range().contains(&address))
+    }
+
     /// Whether a call may return to an address.
     fn is_behind_call(&self, address: u64) -> bool {
         let mut code = [0; MAX_CALL_LEN];
-        let maps = &self.process.maps;
-        let mut code_maps = maps.iter().filter(|map| map.is_code);
-        let is_code = code_maps.any(|map| map.range().contains(&address));
         let from = address.wrapping_sub(MAX_CALL_LEN as u64);
-        is_code && (!self.process.memory().read(from, &mut code) || may_end_with_call(code))
+        self.is_code(address)
+            && (!self.process.memory().read(from, &mut code) || may_end_with_call(code))
     }
 
     /// Returns the caller of a call; `Some(None)` if the call is the outermost one.
