@@ -49,7 +49,7 @@ impl<'a> StackSearch<'a> {
         &self,
         stack: u64,
         searched: &mut HashSet<(u64, u64)>,
-    ) -> Vec<SignalFrame> {
+    ) -> Result<Vec<SignalFrame>, AttachError> {
         let (mut found, mut left) = (Vec::new(), vec![stack]);
         while let Some(stack) = left.pop() {
             // The thread may be in the code that ends the handler, which the address led to.
@@ -58,20 +58,20 @@ impl<'a> StackSearch<'a> {
             let Some(map) = map.filter(|map| searched.insert((from, map.end))) else {
                 continue;
             };
-            for frame in self.frames_in(from, map.end) {
-                if !map.range().contains(&frame.stack) {
+            for frame in self.frames_in(from, map.end)? {
+                if !(from..map.end).contains(&frame.stack) {
                     left.push(frame.stack);
                 }
                 found.push(frame);
             }
         }
-        found
+        Ok(found)
     }
 
-    fn frames_in(&self, from: u64, end: u64) -> Vec<SignalFrame> {
+    fn frames_in(&self, from: u64, end: u64) -> Result<Vec<SignalFrame>, AttachError> {
         let mut bytes = vec![0; (end - from).min(MAX_STACK_LEN) as usize];
         if !self.process.memory().read(from, &mut bytes) {
-            return Vec::new();
+            return Err(AttachError::Missing("a stack that can be read"));
         }
         let words: Vec<u64> = bytes
             .as_chunks::<8>()
@@ -97,7 +97,7 @@ impl<'a> StackSearch<'a> {
                 });
             }
         }
-        found
+        Ok(found)
     }
 
     /// Whether the code at an address ends a signal handler.
@@ -184,14 +184,14 @@ mod tests {
             work.join().unwrap()
         });
         let mut searched = HashSet::new();
-        let found = search.signal_frames(stack, &mut searched);
+        let found = search.signal_frames(stack, &mut searched).unwrap();
         assert_eq!(found.len(), 1, "{found:x?}");
         let frame = found[0];
         assert!(process.map_of(frame.pc).unwrap().is_code);
         assert_eq!(process.memory().u64(frame.pc_at), Some(frame.pc));
         assert!(frame.stack.abs_diff(stack) > 64 << 10);
         assert_eq!(searched.len(), 2, "both stacks were searched");
-        assert_eq!(search.signal_frames(stack, &mut searched), []);
+        assert_eq!(search.signal_frames(stack, &mut searched).unwrap(), []);
         // SAFETY: our own child.
         unsafe {
             libc::kill(child, libc::SIGKILL);

@@ -24,15 +24,19 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 const SYSCALL_STOP_FLAG: i32 = 0x80;
 
 /// System calls that fail with EINTR when their thread is stopped, and that heapprof repeats,
-/// because they had no effect: read, readv, write and writev of sockets with a time limit,
-/// sendmmsg, io_uring_enter, epoll_wait, epoll_pwait, epoll_pwait2, rt_sigtimedwait, semop,
+/// because they had no effect: read, readv, preadv2, write, writev, pwritev2 and splice of sockets
+/// with a time limit, sendmmsg, io_uring_enter, epoll_wait, epoll_pwait, epoll_pwait2,
+/// rt_sigtimedwait, semop,
 /// semtimedop, recvfrom, recvmsg, recvmmsg, accept, accept4, sendto, sendmsg, io_getevents,
 /// io_pgetevents, msgrcv, msgsnd.
-const RESTARTED_CALLS: [i64; 24] = [
+const RESTARTED_CALLS: [i64; 27] = [
     libc::SYS_read,
     libc::SYS_readv,
+    libc::SYS_preadv2,
     libc::SYS_write,
     libc::SYS_writev,
+    libc::SYS_pwritev2,
+    libc::SYS_splice,
     libc::SYS_sendmmsg,
     libc::SYS_sendfile,
     libc::SYS_io_uring_enter,
