@@ -90,8 +90,8 @@ pub mod failure {
 /// Reasons why slots of malloc's family were changed, and not the functions' entries. The value 0
 /// means that the entries have jumps.
 pub mod slots_reason {
-    /// Reason: the library can't write to the program's code.
-    pub const CODE_NOT_WRITABLE: u32 = 1;
+    /// Reason: another thread searches the program's objects.
+    pub const BUSY: u32 = 1;
     /// Reason: a function of malloc's family can't have a jump.
     pub const NO_JUMP: u32 = 2;
     /// Reason: the attacher can't write jumps.

@@ -46,9 +46,9 @@ pub struct AttachOutcome {
 /// Why calls of malloc are reached through slots, and not by jumps at the functions' entries.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SlotsReason {
-    /// The kernel does not let the program's code be written.
-    #[error("the kernel does not let its code be written")]
-    CodeNotWritable,
+    /// Another thread of the program searched its objects.
+    #[error("a thread of it is loading a library")]
+    Busy,
     /// A function of malloc's family can't have a jump.
     #[error("a function of its malloc can't have a jump")]
     NoJump,

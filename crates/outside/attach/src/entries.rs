@@ -38,7 +38,7 @@ const NOT_STOPPED: u64 = u64::MAX;
 pub(crate) struct ChangedEntries {
     /// Number of functions.
     pub(crate) count: u32,
-    /// How long the threads were stopped.
+    /// How long the threads were stopped, also by attempts in which one of them could not be.
     pub(crate) stopped_for: Duration,
 }
 
@@ -89,22 +89,24 @@ fn change(
         });
     }
     let since = Instant::now();
+    let mut stopped_for = Duration::ZERO;
     loop {
         // All threads that an attempt has stopped continue when its process ends.
         let [count, nanoseconds] = child_process::run(|| {
             let begun = Instant::now();
             let Some(mut threads) = stop_all(process)? else {
-                return Ok([NOT_STOPPED, 0]);
+                return Ok([NOT_STOPPED, begun.elapsed().as_nanos() as u64]);
             };
             let patches = read_table(process, region);
             let count = work(process, &patches, &mut threads)?;
             drop(threads);
             Ok([count, begun.elapsed().as_nanos() as u64])
         })?;
+        stopped_for += Duration::from_nanos(nanoseconds);
         if count != NOT_STOPPED {
             return Ok(ChangedEntries {
                 count: count as u32,
-                stopped_for: Duration::from_nanos(nanoseconds),
+                stopped_for,
             });
         }
         if since.elapsed() > STOP_ALL_TIMEOUT {
@@ -205,7 +207,7 @@ fn move_threads(
             let moved = thread.move_to(to);
             moved.map_err(|error| AttachError::KernelError("ptrace", error))?;
         }
-        for frame in search.signal_frames(stack, &mut searched) {
+        for frame in search.signal_frames(stack, &mut searched)? {
             if let Some(to) = moved(frame.pc) {
                 let written = process.memory().write(frame.pc_at, &to.to_ne_bytes());
                 written.map_err(|error| AttachError::KernelError("its stack", error))?;
@@ -232,33 +234,44 @@ fn check_objects(process: &TargetProcess, region: AttachRegion) -> Result<(), At
 }
 
 /// Writes all jumps whose place has the code that they replace. Writes none if one can't be
-/// written. Returns the number of jumps that are there.
+/// written, or if another tool has changed the code. Returns the number of jumps that are there.
 fn write_jumps(process: &TargetProcess, patches: &[EntryPatch]) -> Result<u64, AttachError> {
     let mut count = 0;
     for patch in patches {
-        let found = code_at(process, patch);
-        // An object may have been unloaded meanwhile.
-        if found == Some(patch.original)
-            && let Err(error) = process.memory().write(patch.at, &patch.jump)
-        {
-            restore_code(process, patches)?;
-            return Err(AttachError::KernelError("its code can't be written", error));
+        let written = match code_at(process, patch) {
+            // The object was unloaded meanwhile.
+            None => continue,
+            Some(code) if code == patch.jump => Ok(()),
+            Some(code) if code == patch.original => process
+                .memory()
+                .write(patch.at, &patch.jump)
+                .map_err(|error| AttachError::KernelError("its code can't be written", error)),
+            Some(_) => Err(AttachError::CodeChanged),
+        };
+        if let Err(error) = written {
+            let _ = restore_code(process, patches);
+            return Err(error);
         }
-        count += u64::from(found == Some(patch.original) || found == Some(patch.jump));
+        count += 1;
     }
     Ok(count)
 }
 
-/// Puts the code back wherever there is a jump. Returns the number of jumps that were there.
+/// Puts the code back wherever there is a jump. Returns the number of jumps that were there, or the
+/// first error.
 fn restore_code(process: &TargetProcess, patches: &[EntryPatch]) -> Result<u64, AttachError> {
-    let mut count = 0;
+    let (mut count, mut failed) = (0, None);
     for patch in patches {
-        if code_at(process, patch) == Some(patch.jump) {
-            let written = process.memory().write(patch.at, &patch.original);
-            written
-                .map_err(|error| AttachError::KernelError("its code can't be written", error))?;
-            count += 1;
+        if code_at(process, patch) != Some(patch.jump) {
+            continue;
+        }
+        match process.memory().write(patch.at, &patch.original) {
+            Ok(()) => count += 1,
+            Err(error) => failed = failed.or(Some(error)),
         }
     }
-    Ok(count)
+    match failed {
+        None => Ok(count),
+        Some(error) => Err(AttachError::KernelError("its code can't be written", error)),
+    }
 }

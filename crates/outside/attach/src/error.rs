@@ -98,6 +98,9 @@ pub enum AttachError {
     /// No thread could be diverted safely within this number of seconds.
     #[error("none of its threads reached a safe place within {0} seconds; try again")]
     NoSafeThread(u64),
+    /// The code of an allocator is not what it was when its hooks were prepared.
+    #[error("another tool, perhaps a debugger, has changed the code of its allocator")]
+    CodeChanged,
     /// The threads could not all be stopped at once within this number of seconds.
     #[error("its threads could not all be stopped at once within {0} seconds")]
     NotAllStopped(u64),

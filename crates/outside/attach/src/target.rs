@@ -206,13 +206,16 @@ impl AttachTarget {
         let mut reason = match region.u32(memory, field!(slots_reason))? {
             0 => None,
             slots_reason::NO_JUMP => Some(SlotsReason::NoJump),
-            _ => Some(SlotsReason::CodeNotWritable),
+            slots_reason::BUSY => Some(SlotsReason::Busy),
+            _ => Some(SlotsReason::NotWritten("no jumps were prepared".into())),
         };
         let stopped_for = match entries::write(&self.process, region) {
             Ok(written) => written.stopped_for,
             Err(error) => {
                 // Without jumps, nothing would be recorded.
                 reason = Some(SlotsReason::NotWritten(error.to_string()));
+                // Slots and jumps at once would count twice.
+                entries::restore(&self.process, region)?;
                 let write = |at, value: u32| region.write(memory, at, &value.to_ne_bytes());
                 write(field!(request), request::DETACH)?;
                 send()?;
@@ -296,7 +299,11 @@ impl AttachTarget {
         if before.is_attached {
             region.write(memory, field!(request), &request::DETACH.to_ne_bytes())?;
             // The calls that attaching needed were allowed.
-            self.send(region, &choice, before.thread, true)?;
+            if let Err(error) = self.send(region, &choice, before.thread, true) {
+                // The code can be put back without the program.
+                let _ = entries::restore(&self.process, region);
+                return Err(error);
+            }
             slots = region.u32(memory, field!(slots))?;
         } else if !before.is_loaded || !entries::are_there(&self.process, region) {
             return Err(AttachError::NotAttached);
