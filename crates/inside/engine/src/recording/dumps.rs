@@ -89,17 +89,6 @@ impl EngineDumps {
         self.0.dumping.hooked_allocators.add(found)
     }
 
-    /// Returns the allocators inside files that were [added](Self::add_hooked_allocator), as
-    /// comments of a profile, one in each line.
-    pub fn hooked_allocator_text(self) -> String {
-        let mut text = String::new();
-        for found in self.0.dumping.hooked_allocators.iter() {
-            text.push_str(&found.to_comment());
-            text.push('\n');
-        }
-        text
-    }
-
     /// Sets the function that receives the outcome of every dump. It is called with signals
     /// blocked. Only the first call of `on_dump` has an effect.
     pub fn on_dump(self, tell: DumpListener) {

@@ -283,11 +283,18 @@ impl ThreadStates {
         for _ in 0..3 {
             for state in self.all() {
                 let slot = state.slot.load(Ordering::Acquire);
+                if slot.is_null() {
+                    continue;
+                }
                 // SAFETY: the lock keeps the thread from ending; a thread inside the engine sets
-                // the countdown itself.
+                // the countdown itself. One inside an allocator gets the kept one back.
                 unsafe {
-                    if !slot.is_null() && (&raw const (*slot).busy).read_volatile() == 0 {
-                        (&raw mut (*slot).countdown).write_volatile(0);
+                    match (&raw const (*slot).busy).read_volatile() {
+                        0 => (&raw mut (*slot).countdown).write_volatile(0),
+                        tls::INSIDE_ALLOCATOR => {
+                            (&raw mut (*slot).call_countdown).write_volatile(0);
+                        }
+                        _ => {}
                     }
                 }
             }
