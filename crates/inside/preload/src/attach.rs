@@ -208,8 +208,9 @@ impl AttachState {
         let choice = u8::try_from(letter.allocators).map(AllocatorChoice::from_bits);
         let plan = match (letter.may_write_entries, choice) {
             (0, _) | (_, Err(_)) => Err(slots_reason::NOT_WANTED),
-            (_, Ok(choice)) => entry_hooks::prepare_for_attacher(choice, malloc_object)
-                .ok_or(slots_reason::CODE_NOT_WRITABLE),
+            (_, Ok(choice)) => {
+                entry_hooks::prepare_for_attacher(choice, malloc_object).ok_or(slots_reason::BUSY)
+            }
         };
         let reason = match &plan {
             Ok(plan) if plan.hooks_malloc => 0,
@@ -218,20 +219,25 @@ impl AttachState {
         };
         self.uses_entries.store(reason == 0, relaxed);
         letter.slots_reason.store(reason, relaxed);
-        if reason != 0 && self.is_own_malloc.load(relaxed) {
-            entry_hooks::end_for_attacher();
-            return Err(failure::OWN_MALLOC);
-        }
-        let Ok(plan) = plan else {
-            letter.entry_patches.store(0, relaxed);
-            return Ok(0);
+        // Slots and jumps at once would count twice.
+        let plan = match plan {
+            Ok(plan) if reason == 0 => plan,
+            _ => {
+                entry_hooks::end_for_attacher();
+                letter.entry_patches.store(0, relaxed);
+                letter.allocator_text_len.store(0, relaxed);
+                return match self.is_own_malloc.load(relaxed) {
+                    true => Err(failure::OWN_MALLOC),
+                    false => Ok(0),
+                };
+            }
         };
         letter.entry_patches.store(plan.table as u64, relaxed);
         let count = u32::try_from(plan.object_count).unwrap_or(u32::MAX);
         letter.object_count.store(count, relaxed);
         letter.object_sum.store(plan.object_sum as u64, relaxed);
         letter.missed_at.store(plan.missed_mark as u64, relaxed);
-        show_allocators(letter);
+        show_allocators(letter, plan.allocator_text);
         Ok(plan.jump_count)
     }
 
@@ -239,8 +245,7 @@ impl AttachState {
         if !self.is_there() && !self.is_child.load(Ordering::Relaxed) {
             return Err(failure::NOT_ATTACHED);
         }
-        entry_hooks::end_for_attacher();
-        show_allocators(letter);
+        show_allocators(letter, entry_hooks::end_for_attacher());
         ENGINE.lifecycle().stop();
         python::PYTHON_OBJECTS.give_back();
         let given = self.give_back()?;
@@ -384,11 +389,11 @@ impl AttachState {
         let ImportSlot { hook, leads_to, .. } = slot;
         let ours = hook.ours as *const c_void as u64;
         let behind = self.real_function(hook.name) as u64;
-        let has_jump = hook.is_allocator && self.uses_entries.load(Ordering::Relaxed);
-        if has_jump
-            || behind == 0
-            || hook.is_operator && !self.has_operators.load(Ordering::Relaxed)
-        {
+        if hook.is_allocator && self.uses_entries.load(Ordering::Relaxed) {
+            // An earlier attacher may have changed the slot. The jump is enough.
+            return (leads_to == ours && behind != 0).then_some(behind);
+        }
+        if behind == 0 || hook.is_operator && !self.has_operators.load(Ordering::Relaxed) {
             return None;
         }
         // A slot that was not used yet leads into its own object, which then asks the loader.
@@ -428,9 +433,9 @@ impl AttachState {
 }
 
 /// Shows the attaching process the allocators inside files that were found.
-fn show_allocators(letter: &AttachLetter) {
+fn show_allocators(letter: &AttachLetter, text: String) {
     // The process reads it when the letter is answered, and each letter has its own.
-    let text = Box::leak(ENGINE.dumps().hooked_allocator_text().into_boxed_str());
+    let text = Box::leak(text.into_boxed_str());
     let at = text.as_ptr() as u64;
     letter.allocator_text.store(at, Ordering::Relaxed);
     let len = text.len() as u64;

@@ -89,16 +89,18 @@ pub struct AttacherPlan {
     pub object_sum: usize,
     /// Whether the function malloc that the program's symbols lead to is among the functions.
     pub hooks_malloc: bool,
+    /// The allocators inside the loaded objects, as comments of a profile, one in each line.
+    pub allocator_text: String,
 }
 
 /// Prepares hooks for a process that attaches, which writes the jumps. `malloc_object` has the
 /// address of the first object that defines malloc, and of its dynamic section. Returns `None` if
-/// the program's code can't be written, or if another thread searches objects for long.
+/// another thread searches objects for long.
 pub fn prepare_for_attacher(
     choice: AllocatorChoice,
     malloc_object: (usize, usize),
 ) -> Option<AttacherPlan> {
-    if !stubs::can_write_code() || !TURN.begin_search() {
+    if !TURN.begin_search() {
         return None;
     }
     request(choice);
@@ -113,12 +115,18 @@ pub fn prepare_for_attacher(
             is_program: object.is_executable,
         });
     });
-    let mut hooks_malloc = false;
-    if let Ok(mut objects) = OBJECTS.try_lock() {
-        STACK.run(|| objects.prepare_for_attacher(&listed));
+    let (mut hooks_malloc, mut allocator_text) = (false, String::new());
+    let objects = OBJECTS.try_lock();
+    let is_free = objects.is_ok();
+    if let Ok(mut objects) = objects {
+        STACK.run(|| objects.prepare_for_attacher(&listed, choice));
         hooks_malloc = objects.hooks_malloc_of(malloc_object);
+        allocator_text = objects.allocator_text();
     }
     TURN.end();
+    if !is_free {
+        return None;
+    }
     Some(AttacherPlan {
         table,
         jump_count: patch_table::len(),
@@ -126,17 +134,21 @@ pub fn prepare_for_attacher(
         object_count: listed.len(),
         object_sum,
         hooks_malloc,
+        allocator_text,
     })
 }
 
 /// Ends the search for objects that are loaded later. The process that attached takes the jumps
-/// away.
-pub fn end_for_attacher() {
+/// away. Returns the allocators inside the loaded objects, as comments of a profile.
+pub fn end_for_attacher() -> String {
     let has_turn = TURN.begin_search();
     end();
+    let objects = OBJECTS.try_lock();
+    let text = objects.map_or_else(|_| String::new(), |objects| objects.allocator_text());
     if has_turn {
         TURN.end();
     }
+    text
 }
 
 /// Forgets a search that another thread made when this process was forked.

@@ -1,11 +1,13 @@
 //! The loaded objects whose allocators were searched. The loader tells when there are others.
 
 use std::collections::BTreeMap;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
+use heapprof_allocators::AllocatorChoice;
 use heapprof_engine::{ENGINE, HookedAllocator};
 use heapprof_entry::EntryPlan;
 use heapprof_platform::loader::{self, ListedObject};
+use heapprof_platform::sys::EngineFile;
 
 use super::functions::{FunctionPlace, HookedFunctions, inner_functions};
 use super::object_file::ObjectFile;
@@ -33,11 +35,29 @@ enum JumpWriter {
     Attacher,
 }
 
-/// The objects that were searched, with the pages for their hooks.
+/// What tells a file from another one that takes its place: its device, its inode, its size and the
+/// time of its last change.
+type FileId = (u64, u64, i64, i64);
+
+/// An object that was searched.
+struct SearchedObject {
+    /// Its file, if that could be read and may be replaced.
+    file: Option<FileId>,
+    /// The pages for its hooks.
+    pages: Vec<StubPages>,
+    /// The allocators inside it.
+    found: Vec<HookedAllocator>,
+    /// Whether it was left alone, because it may have run already.
+    was_missed: bool,
+}
+
+/// The objects that were searched.
 pub(super) struct SearchedObjects {
-    searched: BTreeMap<ObjectId, Vec<StubPages>>,
+    searched: BTreeMap<ObjectId, SearchedObject>,
     /// Those whose function malloc has a hook.
     hooked_mallocs: Vec<ObjectId>,
+    /// The allocators that the last process that attached has chosen.
+    attacher_choice: AllocatorChoice,
     /// Whether the loader tells of changes.
     has_notice: bool,
 }
@@ -47,6 +67,7 @@ impl SearchedObjects {
         Self {
             searched: BTreeMap::new(),
             hooked_mallocs: Vec::new(),
+            attacher_choice: AllocatorChoice::NONE,
             has_notice: false,
         }
     }
@@ -76,14 +97,25 @@ impl SearchedObjects {
             if self.searched.contains_key(&id) {
                 return;
             }
-            let pages = match was_missed {
+            // A process that attaches knows the objects of the first namespace only. Those of
+            // others may run already.
+            let is_unknown = patch_table::is_in_use() && !object.is_in_first_namespace;
+            let (pages, found) = match was_missed || is_unknown {
                 true => {
-                    note_unhooked("a library was loaded while the program forked");
-                    Vec::new()
+                    note_unhooked(
+                        "a library was loaded while the program forked, or while heapprof attached",
+                    );
+                    (Vec::new(), Vec::new())
                 }
                 false => self.search(&object, JumpWriter::OwnThread),
             };
-            self.searched.insert(id, pages);
+            let searched = SearchedObject {
+                file: file_id(object.path).filter(|_| patch_table::is_in_use()),
+                pages,
+                found,
+                was_missed,
+            };
+            self.searched.insert(id, searched);
         };
         // SAFETY: the caller's contract. A search loads nothing.
         unsafe { loader::for_each_object(look) };
@@ -91,9 +123,28 @@ impl SearchedObjects {
 
     /// Prepares the hooks of all objects that were not searched yet, for a process that attaches.
     /// Other threads run in these objects.
-    pub(super) fn prepare_for_attacher(&mut self, listed: &[CopiedObject]) {
+    pub(super) fn prepare_for_attacher(
+        &mut self,
+        listed: &[CopiedObject],
+        choice: AllocatorChoice,
+    ) {
         let mut ids: Vec<ObjectId> = listed.iter().map(|object| object.id).collect();
         self.forget_all_but(&mut ids);
+        // Objects came and went unseen while no process was attached: one may have been loaded to
+        // where another one was.
+        let is_other_choice = std::mem::replace(&mut self.attacher_choice, choice) != choice;
+        for object in listed {
+            let known = self.searched.get(&object.id);
+            let is_stale = known.is_some_and(|known| {
+                let is_replaced = |file| file_id(&object.path) != Some(file);
+                // What an attacher has left there is still needed.
+                (is_other_choice || known.was_missed || known.file.is_some_and(is_replaced))
+                    && !known.pages.iter().any(StubPages::has_jumps)
+            });
+            if is_stale {
+                self.forget(object.id);
+            }
+        }
         for CopiedObject {
             id,
             path,
@@ -106,11 +157,26 @@ impl SearchedObjects {
                     path,
                     dynamic: id.1,
                     is_program: *is_program,
+                    is_in_first_namespace: true,
                 };
-                let pages = self.search(&object, JumpWriter::Attacher);
-                self.searched.insert(*id, pages);
+                let (pages, found) = self.search(&object, JumpWriter::Attacher);
+                let searched = SearchedObject {
+                    // The program itself stays.
+                    file: file_id(path).filter(|_| !is_program),
+                    pages,
+                    found,
+                    was_missed: false,
+                };
+                self.searched.insert(*id, searched);
             }
         }
+    }
+
+    /// Returns the allocators inside the loaded objects, as comments of a profile, one in each
+    /// line.
+    pub(super) fn allocator_text(&self) -> String {
+        let found = self.searched.values().flat_map(|object| &object.found);
+        found.map(|found| found.to_comment() + "\n").collect()
     }
 
     /// Whether an object's function malloc has a hook.
@@ -123,23 +189,39 @@ impl SearchedObjects {
         listed.sort_unstable();
         let is_loaded = |id: &ObjectId| listed.binary_search(id).is_ok();
         self.hooked_mallocs.retain(is_loaded);
-        self.searched.retain(|id, pages| {
+        self.searched.retain(|id, object| {
             let is_loaded = is_loaded(id);
             if !is_loaded {
+                let pages = object.pages.drain(..);
                 // SAFETY: no thread runs in an object that is unloaded, so none runs in its hooks.
-                pages.drain(..).for_each(|pages| unsafe { pages.unmap() });
+                pages.for_each(|pages| unsafe { pages.unmap() });
             }
             is_loaded
         });
     }
 
-    /// Hooks the allocators of an object. Returns the pages for the hooks.
-    fn search(&mut self, object: &ListedObject<'_>, writer: JumpWriter) -> Vec<StubPages> {
+    /// Forgets an object, so that it is searched again. A thread may still be in its hooks, so
+    /// their pages stay.
+    fn forget(&mut self, object: ObjectId) {
+        self.hooked_mallocs.retain(|known| *known != object);
+        if let Some(known) = self.searched.remove(&object) {
+            known.pages.iter().for_each(StubPages::forget_jumps);
+        }
+    }
+
+    /// Hooks the allocators of an object. Returns the pages for the hooks, and the allocators
+    /// inside it.
+    fn search(
+        &mut self,
+        object: &ListedObject<'_>,
+        writer: JumpWriter,
+    ) -> (Vec<StubPages>, Vec<HookedAllocator>) {
+        let (mut pages, mut inside) = (Vec::new(), Vec::new());
         let Some(file) = ObjectFile::open(object) else {
-            return Vec::new();
+            return (pages, inside);
         };
         if file.segment(Self::search as *const () as usize).is_some() {
-            return Vec::new();
+            return (pages, inside);
         }
         let is_loader = file.segment(loader::notice_function()).is_some();
         if !self.has_notice && is_loader {
@@ -148,9 +230,8 @@ impl SearchedObjects {
         }
         // glibc's loader has functions of its own that stand in for malloc until libc is there.
         if is_loader && !loader::is_musl() {
-            return Vec::new();
+            return (pages, inside);
         }
-        let mut pages = Vec::new();
         let wanted = HookedFunctions {
             is_program: object.is_program,
             // A program that was not started with the library has no hooks of symbols.
@@ -171,12 +252,19 @@ impl SearchedObjects {
                 self.hooked_mallocs.push((object.base, object.dynamic));
             }
             if !is_of_all {
-                note_allocator(name, &file, written.as_ref().map(|_| functions.len()));
+                let functions = written.as_ref().map(|_| functions.len());
+                inside.push(note_allocator(name, &file, functions));
             }
             pages.extend(written);
         }
-        pages
+        (pages, inside)
     }
+}
+
+/// Returns what tells the file of a path from others; `None` if it can't be read.
+fn file_id(path: &CStr) -> Option<FileId> {
+    let stat = EngineFile::open(path, libc::O_PATH, 0).ok()?.stat()?;
+    Some((stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime))
 }
 
 impl JumpWriter {
@@ -191,7 +279,11 @@ impl JumpWriter {
 
 /// Adds an allocator inside a file to the recording: the number of its hooked functions, or the
 /// reason why it is not hooked.
-fn note_allocator(name: &str, file: &ObjectFile, functions: Result<usize, &String>) {
+fn note_allocator(
+    name: &str,
+    file: &ObjectFile,
+    functions: Result<usize, &String>,
+) -> HookedAllocator {
     let found = HookedAllocator {
         name: name.to_string(),
         file: file.shown_path(),
@@ -201,6 +293,7 @@ fn note_allocator(name: &str, file: &ObjectFile, functions: Result<usize, &Strin
     if is_new && found.functions.is_ok() {
         environment::report_hooked_allocator(&found);
     }
+    found
 }
 
 /// Hooks the function that the loader calls for each change of its list. If that is not possible,

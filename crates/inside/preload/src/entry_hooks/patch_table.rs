@@ -4,7 +4,10 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use heapprof_abi::entry_patch::{EntryPatch, EntryPatchRecord, EntryPatchTable, MAX_ENTRY_PATCHES};
+use heapprof_abi::entry_patch::{
+    ENTRY_JUMP_LEN, EntryPatch, EntryPatchRecord, EntryPatchTable, MAX_ENTRY_PATCHES,
+};
+use heapprof_platform::sys;
 
 static TABLE: EntryPatchTable = [const { EntryPatchRecord::new() }; MAX_ENTRY_PATCHES];
 static IS_IN_USE: AtomicBool = AtomicBool::new(false);
@@ -33,14 +36,28 @@ pub(super) fn add(jumps: &[EntryPatch]) -> bool {
     true
 }
 
+/// Returns the jumps to stubs in a range of addresses.
+fn jumps_to(stubs: Range<usize>) -> impl Iterator<Item = &'static EntryPatchRecord> {
+    let used = TABLE.iter().filter(|record| !record.is_free());
+    used.filter(move |record| {
+        let trampoline = record.trampoline.load(Ordering::Relaxed) as usize;
+        stubs.contains(&trampoline)
+    })
+}
+
 /// Removes the jumps to stubs in a range of addresses.
 pub(super) fn remove(stubs: Range<usize>) {
-    for record in TABLE.iter().filter(|record| !record.is_free()) {
-        let trampoline = record.trampoline.load(Ordering::Relaxed) as usize;
-        if stubs.contains(&trampoline) {
-            record.clear();
-        }
-    }
+    jumps_to(stubs).for_each(EntryPatchRecord::clear);
+}
+
+/// Whether one of the jumps to stubs in a range of addresses is in the program's code.
+pub(super) fn are_written(stubs: Range<usize>) -> bool {
+    jumps_to(stubs).any(|record| {
+        let mut code = [0; ENTRY_JUMP_LEN];
+        let at = record.at.load(Ordering::Relaxed) as usize;
+        let jump = record.jump.load(Ordering::Relaxed).to_ne_bytes();
+        sys::read_memory(at, &mut code) == code.len() && jump.starts_with(&code)
+    })
 }
 
 /// Returns the number of jumps.

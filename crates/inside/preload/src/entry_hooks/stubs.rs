@@ -26,6 +26,17 @@ pub(super) struct StubPages {
 }
 
 impl StubPages {
+    /// Whether the program's code has jumps to these pages, of those that a process that attaches
+    /// writes.
+    pub(super) fn has_jumps(&self) -> bool {
+        patch_table::are_written(self.at..self.at + self.len)
+    }
+
+    /// Removes the jumps to these pages from the table for a process that attaches.
+    pub(super) fn forget_jumps(&self) {
+        patch_table::remove(self.at..self.at + self.len);
+    }
+
     /// Removes the pages.
     ///
     /// # Safety
@@ -181,14 +192,6 @@ fn moved_offsets(trampoline: &Trampoline) -> [u8; ENTRY_JUMP_LEN] {
 
 fn open_memory() -> Option<EngineFile> {
     EngineFile::open(c"/proc/self/mem", libc::O_RDWR, 0).ok()
-}
-
-/// Whether the program's code can be written.
-pub(super) fn can_write_code() -> bool {
-    let at = can_write_code as *const () as usize;
-    let mut code = [0];
-    sys::read_memory(at, &mut code) == code.len()
-        && open_memory().is_some_and(|memory| memory.write_at(&code, at as u64))
 }
 
 /// Writes all jumps, or the first ones.
