@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::process::Command;
 
 use heapprof_tests::built::{Built, build, have};
+use heapprof_tests::fixtures::{json, rows_of};
 use heapprof_tests::harness::root;
 use heapprof_tests::needs;
 
@@ -252,4 +253,82 @@ fn an_interrupted_thread_goes_on_behind_the_jump() {
         program.work();
         assert_eq!(program.end().code(), Some(7));
     }
+}
+
+/// Tests that a library is searched again which was replaced while nobody was attached. The loader
+/// maps it to where the one before was.
+#[test]
+fn a_library_that_was_replaced_meanwhile_is_searched_again() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    const RELOADS: &str = r#"
+        #include <dlfcn.h>
+        #include <stdio.h>
+        #include <unistd.h>
+        static void *library;
+        static void work(void) {
+            void *(*allocate)(unsigned long) = (void *(*)(unsigned long))dlsym(library, "je_malloc");
+            void (*release)(void *) = (void (*)(void *))dlsym(library, "je_free");
+            for (int i = 0; i < 50; i++) release(allocate(100));
+        }
+        int main(int argc, char **argv) {
+            char byte;
+            library = dlopen(argv[1], RTLD_NOW);
+            if (write(1, "ready\n", 6) != 6) return 1;
+            for (int line = 1; read(0, &byte, 1) == 1; line++) {
+                // Each second time, the library is loaded anew.
+                if (line % 2 == 0) {
+                    dlclose(library);
+                    library = dlopen(argv[1], RTLD_NOW);
+                }
+                work();
+                if (write(1, "done\n", 5) != 5) return 2;
+            }
+            return 7;
+        }
+    "#;
+    let built = build(RELOADS, "gcc -O1 -g");
+    let source = |file: &str, text: &str| std::fs::write(built.path(file), text).unwrap();
+    source("one.c", ALLOCATOR);
+    // Its functions are elsewhere.
+    let other = format!("int padding(int n) {{ return n * n + 7; }}\n{ALLOCATOR}");
+    source(
+        "other.c",
+        &other
+            .replace("+ 16", "+ 32")
+            .replace("- 16", "- 32")
+            .replace("[-2]", "[-4]"),
+    );
+    built.run("gcc -O1 -g -shared -fPIC one.c -o library.so");
+    built.run("gcc -O2 -g -shared -fPIC other.c -o other.so");
+    let path = built.path("library.so");
+    let mut program = Waiting::new(&built.path("program"), &path.to_string_lossy());
+    program.work();
+    let said = program.attached(2);
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert_eq!(recorded_in_library(&program), 100, "{}", said.err);
+    std::fs::rename(built.path("other.so"), &path).unwrap();
+    program.work();
+    let said = program.attached(1);
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert_eq!(recorded_in_library(&program), 50, "{}", said.err);
+    assert_eq!(program.end().code(), Some(7));
+}
+
+/// Returns how many allocations the function `work` has made itself.
+fn recorded_in_library(program: &Waiting) -> i64 {
+    let words = [
+        "top",
+        "-n",
+        "0",
+        "--all-code",
+        "-t",
+        "alloc_objects",
+        "-f",
+        "json",
+    ];
+    let top = json(program.folder.path(), &[&words[..], &["p.pb.gz"]].concat());
+    let rows = rows_of(&top, "work");
+    rows.iter().filter_map(|row| row["flat"].as_i64()).sum()
 }
