@@ -26,7 +26,7 @@ pub(super) struct CopiedObject {
     pub is_program: bool,
 }
 
-/// Who writes the jumps.
+/// The process or thread that writes the jumps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum JumpWriter {
     /// This thread: no other one runs in the object.
@@ -109,8 +109,10 @@ impl SearchedObjects {
                 }
                 false => self.search(&object, JumpWriter::OwnThread),
             };
+            // Nothing asks for the file of an object unless a process attaches again.
+            let file = patch_table::is_in_use().then(|| file_id(object.path));
             let searched = SearchedObject {
-                file: file_id(object.path).filter(|_| patch_table::is_in_use()),
+                file: file.flatten(),
                 pages,
                 found,
                 was_missed,
