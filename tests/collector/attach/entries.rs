@@ -268,7 +268,8 @@ fn a_library_that_was_replaced_meanwhile_is_searched_again() {
         #include <unistd.h>
         static void *library;
         static void work(void) {
-            void *(*allocate)(unsigned long) = (void *(*)(unsigned long))dlsym(library, "je_malloc");
+            void *(*allocate)(unsigned long);
+            *(void **)&allocate = dlsym(library, "je_malloc");
             void (*release)(void *) = (void (*)(void *))dlsym(library, "je_free");
             for (int i = 0; i < 50; i++) release(allocate(100));
         }
